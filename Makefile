@@ -1,0 +1,64 @@
+# make run      the paper's headline result in seconds (core and plot only)
+# make test     the test suite        make test-full   the same at full counts
+# make check    format, lint, types, import layers
+# make bench    benchmark tables      make setup       everything but the text extra
+# make lock     re-resolve the hash-locked requirements (needs uv)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+COVER := --cov=safedial.core --cov=safedial.policies --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+
+.PHONY: run setup test test-full check format bench lock clean
+
+run: $(VENV)/.run
+	@$(BIN)/safedial reproduce table1 --out results
+
+setup: $(VENV)/.dev
+
+test: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(COVER)
+
+test-full: $(VENV)/.dev
+	SAFEDIAL_FULL=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(COVER)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright --level error
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/run.py
+
+LOCK := uv pip compile -q pyproject.toml requirements/build.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11
+lock:
+	$(LOCK) --extra plot -o requirements/run.txt
+	$(LOCK) --extra plot --extra data --extra service --extra dask --extra jax --extra gym --extra dev \
+	  -c requirements/run.txt -o requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) results
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps say which set is installed; .dev contains .run, so either order works and nothing is installed twice.
+$(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing safedial (core and plot) into $(VENV) ..."
+	@if [ -e $(VENV)/.dev ]; then true; else $(PIP) --require-hashes --no-deps -r requirements/run.txt; fi
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing safedial with all extras but text, and the development tools, into $(VENV) ..."
+	@$(PIP) --require-hashes --no-deps -r requirements/dev.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.run

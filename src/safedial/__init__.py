@@ -1,0 +1,88 @@
+"""safedial: turn one dial for each context, with a promise on the realized cost in every round.
+
+The public names. `Agent`, `simulate` and the world load SciPy and are imported on first use, so that
+`import safedial` stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
+from safedial.core.spec import SafetySpec
+from safedial.errors import InvalidInput, MissingExtra
+from safedial.policies import (
+    POLICIES,
+    Policy,
+    clairvoyant,
+    epsilon_greedy,
+    fixed,
+    hp_probe,
+    hp_ucb,
+    make_policy,
+    on_expectation,
+    thompson,
+)
+from safedial.version import __version__
+
+if TYPE_CHECKING:
+    from safedial.online.agent import Agent
+    from safedial.online.decision import Decision
+    from safedial.online.units import Dial, Features
+    from safedial.simulate import Simulation, simulate
+    from safedial.worlds.linear import LinearWorld
+
+_LAZY = {
+    "Agent": "safedial.online.agent",
+    "Decision": "safedial.online.decision",
+    "Dial": "safedial.online.units",
+    "Features": "safedial.online.units",
+    "LinearWorld": "safedial.worlds.linear",
+    "Simulation": "safedial.simulate",
+    "simulate": "safedial.simulate",
+}
+
+__all__ = [
+    "POLICIES",
+    "Agent",
+    "Decision",
+    "Dial",
+    "Dose",
+    "DoseCurve",
+    "Features",
+    "InvalidInput",
+    "LinearWorld",
+    "MissingExtra",
+    "Policy",
+    "SafetySpec",
+    "Simulation",
+    "__version__",
+    "clairvoyant",
+    "epsilon_greedy",
+    "fixed",
+    "hill",
+    "hp_probe",
+    "hp_ucb",
+    "identity",
+    "logistic",
+    "make_policy",
+    "on_expectation",
+    "power",
+    "simulate",
+    "tabulated",
+    "thompson",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'safedial' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Benchmarks that ship with the package: measured in one run beside the plain arithmetic."""

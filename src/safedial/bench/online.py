@@ -1,0 +1,89 @@
+"""How long one online decision and one update take, beside the bare arithmetic.
+
+`bare` is the shortest BLAS code for the same arithmetic as `Agent`: direction, residual and the dot products of
+core.rounding for a decision; the same, two rank-one updates and two axpys for an update. Calls are interleaved, so
+that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import daxpy, ddot, dnrm2, dsymv, dsyr
+
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.online.agent import Agent
+
+
+def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:
+    """Microseconds for `Agent.decide` and `Agent.update` (hp_probe, unit noise), and for the bare arithmetic."""
+    require(dim >= 1, "dim", dim, "must be a whole number >= 1")
+    count = rounds or max(60, min(4000, 40_000_000 // dim**2))
+    spec = SafetySpec(
+        threshold=0.5,
+        violation_risk=0.01,
+        estimation_risk=0.01,
+        reward_noise=1,
+        cost_noise=1,
+        coefficient_bound=1,
+        context_bound=1,
+    )
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((count, dim))
+    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True) * (1.0 + 1e-9)
+    noise = rng.standard_normal((count, 2))
+    agent, bare = Agent(dim, spec), _Bare(dim)
+    times = np.empty((4, count))
+    clock = time.perf_counter
+    for index in range(count):
+        context, (reward, cost) = contexts[index], noise[index].tolist()
+        start = clock()
+        decision = agent.decide(context)
+        decided = clock()
+        agent.update(context, decision.action, reward * decision.intensity, cost * decision.intensity)
+        updated = clock()
+        bare.decide(context)
+        bare_decided = clock()
+        bare.update(context, reward, cost)
+        times[:, index] = decided - start, updated - decided, bare_decided - updated, clock() - bare_decided
+    decide, update, bare_decide, bare_update = times[:, count // 10 :] * 1e6
+    return {
+        "dim": dim,
+        "rounds": count,
+        "decide_p50_us": float(np.median(decide)),
+        "decide_p99_us": float(np.percentile(decide, 99)),
+        "update_p50_us": float(np.median(update)),
+        "bare_decide_us": float(np.median(bare_decide)),
+        "bare_update_us": float(np.median(bare_update)),
+    }
+
+
+class _Bare:
+    """The same arithmetic with nothing around it."""
+
+    def __init__(self, dim: int) -> None:
+        self.gram, self.inverse = np.asfortranarray(np.eye(dim)), np.asfortranarray(np.eye(dim))
+        self.reward_rhs, self.cost_rhs, self.scale = np.zeros(dim), np.zeros(dim), np.ones(dim)
+
+    def decide(self, context: Any) -> tuple[float, ...]:
+        direction = dsymv(1.0, self.inverse, context, lower=1)
+        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+        squared = ddot(context, direction) + ddot(direction, residual)
+        loose = dnrm2(residual) + dnrm2(direction) + ddot(self.scale, np.abs(direction))
+        reward, cost = ddot(direction, self.reward_rhs), ddot(direction, self.cost_rhs)
+        upper = cost + 3.0 * math.sqrt(max(squared + 1e-16 * loose, 0.0))
+        return reward, min(1.0, 0.5 / (min(upper, dnrm2(context)) + 3.03))
+
+    def update(self, context: Any, reward: float, cost: float) -> None:
+        direction = dsymv(1.0, self.inverse, context, lower=1)
+        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+        squared = ddot(context, direction) + ddot(direction, residual)
+        dsyr(-1.0 / (1.0 + squared), direction, a=self.inverse, overwrite_a=1, lower=1)
+        dsyr(1.0, context, a=self.gram, overwrite_a=1, lower=1)
+        daxpy(context, self.reward_rhs, a=reward)
+        daxpy(context, self.cost_rhs, a=cost)
+        self.scale = np.sqrt(self.gram.diagonal())

@@ -1,0 +1,59 @@
+"""What a command prints: one JSON object alone on stdout, or a table; progress and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def print_json(content: Any) -> None:
+    """One object, alone on stdout."""
+    sys.stdout.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_pairs(title: str, pairs: dict[str, Any]) -> None:
+    """A two-column table of names and values."""
+    table = new_table(title, "", "")
+    for name, value in pairs.items():
+        table.add_row(name.replace("_", " "), shown(value))
+    print_table(table)
+
+
+def new_table(title: str, *columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=any(columns), header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
+    return table
+
+
+def print_table(table: Any) -> None:
+    from rich.console import Console
+
+    Console().print(table)
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    if isinstance(value, list):
+        return " to ".join(shown(item) for item in value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+@contextmanager
+def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr with an estimate of what is left; it vanishes when done, and where stderr is not a terminal
+    nothing is drawn."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda step: progress.advance(task, step)

@@ -1,0 +1,51 @@
+"""From bounds and the safe set to a choice (Algorithm 1, line 7).
+
+Reward is z·r(x), increasing or decreasing in z by the sign of r. So the best z in [0, z_safe] is z_safe where the
+reward index is ≥ 0 and otherwise 0, or the probe: a small share of z_safe, which teaches as much as a full dose.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from safedial.core.confidence import Bounds
+from safedial.core.namespace import is_zero, namespace
+from safedial.core.safe_set import SafeSet
+from safedial.core.spec import SafetySpec
+
+
+class Choice(NamedTuple):
+    """One round's choice, with the bounds it rests on. `learn` is False where the policy ignores the outcome."""
+
+    intensity: Any
+    safe: SafeSet
+    bounds: Bounds
+    reward_index: Any
+    learn: Any = True
+
+
+def choose(
+    reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = 0.0
+) -> Choice:
+    """z_safe where the reward index is ≥ 0, else `probe`·z_safe but at least `least_probe`; never above z_safe.
+
+    A probe of 0 is no probe, whatever `least_probe` says.
+
+    >>> nothing = Bounds(0.0, 0.0, 0.0, 0.0, False)
+    >>> [choose(index, SafeSet(0.4, True), nothing, probe=0.5).intensity for index in (0.1, -0.1)]
+    [0.4, 0.2]
+    """
+    xp = namespace(reward_index, safe.intensity)
+    low = probe * safe.intensity
+    if not is_zero(least_probe):
+        low = xp.maximum(low, xp.where(probe > 0.0, xp.minimum(least_probe, safe.intensity), low))
+    return Choice(xp.where(reward_index >= 0.0, safe.intensity, low), safe, bounds, reward_index)
+
+
+def least_informative_intensity(spec: SafetySpec) -> Any:
+    """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe would teach little."""
+    if is_zero(spec.reward_sensor_noise) and is_zero(spec.cost_sensor_noise):
+        return 0.0
+    reward = spec.reward_sensor_noise / spec.reward_noise
+    cost = spec.cost_sensor_noise / spec.cost_noise
+    return namespace(reward, cost).maximum(reward, cost)

@@ -1,0 +1,241 @@
+"""Dose curves: what a turn of the dial does.
+
+    action α in [0, 1]  ──g──►  intensity z = g(α) in [0, 1]      g increasing, g(0) = 0, g(1) = 1
+
+| curve | g(α) |
+|---|---|
+| `identity` | α |
+| `power` | α^p |
+| `hill` (Emax for slope 1) | (1 + k) α^h / (k + α^h), k = ed50^h |
+| `logistic` | (σ(s(α − m)) − σ(−sm)) / (σ(s(1 − m)) − σ(−sm)) |
+| `tabulated` | monotone cubic (PCHIP) through given points |
+
+Every inverse is rounded down: `curve.effect(curve.action(z)) <= z` holds in floating point, so rounding never
+raises a dose; and it loses less than 1e-12 of intensity. A closed form proposes the action, `_round_down` makes it
+true. Reward and cost may follow different curves (the paper's footnote): the safe set limits the cost's intensity,
+and the learner divides the reward by the reward's curve and the cost by the cost's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.core.namespace import FLOATS, namespace
+from safedial.errors import require
+
+HALVINGS = 80
+"""Bisection steps of a bracketed inverse: 2^-80 is below the spacing of doubles in [2^-27, 1]."""
+
+
+class DoseCurve(NamedTuple):
+    """A curve g and its inverse. `name` and `parameters` are its written form, see `curve_from_dict`."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    effect: Callable[[Any], Any]
+    action: Callable[[Any], Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"curve": self.name, **self.parameters}
+
+
+class Dose(NamedTuple):
+    """The reward's curve and the cost's. `Dose.of(curve)` gives both the same."""
+
+    reward: DoseCurve
+    cost: DoseCurve
+
+    @classmethod
+    def of(cls, curve: DoseCurve) -> Dose:
+        return cls(curve, curve)
+
+    @property
+    def is_identity(self) -> bool:
+        return self.reward.name == self.cost.name == "identity"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"reward": self.reward.to_dict(), "cost": self.cost.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Dose:
+        return cls(curve_from_dict(fields["reward"]), curve_from_dict(fields["cost"]))
+
+
+def identity() -> DoseCurve:
+    """The dial is the intensity.
+
+    >>> identity().action(0.3)
+    0.3
+    """
+    return DoseCurve("identity", {}, lambda action: action, lambda intensity: intensity)
+
+
+def power(exponent: float) -> DoseCurve:
+    """g(α) = α^p: p > 1 starts slowly, p < 1 saturates.
+
+    >>> round(power(2.0).action(0.25), 12)
+    0.5
+    """
+    _positive("exponent", exponent)
+
+    def effect(action: Any) -> Any:
+        return action**exponent
+
+    return DoseCurve(
+        "power", {"exponent": exponent}, effect, _round_down(effect, lambda intensity: intensity ** (1.0 / exponent))
+    )
+
+
+def hill(ed50: float, slope: float = 1.0) -> DoseCurve:
+    """The Hill curve scaled to g(1) = 1; with slope 1 the Emax curve.
+
+    `ed50` is the action at which the unscaled curve reaches half of its plateau.
+
+    >>> curve = hill(ed50=0.5, slope=2.0)
+    >>> float(curve.effect(1.0)), round(curve.effect(0.5), 3)
+    (1.0, 0.625)
+    """
+    _positive("ed50", ed50)
+    _positive("slope", slope)
+    half = ed50**slope
+    require(0 < half < np.inf, "ed50", ed50, "raised to the slope leaves the range of floats", "use a smaller slope")
+
+    def effect(action: Any) -> Any:
+        powered = action**slope
+        return powered * (1.0 + half) / (half + powered)
+
+    def guess(intensity: Any) -> Any:
+        return (intensity * half / (1.0 + half - intensity)) ** (1.0 / slope)
+
+    return DoseCurve("hill", {"ed50": ed50, "slope": slope}, effect, _round_down(effect, guess))
+
+
+def logistic(midpoint: float, steepness: float) -> DoseCurve:
+    """The logistic curve shifted and scaled to g(0) = 0 and g(1) = 1.
+
+    With σ(a) − σ(b) = (e^a − e^b) / ((1 + e^a)(1 + e^b)) the shift cancels without loss near α = 0:
+    g(α) = (1 − e^{−sα}) / (1 + e^{−s(α−m)}) · c, where c makes g(1) = 1.
+
+    >>> curve = logistic(midpoint=0.5, steepness=8.0)
+    >>> float(curve.effect(0.0)), float(curve.effect(1.0)), round(curve.effect(0.5), 12)
+    (0.0, 1.0, 0.5)
+    """
+    _positive("steepness", steepness)
+    require(np.isfinite(midpoint), "midpoint", midpoint, "must be a finite number")
+    require(steepness <= 200, "steepness", steepness, "must be at most 200", "a steeper curve is a step: not increasing")
+    shift = np.exp(min(steepness * midpoint, 700.0))
+
+    def raw(action: Any) -> Any:
+        decay = namespace(action).exp(-steepness * action)
+        return (1.0 - decay) / (1.0 + shift * decay)
+
+    top = float(raw(1.0))
+    require(top > 1e-12, "midpoint", midpoint, "puts the whole rise beyond the dial's end", "use a smaller midpoint")
+
+    def effect(action: Any) -> Any:
+        return raw(action) / top
+
+    def guess(intensity: Any) -> Any:
+        level = intensity * top
+        return namespace(intensity).log1p(level * (1.0 + shift) / (1.0 - level)) / steepness
+
+    return DoseCurve("logistic", {"midpoint": midpoint, "steepness": steepness}, effect, _round_down(effect, guess))
+
+
+def tabulated(actions: Sequence[float], intensities: Sequence[float]) -> DoseCurve:
+    """A monotone cubic (PCHIP) through measured points; the first must be (0, 0), the last (1, 1).
+
+    >>> curve = tabulated([0, 0.2, 0.6, 1], [0, 0.1, 0.7, 1])
+    >>> round(float(curve.effect(0.6)), 12), round(float(curve.action(0.7)), 9)
+    (0.7, 0.6)
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    knots, levels = np.asarray(actions, dtype=float), np.asarray(intensities, dtype=float)
+    require(
+        knots.ndim == 1 and knots.shape == levels.shape and len(knots) >= 2,
+        "actions, intensities",
+        (knots.shape, levels.shape),
+        "must be two lists of equal length, at least 2",
+    )
+    for name, values in (("actions", knots), ("intensities", levels)):
+        require(np.all(np.isfinite(values)), name, values.tolist(), "must be finite")
+        require(np.all(np.diff(values) > 0), name, values.tolist(), "must be strictly increasing")
+        require(values[0] == 0 and values[-1] == 1, name, values.tolist(), "must start at 0 and end at 1")
+    cubics = PchipInterpolator(knots, levels).c
+
+    def effect(action: Any) -> Any:
+        xp = namespace(action)
+        xp = np if xp is FLOATS else xp
+        action = xp.asarray(action)
+        piece = xp.clip(xp.searchsorted(xp.asarray(knots), action, side="right") - 1, 0, len(knots) - 2)
+        c3, c2, c1, c0 = (xp.take(xp.asarray(row), piece) for row in cubics)
+        step = action - xp.take(xp.asarray(knots), piece)
+        value = ((c3 * step + c2) * step + c1) * step + c0
+        return xp.where(action >= 1.0, xp.ones_like(value), xp.clip(value, 0.0, 1.0))
+
+    def guess(intensity: Any) -> Any:
+        low, high = 0.0 * intensity, 0.0 * intensity + 1.0
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            above = effect(middle) > intensity
+            xp = namespace(above)
+            low, high = xp.where(above, low, middle), xp.where(above, middle, high)
+        return low
+
+    parameters = {"actions": knots.tolist(), "intensities": levels.tolist()}
+    return DoseCurve("tabulated", parameters, effect, _round_down(effect, guess))
+
+
+CURVES: dict[str, Callable[..., DoseCurve]] = {
+    "identity": identity,
+    "power": power,
+    "hill": hill,
+    "logistic": logistic,
+    "tabulated": tabulated,
+}
+
+
+def curve_from_dict(fields: Mapping[str, Any]) -> DoseCurve:
+    """The curve that `DoseCurve.to_dict` wrote.
+
+    >>> curve_from_dict({"curve": "power", "exponent": 2.0}).name
+    'power'
+    """
+    name = fields.get("curve")
+    require(name in CURVES, "curve", name, "must be one of " + ", ".join(CURVES))
+    parameters = {key: value for key, value in fields.items() if key != "curve"}
+    try:
+        return CURVES[str(name)](**parameters)
+    except TypeError as error:
+        require(False, f"curve {name}", parameters, f"has wrong parameters ({error})")
+        raise
+
+
+def _positive(name: str, value: Any) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    require(is_number and 0 < value < np.inf, name, value, "must be a finite number > 0", "or g would not increase")
+
+
+def _round_down(effect: Callable[[Any], Any], guess: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make an approximate inverse safe: shrink the action until `effect(action) <= intensity`.
+
+    The guess is a few units in the last place off, so the shrinkage doubles from one unit; the last resort, 0, is
+    always safe.
+    """
+
+    def action(intensity: Any) -> Any:
+        proposed = guess(intensity)
+        xp = namespace(proposed, intensity)
+        proposed = xp.minimum(xp.maximum(proposed, 0.0 * proposed), 0.0 * proposed + 1.0)
+        shrink = (float(xp.finfo(proposed.dtype).eps) if hasattr(proposed, "dtype") else 2.0**-52) / 2.0
+        for _ in range(12):
+            proposed = xp.where(effect(proposed) > intensity, proposed * (1.0 - shrink), proposed)
+            shrink *= 2.0
+        proposed = xp.where(effect(proposed) > intensity, 0.0 * proposed, proposed)
+        return xp.where(intensity >= 1.0, 0.0 * proposed + 1.0, proposed)
+
+    return action

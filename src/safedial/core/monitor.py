@@ -1,0 +1,67 @@
+"""Evidence that the promise is broken, valid at any time one looks.
+
+If every round violates with probability at most δ_s given the past, then for any odds multiple m > 1
+
+    E_t(m) = Π_s m^{v_s} / (1 + δ_s(m − 1)),      v_s = 1 if C_s > τ else 0
+
+is a supermartingale that starts at 1: it is the likelihood ratio of a violation chance with m times the odds of δ_s, or,
+as a bet, Π(1 + λ_s(v_s − δ_s)) with λ_s = (m − 1)/(1 + δ_s(m − 1)) ≤ 1/δ_s. So is the mean over several m, and by
+Ville's inequality it ever reaches 1/a with probability at most a. The promise itself holds on an event of probability
+≥ 1 − δ′, so an alarm at 1/a is false with probability at most a + δ′, over all time. Feed rounds in decision order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.core.namespace import namespace
+
+ODDS = np.array([1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0])
+"""The odds multiples bet on, equally: from a slightly to a grossly broken promise."""
+
+LARGEST_LOG = 700.0
+"""The evidence stops growing at e^700, just below the largest float."""
+
+
+class Monitor(NamedTuple):
+    """Log-evidence for each of `ODDS`, last axis; with counts for people."""
+
+    log_evidence: Any
+    rounds: Any
+    violations: Any
+
+
+def init(batch: tuple[int, ...] = (), xp: Any = np) -> Monitor:
+    count = xp.zeros(batch, dtype=xp.float64)
+    return Monitor(xp.zeros((*batch, len(ODDS)), dtype=xp.float64), count, count)
+
+
+def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
+    """Fold in one round: did the cost exceed τ, and what risk was the round allowed?"""
+    xp = namespace(monitor.log_evidence)
+    odds = xp.asarray(ODDS)
+    hit = xp.asarray(violated, dtype=xp.float64)
+    allowed = xp.asarray(risk, dtype=xp.float64)[..., None]
+    gain = hit[..., None] * xp.log(odds) - xp.log1p(allowed * (odds - 1.0))
+    return Monitor(monitor.log_evidence + gain, monitor.rounds + 1.0, monitor.violations + hit)
+
+
+def evidence(monitor: Monitor) -> Any:
+    """E_t: 1 at the start, large when the promise looks broken.
+
+    >>> watched = init()
+    >>> for _ in range(3):
+    ...     watched = update(watched, violated=True, risk=0.01)
+    >>> bool(evidence(watched) > 100)
+    True
+    """
+    xp = namespace(monitor.log_evidence)
+    peak = xp.max(monitor.log_evidence, axis=-1, keepdims=True)
+    return xp.exp(xp.minimum(peak[..., 0], xp.asarray(LARGEST_LOG))) * xp.mean(xp.exp(monitor.log_evidence - peak), axis=-1)
+
+
+def alarm(monitor: Monitor, level: float = 0.01) -> Any:
+    """True once the evidence reaches 1/level. Keep the first alarm: a later, smaller value does not take it back."""
+    return evidence(monitor) >= 1.0 / level

@@ -1,0 +1,89 @@
+"""Numerics that cannot break the promise.
+
+Floating point computes a direction y ≈ Σ⁻¹x, from an inverse that 10⁵ rank-one updates may have worn. Whatever y is,
+with the residual ρ = x − Σy exact arithmetic gives
+
+    width² = xᵀΣ⁻¹x = xᵀy + yᵀρ + ρᵀΣ⁻¹ρ ≤ xᵀy + yᵀρ + ‖ρ‖²/λ                              (Σ ⪰ λI)
+    |⟨x,μ̂⟩ − yᵀb| = |ρᵀΣ⁻¹b| ≤ ‖ρ‖_{Σ⁻¹}·‖b‖_{Σ⁻¹} ≤ (‖ρ‖/√λ)·‖y_s‖                       (b = Σ_s ω y_s x_s)
+
+where ‖y_s‖² = Σ ω y_s² (for bᵀΣ⁻¹b ≤ Σ ω y_s², as X Σ⁻¹Xᵀ ⪯ I). So a worn inverse costs reward, never safety.
+
+What remains is the rounding of these expressions and of the accumulators Σ and b themselves. Each entry of Σ is a sum
+of N products, so the computed residual is off by at most (N + d + 3)u(|x| + (λI + Σ_s ω|x_s||x_s|ᵀ)|y|), u = 2⁻⁵³,
+entry by entry. Keeping Σ_s|x_s||x_s|ᵀ would be a second matrix; by Cauchy–Schwarz its entries are at most
+√(Σ_ii Σ_jj), so with r = √diag(Σ) the d×d product is replaced by the rank-one
+
+    Δ = (N + d + 8)u·‖ |x| + (λ|y| + r⟨r,|y|⟩) ‖ ,
+
+which needs no further state and O(d) work (it is looser by at most a factor d, at a scale of 1e-16). Likewise
+|b − b̂| ≤ (N + 4)u·r·‖y_s‖ entry by entry, the division by g included.
+
+`certify` returns these bounds. The constants of the spec enter a few further operations; `rounded_spec` moves each by
+64u to the safe side once, which covers them, and `round_down` covers the final division. (Where cost_upper and the
+noise margin nearly cancel, |cost_upper| ≤ margin, so the margin's 64u is larger than their sum's error.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from safedial.core.spec import SafetySpec
+
+UNIT = 2.0**-53
+"""u: the largest relative error of one rounded operation."""
+
+SAFETY = 4.0
+"""The bounds above hold to first order in u; this factor covers the products of their small terms."""
+
+
+def certify(
+    ridge: float,
+    terms: int,
+    quadratic: float,
+    direction_residual: float,
+    residual_norm: float,
+    context_norm: float,
+    direction_norm: float,
+    scale_direction: float,
+    scale_norm: float,
+    target_norm: float,
+) -> tuple[float, float, float]:
+    """(width, mean_slack, relative_residual): upper bounds on the width and on the error of a mean, and how worn y is.
+
+    Args:
+        terms: N + d. quadratic: xᵀy. direction_residual: yᵀρ̂. residual_norm: ‖ρ̂‖.
+        scale_direction: ⟨r,|y|⟩ with r = √diag(Σ). scale_norm: ‖r‖. target_norm: √(Σ ω y_s²).
+
+    Arguments are positional: this is on the path of every decision.
+    """
+    unit = SAFETY * UNIT * (terms + 8)
+    drift = unit * (context_norm + ridge * direction_norm + scale_norm * scale_direction)
+    residual = residual_norm + drift
+    products = unit * (context_norm * direction_norm + direction_norm * residual_norm)
+    squared = quadratic + direction_residual + direction_norm * drift + residual * residual / ridge + products
+    slack = residual / math.sqrt(ridge) * target_norm + unit * scale_direction * target_norm
+    width = round_up(math.sqrt(max(squared, 0.0)))
+    return width, slack, residual / context_norm if context_norm else 0.0
+
+
+def rounded_spec(spec: SafetySpec) -> SafetySpec:
+    """The spec with every number that enters the cost's bound moved to the safe side by 64u."""
+    up, down = 1.0 + 64.0 * UNIT, 1.0 - 64.0 * UNIT
+    return replace(
+        spec,
+        threshold=spec.threshold * down,
+        cost_noise=spec.cost_noise * up,
+        cost_sensor_noise=spec.cost_sensor_noise * up,
+        coefficient_bound=spec.coefficient_bound * up,
+    )
+
+
+def round_up(value: float) -> float:
+    """A float above the exact result of a few rounded operations that gave `value`."""
+    return value + 32.0 * UNIT * abs(value)
+
+
+def round_down(value: float) -> float:
+    """A float below the exact result of a few rounded operations that gave `value`; 0 stays 0, 1 stays 1."""
+    return value if value in (0.0, 1.0) else value * (1.0 - 32.0 * UNIT)

@@ -1,0 +1,116 @@
+"""The largest safe intensity: where the promise is made.
+
+The realized cost at intensity z is C = z(c + ξ) + ε with c ≤ `cost_upper` on the confidence event. With
+q = √(2 ln 1/δ), the noise of C exceeds q times its sub-Gaussian constant with probability at most δ, so z is safe if
+
+    z·cost_upper + q·√(z²κ² + σ²) ≤ τ            (ε independent of ξ)
+    z·cost_upper + q·(zκ + σ)     ≤ τ            (ε any)
+
+Without sensor noise both are Lemma constraintFormulation, z(cost_upper + noise_margin) ≤ τ with noise_margin = qκ,
+and the largest z is eq. feasible_set, both cases. With it, u = cost_upper, a = (qκ)², s = (qσ)², the first is the
+quadratic z²(u² − a) − 2τuz + τ² − s ≥ 0 on τ − zu ≥ 0, whose smallest positive root is, with D = aτ² + s(u² − a),
+
+    z = (τ² − s) / (τu + √D)        for u ≥ 0
+    z = (τ|u| + √D) / (a − u²)      for u < 0; every z in [0, 1] is safe where u² ≥ a.
+
+The two forms are equal where both are defined; each is the one without cancellation. (Using the first for u < 0 as
+well, as is tempting, turns √D − τ|u| into rounding noise when s nears τ², and then calls every dose safe.)
+
+If s > τ² even z = 0 breaks the promise: there is no certified action. The same holds for a negative threshold, which
+a known baseline cost can leave (THEORY: τ is replaced by τ − b₀(x)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from safedial.core.namespace import is_zero, namespace
+from safedial.core.spec import SafetySpec
+
+
+class SafeSet(NamedTuple):
+    """[0, intensity] is safe; where `certified` is False nothing is, not even 0, and `intensity` is 0."""
+
+    intensity: Any
+    certified: Any
+
+
+def tail_factor(spec: SafetySpec, round: Any) -> Any:
+    """q = √(2 ln 1/δ_t), the sub-Gaussian tail in units of κ; δ_t = 6δ/(π²t²) under the joint promise, else δ.
+
+    >>> spec = SafetySpec(threshold=1, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
+    ...                   coefficient_bound=1, context_bound=1)
+    >>> f"{tail_factor(spec, round=1):.3f}"
+    '3.035'
+    """
+    if spec.promise == "per_round":
+        return spec.tail
+    risk = round_risk(spec, round)
+    xp = namespace(risk)
+    return xp.sqrt(2.0 * xp.log(1.0 / risk))
+
+
+def round_risk(spec: SafetySpec, round: Any) -> Any:
+    """The violation risk that round number `round` (from 1) may spend."""
+    if spec.promise == "joint":
+        return spec.violation_risk * (6.0 / math.pi**2) / (round * round)
+    return spec.violation_risk
+
+
+def largest_safe_intensity(
+    cost_upper: Any, noise_margin: Any, *, threshold: Any, sensor_margin: Any = 0.0, sensor_dependent: bool = False
+) -> SafeSet:
+    """The largest z in [0, 1] that keeps the promise, given an upper bound on the mean cost per unit of intensity.
+
+    >>> largest_safe_intensity(0.2, 0.8, threshold=0.5)
+    SafeSet(intensity=0.5, certified=True)
+    >>> largest_safe_intensity(-0.9, 0.8, threshold=0.5)
+    SafeSet(intensity=1.0, certified=True)
+    >>> largest_safe_intensity(0.2, 0.8, threshold=-0.1)
+    SafeSet(intensity=0.0, certified=False)
+    """
+    xp = namespace(cost_upper, noise_margin, threshold, sensor_margin)
+    certified = threshold >= sensor_margin
+    if not (sensor_dependent or is_zero(sensor_margin)):
+        room, load = _with_independent_sensor(xp, cost_upper, noise_margin, threshold, sensor_margin)
+    else:
+        room, load = threshold - sensor_margin, cost_upper + noise_margin
+    binding = load > room
+    largest = xp.where(binding, room / xp.where(binding, load, 1.0), 1.0)
+    return SafeSet(xp.where(certified, largest, 0.0), certified)
+
+
+def _with_independent_sensor(
+    xp: Any, cost_upper: Any, noise_margin: Any, threshold: Any, sensor_margin: Any
+) -> tuple[Any, Any]:
+    """(room, load) with z_safe = room/load, or 1 where load ≤ 0: the root above, divided by τ, for either sign of u."""
+    limit = xp.where(threshold > 0.0, threshold, 1.0)
+    share = xp.minimum(sensor_margin / limit, 1.0 + 0.0 * limit) ** 2
+    spread = xp.sqrt(noise_margin**2 * (1.0 - share) + share * cost_upper**2)
+    size = xp.abs(cost_upper)
+    room = xp.where(cost_upper >= 0.0, limit * (1.0 - share), limit * (size + spread))
+    load = xp.where(cost_upper >= 0.0, size + spread, (noise_margin - size) * (noise_margin + size))
+    return room, load
+
+
+def safe_set(
+    cost_upper: Any, spec: SafetySpec, *, round: Any, baseline_cost: Any = 0.0, on_expectation: bool = False
+) -> SafeSet:
+    """The safe set of a spec in a round: margins from the spec, τ less the known baseline cost.
+
+    `on_expectation` drops both margins: the expected-cost constraint of earlier work, which promises nothing about
+    the realized cost.
+    """
+    threshold = spec.threshold - baseline_cost
+    if on_expectation:
+        return largest_safe_intensity(cost_upper, 0.0, threshold=threshold)
+    factor = tail_factor(spec, round)
+    felt = spec.threshold_on == "measured" and not is_zero(spec.cost_sensor_noise)
+    return largest_safe_intensity(
+        cost_upper,
+        factor * spec.cost_noise,
+        threshold=threshold,
+        sensor_margin=factor * spec.cost_sensor_noise if felt else 0.0,
+        sensor_dependent=spec.sensor_dependent,
+    )

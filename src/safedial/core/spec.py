@@ -1,0 +1,157 @@
+"""What is promised, and what the promise rests on: checked at the door.
+
+    per round:  with probability ≥ 1 − δ′, for all t:  P(C_t > τ | history, X_t, α_t) ≤ δ,
+                hence P(C_t > τ) ≤ δ + δ′ in every round
+    joint:      P(C_t > τ in any round) ≤ δ + δ′, by spending δ_t = 6δ/(π² t²)
+
+The numbers of a `SafetySpec` may be arrays: they broadcast against the batch, so a grid of specs is one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from dataclasses import fields as dataclass_fields
+from typing import Any, Literal
+
+import numpy as np
+
+from safedial.core.namespace import namespace
+from safedial.errors import InvalidInput, require
+
+VIOLATION_SHARE = 0.9
+"""The part of `total_risk` that noise may spend. The noise margin is paid in every round for ever, the radius less
+and less as rounds accumulate; at equal risk the margin is the dearer, so it gets most of the budget."""
+
+POSITIVE = {
+    "threshold": "state the largest cost you accept; a threshold of 0 leaves no positive dose",
+    "reward_noise": "state the reward's sub-Gaussian constant",
+    "cost_noise": "state the cost's sub-Gaussian constant",
+    "coefficient_bound": "state an upper bound on the norm of the true coefficients",
+    "context_bound": "state an upper bound on the norm of every context",
+    "ridge": "1 is the paper's choice",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SafetySpec:
+    """The promise and its assumptions.
+
+    Args:
+        threshold: τ > 0, which the realized cost must not exceed.
+        reward_noise, cost_noise: κ_r, κ_c: the noise is κ-sub-Gaussian given the history, X_t and α_t.
+        coefficient_bound: S, with ‖θ*‖ ≤ S and ‖μ*‖ ≤ S.
+        context_bound: L, with ‖X_t‖ ≤ L.
+        violation_risk: δ, the chance each round that noise pushes the cost over τ.
+        estimation_risk: δ′, the chance, once for all rounds, that the cost's confidence set ever misses.
+        total_risk: instead of the two, their sum; nine tenths go to `violation_risk`.
+        ridge: λ > 0, fixed in advance.
+        promise: "per_round", or "joint" for "never in any round".
+        reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
+        sensor_dependent: True if the sensor error may depend on the outcome's own noise.
+        threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
+
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
+    ...                   coefficient_bound=1, context_bound=1)
+    >>> round(spec.violation_risk, 6), round(spec.estimation_risk, 6)
+    (0.018, 0.002)
+    """
+
+    threshold: Any
+    reward_noise: Any
+    cost_noise: Any
+    coefficient_bound: Any
+    context_bound: Any
+    violation_risk: Any = None
+    estimation_risk: Any = None
+    total_risk: Any = None
+    ridge: Any = 1.0
+    promise: Literal["per_round", "joint"] = "per_round"
+    reward_sensor_noise: Any = 0.0
+    cost_sensor_noise: Any = 0.0
+    sensor_dependent: bool = False
+    threshold_on: Literal["measured", "true"] = "measured"
+    log_inverse_risk: Any = field(init=False, repr=False, compare=False)
+    """ln(1/δ′), which every radius needs in every round."""
+    tail: Any = field(init=False, repr=False, compare=False)
+    """q = √(2 ln 1/δ): κ-sub-Gaussian noise exceeds qκ with probability at most δ."""
+
+    def __post_init__(self) -> None:
+        for name in NUMBERS:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _number(name, getattr(self, name)))
+        self._split_total_risk()
+        for name, way_out in POSITIVE.items():
+            require(np.all(getattr(self, name) > 0), name, getattr(self, name), "must be > 0", way_out)
+        for name in ("reward_sensor_noise", "cost_sensor_noise"):
+            require(np.all(getattr(self, name) >= 0), name, getattr(self, name), "must be >= 0")
+        _one_of("promise", self.promise, ("per_round", "joint"))
+        _one_of("threshold_on", self.threshold_on, ("measured", "true"))
+        _one_of("sensor_dependent", self.sensor_dependent, (True, False))
+        object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk))
+        object.__setattr__(self, "tail", (2.0 * _log_inverse(self.violation_risk)) ** 0.5)
+
+    def _split_total_risk(self) -> None:
+        if self.total_risk is not None:
+            require(
+                self.violation_risk is None and self.estimation_risk is None,
+                "total_risk",
+                self.total_risk,
+                "cannot stand beside violation_risk or estimation_risk",
+                "give the sum, or its two parts",
+            )
+            _risk("total_risk", self.total_risk)
+            object.__setattr__(self, "violation_risk", self.total_risk * VIOLATION_SHARE)
+            object.__setattr__(self, "estimation_risk", self.total_risk - self.violation_risk)
+            object.__setattr__(self, "total_risk", None)
+        _risk("violation_risk", self.violation_risk)
+        _risk("estimation_risk", self.estimation_risk)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; `SafetySpec.from_dict` gives the same spec back."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in asdict(self).items()
+            if value is not None and name not in ("log_inverse_risk", "tail")
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> SafetySpec:
+        """The inverse of `to_dict`; unknown or missing names are named in the error."""
+        unknown = sorted(set(fields) - {each.name for each in dataclass_fields(cls) if each.init})
+        require(not unknown, "spec", unknown, "has names that are not fields of a SafetySpec")
+        missing = sorted({*list(POSITIVE)[:-1]} - set(fields))
+        require(not missing, "spec", missing, "lacks these fields")
+        return cls(**fields)
+
+
+NUMBERS = (*POSITIVE, "violation_risk", "estimation_risk", "total_risk", "reward_sensor_noise", "cost_sensor_noise")
+
+
+def _number(name: str, value: Any) -> Any:
+    """A Python float, or an array of floats; bool, text, NaN and infinity are refused."""
+    numbers = None if isinstance(value, (bool, str)) else np.asarray(value)
+    if numbers is None or numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers)):
+        raise InvalidInput(f"{name} = {value!r}: must be a finite number")
+    if numbers.ndim == 0:
+        return float(numbers)
+    return value if hasattr(value, "dtype") and numbers.dtype.kind == "f" else numbers.astype(float)
+
+
+def _log_inverse(risk: Any) -> Any:
+    return namespace(risk).log(1.0 / risk)
+
+
+def _risk(name: str, value: Any) -> None:
+    require(value is not None, name, value, "is missing", "give violation_risk and estimation_risk, or total_risk")
+    require(
+        np.all(value > 0) and np.all(value < 1),
+        name,
+        value,
+        "must lie strictly between 0 and 1",
+        "0.01 means one round in a hundred",
+    )
+
+
+def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    require(value in allowed, name, value, "must be one of " + ", ".join(map(repr, allowed)))

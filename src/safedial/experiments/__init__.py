@@ -1,0 +1,1 @@
+"""The paper's experiments. Each writes data and provenance, never pictures."""

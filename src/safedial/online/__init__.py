@@ -1,0 +1,1 @@
+"""The in-memory online learner: one safe action at a time, explained."""

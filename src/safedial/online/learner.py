@@ -1,0 +1,119 @@
+"""The estimate of one online learner: BLAS in place, and bounds that hold whatever rounding did.
+
+It holds the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) beside a maintained Σ⁻¹ (`inverse`). A direction
+y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). Matrices are
+symmetric, kept as their lower triangles in column order, so that one symmetric product reads half the memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import daxpy, ddot, dnrm2, dsymv, dsyr
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from safedial.core.rounding import UNIT, certify, round_up
+
+Array = NDArray[np.float64]
+
+WORN = 1e-7
+"""A relative residual above this asks for one step of refinement."""
+
+REBUILD_ROUNDS, REBUILD_DIMS = 4096, 64
+"""The inverse is computed afresh from `gram` every max(REBUILD_ROUNDS, REBUILD_DIMS·d) samples: a fixed schedule, so
+that the state depends on the data alone; the cubic cost is spread over many quadratic updates."""
+
+
+class Learner:
+    """Ridge regression of two targets on shared contexts."""
+
+    def __init__(self, dim: int, ridge: float) -> None:
+        self.dim, self.ridge = dim, ridge
+        self.gram = np.asfortranarray(np.eye(dim) * ridge)
+        self.inverse = np.asfortranarray(np.eye(dim) / ridge)
+        self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
+        self.samples = 0
+        self.log_det = self.reward_squares = self.cost_squares = 0.0
+        self._refresh_scale()
+
+    def read(self, context: Array, norm: float) -> tuple[float, float, float]:
+        """(reward, cost, width) at a context of norm `norm`, the last two certified upper values; touches nothing."""
+        width, slack, direction = self._certified(context, norm)
+        cost = ddot(direction, self.cost_rhs)
+        return ddot(direction, self.reward_rhs), cost + 32.0 * UNIT * abs(cost) + slack, width
+
+    def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
+        """Fold in one normalised sample with weight ω > 0."""
+        width, _, direction = self._certified(context, norm)
+        width_squared = max(ddot(context, direction), 0.0)
+        dsyr(-weight / (1.0 + weight * width_squared), direction, a=self.inverse, overwrite_a=1, lower=1)
+        dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
+        daxpy(context, self.reward_rhs, a=weight * reward)
+        daxpy(context, self.cost_rhs, a=weight * cost)
+        self.reward_squares += weight * reward * reward
+        self.cost_squares += weight * cost * cost
+        self.log_det = round_up(self.log_det + math.log1p(weight * width * width))
+        self.samples += 1
+        self._refresh_scale()
+        if self.samples % max(REBUILD_ROUNDS, REBUILD_DIMS * self.dim) == 0:
+            self.rebuild()
+
+    def rebuild(self) -> None:
+        """Σ⁻¹ afresh from Σ by Cholesky; kept as it was if Σ is numerically singular."""
+        factor, failed = dpotrf(self.gram, lower=1)
+        if not failed:
+            fresh, failed = dpotri(factor, lower=1, overwrite_c=1)
+            if not failed and np.isfinite(fresh[-1, 0]):
+                self.inverse = np.asfortranarray(fresh)
+
+    def _certified(self, context: Array, norm: float) -> tuple[float, float, Array]:
+        """(width, slack of the cost's mean, direction), refined once where the inverse is worn."""
+        direction = dsymv(1.0, self.inverse, context, lower=1)
+        width, slack, worn = self._bounds(context, norm, direction)
+        if worn > WORN:
+            residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+            refined = direction + dsymv(1.0, self.inverse, residual, lower=1)
+            refined_width, refined_slack, still_worn = self._bounds(context, norm, refined)
+            if still_worn < worn:
+                return refined_width, refined_slack, refined
+        return width, slack, direction
+
+    def _bounds(self, context: Array, norm: float, direction: Array) -> tuple[float, float, float]:
+        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+        return certify(
+            self.ridge,
+            self.samples + self.dim,
+            ddot(context, direction),
+            ddot(direction, residual),
+            dnrm2(residual),
+            norm,
+            dnrm2(direction),
+            ddot(self.scale, np.abs(direction)),
+            self.scale_norm,
+            math.sqrt(self.cost_squares),
+        )
+
+    def _refresh_scale(self) -> None:
+        self.scale: Array = np.sqrt(self.gram.diagonal())
+        self.scale_norm: float = dnrm2(self.scale)
+
+    def state(self) -> dict[str, Array]:
+        """The arrays to save; `restore` takes them back bit for bit."""
+        scalars = np.array([self.samples, self.log_det, self.reward_squares, self.cost_squares])
+        return {
+            "gram": self.gram,
+            "inverse": self.inverse,
+            "reward_rhs": self.reward_rhs,
+            "cost_rhs": self.cost_rhs,
+            "scalars": scalars,
+        }
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        self.gram, self.inverse = np.asfortranarray(arrays["gram"]), np.asfortranarray(arrays["inverse"])
+        self.reward_rhs, self.cost_rhs = arrays["reward_rhs"].copy(), arrays["cost_rhs"].copy()
+        samples, self.log_det, self.reward_squares, self.cost_squares = (float(value) for value in arrays["scalars"])
+        self.samples = int(samples)
+        self._refresh_scale()

@@ -1,0 +1,50 @@
+"""One algorithm a file. A new policy is one short file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from safedial.errors import InvalidInput
+from safedial.policies.clairvoyant import clairvoyant
+from safedial.policies.epsilon_greedy import epsilon_greedy
+from safedial.policies.fixed import fixed
+from safedial.policies.hp_probe import hp_probe
+from safedial.policies.hp_ucb import hp_ucb
+from safedial.policies.on_expectation import on_expectation
+from safedial.policies.policy import Policy
+from safedial.policies.thompson import thompson
+
+POLICIES: dict[str, Callable[..., Policy]] = {
+    "hp_ucb": hp_ucb,
+    "hp_probe": hp_probe,
+    "on_expectation": on_expectation,
+    "epsilon_greedy": epsilon_greedy,
+    "thompson": thompson,
+    "clairvoyant": clairvoyant,
+    "fixed": fixed,
+}
+
+
+def make_policy(name: str, **options: Any) -> Policy:
+    """The policy of that name, with its options.
+
+    >>> make_policy("hp_ucb", radius="paper").label
+    'HP-UCB'
+    >>> make_policy("hp_ubc")
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: policy = 'hp_ubc': there is no such policy; did you mean 'hp_ucb'?
+    """
+    if name not in POLICIES:
+        near = get_close_matches(str(name), POLICIES, n=1)
+        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
+        raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
+    try:
+        return POLICIES[name](**options)
+    except TypeError as error:
+        raise InvalidInput(f"policy {name}: {error}; its options are those of safedial.{name}") from error
+
+
+__all__ = ["POLICIES", "Policy", "make_policy", *POLICIES]

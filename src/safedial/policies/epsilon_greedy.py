@@ -1,0 +1,57 @@
+"""ε-greedy: the paper's cheap variant, which plays the first-round action in a share ε of the rounds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from safedial.core.action import Choice
+from safedial.core.confidence import resolve_clip
+from safedial.core.estimate import Prediction
+from safedial.core.namespace import namespace
+from safedial.core.safe_set import SafeSet
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.policies.fixed import fixed
+from safedial.policies.hp_ucb import hp_ucb
+from safedial.policies.policy import Policy
+
+
+def epsilon_greedy(
+    *,
+    radius: str = "mixture",
+    clip: bool | None = None,
+    epsilon: float = 0.5,
+    learn_from: Literal["all", "exploring"] = "all",
+) -> Policy:
+    """With probability ε play the first-round safe action, otherwise HP-UCB's.
+
+    Args:
+        radius, clip: as for `hp_ucb`.
+        epsilon: the share of exploring rounds.
+        learn_from: the paper can be read both ways. "all": every informative round is learned from. "exploring": only
+            the exploring rounds are, which is what saves computation and "collects approximately εT samples".
+
+    Both actions are safe on one event (the first-round action on S and L alone), and a coin that does not look at the
+    outcome chooses between them, so the promise is HP-UCB's.
+
+    Reference: Dragazis and Pacchiano, "Safety by Design", section Experimental Results.
+    """
+    clip = resolve_clip(radius, clip)
+    is_share = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool) and 0.0 <= epsilon <= 1.0
+    require(is_share, "epsilon", epsilon, "must be a number in [0, 1]")
+    require(learn_from in ("all", "exploring"), "learn_from", learn_from, "must be 'all' or 'exploring'")
+    greedy, first = hp_ucb(radius=radius, clip=clip), fixed(clip=clip)
+
+    def decide(
+        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
+    ) -> Choice:
+        exploit = greedy.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
+        explore = first.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
+        exploring = coin < epsilon
+        xp = namespace(exploring, exploit.intensity)
+        safe = SafeSet(xp.maximum(exploit.safe.intensity, explore.safe.intensity), exploit.safe.certified)
+        intensity = xp.where(exploring, explore.intensity, exploit.intensity)
+        return exploit._replace(intensity=intensity, safe=safe, learn=True if learn_from == "all" else exploring)
+
+    options = {"radius": radius, "clip": clip, "epsilon": epsilon, "learn_from": learn_from}
+    return Policy("epsilon_greedy", "ε-Greedy", "realized", decide, options, randomised=True)

@@ -1,0 +1,51 @@
+"""HP-Probe: information does not depend on the dose, so buy it with micro-doses instead of optimism."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from safedial.core.action import Choice, choose, least_informative_intensity
+from safedial.core.confidence import bound, resolve_clip
+from safedial.core.estimate import Prediction
+from safedial.core.safe_set import safe_set
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.policies.policy import Policy
+
+
+def hp_probe(
+    *, radius: str = "mixture", clip: bool | None = None, probe: float | Literal["sqrt"] = "sqrt"
+) -> Policy:
+    """Play z_safe where the reward looks good, else a probe m_t·z_safe; every round teaches.
+
+        z = z_safe if ⟨x,θ̂⟩ ≥ 0 else m_t·z_safe,      m_t = 1/√t by default
+
+    R/g(α) = ⟨x,θ*⟩ + ξ has the same noise at 1 % intensity as at full intensity. So playing high where the reward is
+    unclear (optimism) pays for information that a micro-dose gives for nothing, and playing 0 throws it away.
+
+    * Safety: z ≤ z_safe always; the promise is that of HP-UCB.
+    * Regret: Σ contains every round. A wrong sign costs at most β·width, a right refusal at most m_t·S·L, so with
+      m_t = 1/√t the sum is Õ(d√T), the paper's order, without optimism. A constant m is linear in the worst case.
+    * With sensor noise σ_ε the probe does not fall below σ_ε/κ (or z_safe); the regret claim is for σ_ε = 0.
+
+    Args:
+        radius, clip: as for `hp_ucb`.
+        probe: "sqrt" for 1/√t; a number in [0, 1] for a constant share; 0 where nobody may be dosed who is not
+            expected to benefit (those rounds then teach nothing).
+
+    Reference: this project, docs/design.md.
+    """
+    clip = resolve_clip(radius, clip)
+    is_share = isinstance(probe, (int, float)) and not isinstance(probe, bool) and 0.0 <= probe <= 1.0
+    require(probe == "sqrt" or is_share, "probe", probe, "must be 'sqrt' or a number in [0, 1]")
+
+    def decide(
+        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
+    ) -> Choice:
+        bounds = bound(prediction, spec, radius=radius, clip=clip)
+        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost)
+        share = round**-0.5 if probe == "sqrt" else float(probe)
+        least = least_informative_intensity(spec)
+        return choose(prediction.reward, safe, bounds, probe=share, least_probe=least)
+
+    return Policy("hp_probe", "HP-Probe", "realized", decide, {"radius": radius, "clip": clip, "probe": probe})

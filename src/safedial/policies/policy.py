@@ -1,0 +1,49 @@
+"""What a policy is: a name, a promise, and one pure function from a prediction to a choice.
+
+A policy is assembled from `core`; it holds structure only (which radius, clip or not). What may be swept, the spec,
+the round, the baseline cost, is an argument of `decide`, and so is chance: `coin` is uniform on [0, 1), drawn outside.
+The learner is the linear one of `core.estimate` unless a policy brings its own `init`, `predict` and `update`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
+
+from safedial.core import estimate
+from safedial.core.action import Choice
+from safedial.core.estimate import Prediction
+from safedial.core.spec import SafetySpec
+
+
+class Decide(Protocol):
+    """decide(prediction, spec, round=t, coin=u, baseline_cost=b₀) -> Choice, on floats or arrays."""
+
+    def __call__(
+        self, prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
+    ) -> Choice: ...
+
+
+class Policy(NamedTuple):
+    """One algorithm.
+
+    Attributes:
+        name: as in `POLICIES`.
+        label: as the paper, or this project's documents, call it.
+        promise: "realized" if P(C_t > τ) ≤ δ + δ′ is proved; "expected" if only the mean cost is bounded.
+        decide: the rule.
+        options: how it was configured; `make_policy(name, **options)` gives it again.
+        knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
+        randomised: the choice depends on `coin`.
+    """
+
+    name: str
+    label: str
+    promise: Literal["realized", "expected"]
+    decide: Decide
+    options: dict[str, Any]
+    knows_truth: bool = False
+    randomised: bool = False
+    init: Callable[..., Any] = estimate.init
+    predict: Callable[..., Prediction] = estimate.predict
+    update: Callable[..., Any] = estimate.update
