@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from safedial.online.agent import Agent
     from safedial.online.decision import Decision
     from safedial.online.units import Dial, Features
-    from safedial.simulate import Simulation, simulate
+    from safedial.simulation import Simulation, simulate
     from safedial.worlds.linear import LinearWorld
 
 _LAZY = {
@@ -38,8 +38,8 @@ _LAZY = {
     "Dial": "safedial.online.units",
     "Features": "safedial.online.units",
     "LinearWorld": "safedial.worlds.linear",
-    "Simulation": "safedial.simulate",
-    "simulate": "safedial.simulate",
+    "Simulation": "safedial.simulation",
+    "simulate": "safedial.simulation",
 }
 
 __all__ = [

@@ -24,7 +24,9 @@ def draw_table1(folder: str | Path, promised: float = 0.02) -> Path:
     figure, axes = _figure()
     for policy, colour in COLOURS.items():
         cells = [row for row in rows if row["policy"] == policy]
-        numbers = {name: [float(row[name]) for row in cells] for name in cells[0] if name not in ("policy", "overlaps_paper")}
+        numbers = {
+            name: [float(row[name]) for row in cells] for name in cells[0] if name not in ("policy", "overlaps_paper")
+        }
         thresholds, rate = numbers["threshold"], numbers["violation_rate"]
         low = [max(value - bound, 0.0) for value, bound in zip(rate, numbers["ci_low"], strict=True)]
         high = [bound - value for value, bound in zip(rate, numbers["ci_high"], strict=True)]
@@ -37,11 +39,13 @@ def draw_table1(folder: str | Path, promised: float = 0.02) -> Path:
             label="paper" if policy == "hp_ucb" else None,
         )  # fmt: skip
     axes.axhline(promised, color="grey", linestyle="--", linewidth=1)
-    axes.text(1.0, promised * 1.12, f"promised: at most {promised:g}", ha="right", va="bottom", fontsize=7, color="0.3")
+    promise = f"HP-UCB promises at most {promised:.0%}"
+    axes.text(1.0, promised * 1.12, promise, ha="right", va="bottom", fontsize=7, color="0.3")
     axes.set_yscale("log")
     axes.set_ylim(3e-5, 1.0)
+    axes.set_yticks([1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
     axes.set_xlabel("threshold τ (units of cost)")
-    axes.set_ylabel("share of rounds with cost > τ")
+    axes.set_ylabel("rounds with cost > τ")
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.0, 0.46))
     return _save(figure, Path(folder) / "table1.png")
 

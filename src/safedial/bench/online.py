@@ -12,11 +12,11 @@ import time
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import daxpy, ddot, dnrm2, dsymv, dsyr
 
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.online.agent import Agent
+from safedial.online.blas import daxpy, ddot, dnrm2, dsymv, dsyr
 
 
 def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:

@@ -23,9 +23,10 @@ def print_pairs(title: str, pairs: dict[str, Any]) -> None:
 
 
 def new_table(title: str, *columns: str) -> Any:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", show_header=any(columns), header_style="bold")
+    table = Table(title=title, title_justify="left", show_header=any(columns), box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
     return table
@@ -49,11 +50,17 @@ def shown(value: Any) -> str:
 @contextmanager
 def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on stderr with an estimate of what is left; it vanishes when done, and where stderr is not a terminal
-    nothing is drawn."""
+    nothing is drawn.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(description, total=total)
         yield lambda step: progress.advance(task, step)

@@ -44,14 +44,14 @@ def _print_rows(rows: list[dict[str, Any]], dim: int, seeds: int, rounds: int) -
     from safedial.cli.output import new_table, print_table
 
     table = new_table(
-        f"Share of rounds in which the realized cost exceeds τ (d = {dim}, {seeds} seeds × {rounds} rounds)",
+        f"How often the realized cost exceeds τ (d = {dim}, {seeds} seeds × {rounds} rounds)",
         "τ",
         "HP-UCB",
         "paper",
-        "On-Expectation",
-        "95 % interval",
+        "On-Exp.",
+        "95 % CI",
         "paper",
-        "paper's interval",
+        "paper's CI",
     )
     half = len(rows) // 2
     for safe, expected in zip(rows[:half], rows[half:], strict=True):

@@ -7,45 +7,64 @@ from typing import Annotated, Any
 import typer
 
 from safedial.errors import require
+from safedial.policies import POLICIES, make_policy
 
-BOUNDS = "The promise"
-WORLD = "The world"
-POLICY = "The policy"
+DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
+
+
+def _in(panel: str, text: str, *names: str) -> Any:
+    """An option with its help, under a heading of the help page."""
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+def _promise(text: str) -> Any:
+    return _in("The promise", text)
+
+
+def _rule(text: str, *names: str) -> Any:
+    return _in("The policy's options", text, *names)
+
+
+def _world(text: str) -> Any:
+    return _in("The world", text)
+
+
+CLIP = "Cut the cost bound at S times the context's norm. Default: yes, but no with --radius paper."
 
 
 def simulate(
-    policy: Annotated[str, typer.Option(help="hp_ucb, hp_probe, on_expectation, epsilon_greedy, thompson, clairvoyant, fixed.")],
+    policy: Annotated[str, typer.Option(help="One of " + ", ".join(POLICIES) + ".")],
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")],
-    threshold: Annotated[float, typer.Option(help="The realized cost must not exceed this.", rich_help_panel=BOUNDS)],
+    threshold: Annotated[float, typer.Option(help="The realized cost must not exceed this.")],
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, ...")],
-    violation_risk: Annotated[float, typer.Option(help="Chance a round that noise breaks the threshold.", rich_help_panel=BOUNDS)] = 0.01,
-    estimation_risk: Annotated[float, typer.Option(help="Chance, once, that a confidence set misses.", rich_help_panel=BOUNDS)] = 0.01,
-    promise: Annotated[str, typer.Option(help="per_round, or joint for never in any round.", rich_help_panel=BOUNDS)] = "per_round",
-    reward_noise: Annotated[float, typer.Option(help="Sub-Gaussian constant of the reward.", rich_help_panel=BOUNDS)] = 1.0,
-    cost_noise: Annotated[float, typer.Option(help="Sub-Gaussian constant of the cost.", rich_help_panel=BOUNDS)] = 1.0,
-    coefficient_bound: Annotated[float, typer.Option(help="S: bound on the coefficients' norm.", rich_help_panel=BOUNDS)] = 1.0,
-    context_bound: Annotated[float, typer.Option(help="L: bound on the contexts' norm.", rich_help_panel=BOUNDS)] = 1.0,
-    ridge: Annotated[float, typer.Option(help="Regularisation.", rich_help_panel=BOUNDS)] = 1.0,
-    radius: Annotated[str | None, typer.Option(help="paper, determinant or mixture (default).", rich_help_panel=POLICY)] = None,
-    clip: Annotated[bool | None, typer.Option("--clip/--no-clip", help="Cut the cost bound at S times the context's norm. Default: yes, but no with --radius paper.", rich_help_panel=POLICY)] = None,
-    probe: Annotated[str | None, typer.Option(help="hp_probe: sqrt (default) for 1/sqrt(t), or a share in [0, 1].", rich_help_panel=POLICY)] = None,
-    epsilon: Annotated[float | None, typer.Option(help="epsilon_greedy: share of exploring rounds.", rich_help_panel=POLICY)] = None,
-    learn_from: Annotated[str | None, typer.Option(help="epsilon_greedy: all or exploring.", rich_help_panel=POLICY)] = None,
-    noise: Annotated[str, typer.Option(help="gaussian, uniform, rademacher or truncated.", rich_help_panel=WORLD)] = "gaussian",
-    contexts: Annotated[str, typer.Option(help="iid or adversarial.", rich_help_panel=WORLD)] = "iid",
-    baseline_cost: Annotated[float, typer.Option(help="Known cost without any action.", rich_help_panel=WORLD)] = 0.0,
-    reward_sensor_noise: Annotated[float, typer.Option(help="Additive sensor error of the reward.", rich_help_panel=WORLD)] = 0.0,
-    cost_sensor_noise: Annotated[float, typer.Option(help="Additive sensor error of the cost.", rich_help_panel=WORLD)] = 0.0,
-    dose: Annotated[str, typer.Option(help="identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS.", rich_help_panel=WORLD)] = "identity",
+    violation_risk: Annotated[float, _promise("Chance a round that noise breaks the threshold.")] = 0.01,
+    estimation_risk: Annotated[float, _promise("Chance, once for all rounds, that a confidence set misses.")] = 0.01,
+    promise: Annotated[str, _promise("per_round, or joint for never in any round.")] = "per_round",
+    reward_noise: Annotated[float, _promise("Sub-Gaussian constant of the reward.")] = 1.0,
+    cost_noise: Annotated[float, _promise("Sub-Gaussian constant of the cost.")] = 1.0,
+    coefficient_bound: Annotated[float, _promise("S: bound on the coefficients' norm.")] = 1.0,
+    context_bound: Annotated[float, _promise("L: bound on the contexts' norm.")] = 1.0,
+    ridge: Annotated[float, _promise("Regularisation.")] = 1.0,
+    radius: Annotated[str | None, _rule("paper, determinant or mixture (default).")] = None,
+    clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
+    probe: Annotated[str | None, _rule("hp_probe: sqrt (default) for 1/sqrt(t), or a share in [0, 1].")] = None,
+    epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
+    learn_from: Annotated[str | None, _rule("epsilon_greedy: all (default) or exploring.")] = None,
+    noise: Annotated[str, _world("gaussian, uniform, rademacher or truncated.")] = "gaussian",
+    contexts: Annotated[str, _world("iid or adversarial.")] = "iid",
+    baseline_cost: Annotated[float, _world("Known cost without any action.")] = 0.0,
+    reward_sensor_noise: Annotated[float, _world("Additive sensor error of the reward.")] = 0.0,
+    cost_sensor_noise: Annotated[float, _world("Additive sensor error of the cost.")] = 0.0,
+    dose: Annotated[str, _world(f"The dose curve: {DOSES}.")] = "identity",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Simulate a policy in the paper's linear world and report violations, regret and reward."""
     from safedial.cli.output import print_json, print_pairs, progress_bar
     from safedial.core.dose import Dose
     from safedial.core.spec import SafetySpec
     from safedial.measure import summary
-    from safedial.simulate import simulate as run
+    from safedial.simulation import simulate as run
     from safedial.worlds.linear import LinearWorld
 
     spec = SafetySpec(
@@ -80,14 +99,18 @@ def simulate(
 
 
 def _policy(name: str, given: dict[str, Any]) -> Any:
+    """The policy with the options given; a radius or clip is no mistake for a policy that needs none."""
     from inspect import signature
 
-    from safedial.policies import POLICIES, make_policy
-
+    if given.get("radius") == "paper":
+        given = {"clip": False, **given}
     if name in POLICIES:
         known = signature(POLICIES[name]).parameters
-        for option in given:
-            require(option in known, f"--{option.replace('_', '-')}", given[option], f"is not an option of {name}")
+        given = {
+            option: value for option, value in given.items() if option in known or option not in ("radius", "clip")
+        }
+        for option, value in given.items():
+            require(option in known, f"--{option.replace('_', '-')}", value, f"is not an option of {name}")
     return make_policy(name, **given)
 
 
@@ -105,7 +128,7 @@ def _curve(text: str) -> Any:
     from safedial.core.dose import CURVES
 
     name, _, rest = text.partition(":")
-    require(name in CURVES and name != "tabulated", "--dose", text, "must be identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS")
+    require(name in CURVES and name != "tabulated", "--dose", text, f"must be {DOSES}")
     try:
         return CURVES[name](*(float(part) for part in rest.split(",") if part))
     except (TypeError, ValueError) as error:

@@ -24,9 +24,7 @@ class Choice(NamedTuple):
     learn: Any = True
 
 
-def choose(
-    reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = 0.0
-) -> Choice:
+def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = 0.0) -> Choice:
     """z_safe where the reward index is ≥ 0, else `probe`·z_safe but at least `least_probe`; never above z_safe.
 
     A probe of 0 is no probe, whatever `least_probe` says.

@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from safedial.core.estimate import Prediction
 from safedial.core.namespace import namespace
 from safedial.core.spec import SafetySpec

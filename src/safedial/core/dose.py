@@ -10,14 +10,15 @@
 | `logistic` | (σ(s(α − m)) − σ(−sm)) / (σ(s(1 − m)) − σ(−sm)) |
 | `tabulated` | monotone cubic (PCHIP) through given points |
 
-Every inverse is rounded down: `curve.effect(curve.action(z)) <= z` holds in floating point, so rounding never
-raises a dose; and it loses less than 1e-12 of intensity. A closed form proposes the action, `_round_down` makes it
-true. Reward and cost may follow different curves (the paper's footnote): the safe set limits the cost's intensity,
-and the learner divides the reward by the reward's curve and the cost by the cost's.
+Every inverse is rounded down: `curve.effect(curve.action(z)) <= z` holds in floating point, so rounding never raises a
+dose; and it is within 1e-12 of the exact inverse, in action or in intensity. A closed form proposes the action,
+`_round_down` makes it true. Reward and cost may follow different curves (the paper's footnote): the safe set limits the
+cost's intensity, and the learner divides the reward by the reward's curve and the cost by the cost's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,9 @@ from safedial.errors import require
 
 HALVINGS = 80
 """Bisection steps of a bracketed inverse: 2^-80 is below the spacing of doubles in [2^-27, 1]."""
+
+SHRINKS = 24
+"""Doublings of one unit in the last place that an inverse may be lowered by, before it gives up and answers 0."""
 
 
 class DoseCurve(NamedTuple):
@@ -125,12 +129,14 @@ def logistic(midpoint: float, steepness: float) -> DoseCurve:
     """
     _positive("steepness", steepness)
     require(np.isfinite(midpoint), "midpoint", midpoint, "must be a finite number")
-    require(steepness <= 200, "steepness", steepness, "must be at most 200", "a steeper curve is a step: not increasing")
-    shift = np.exp(min(steepness * midpoint, 700.0))
+    require(
+        steepness <= 200, "steepness", steepness, "must be at most 200", "a steeper curve is a step: not increasing"
+    )
+    shift = math.exp(min(steepness * midpoint, 700.0))
 
     def raw(action: Any) -> Any:
-        decay = namespace(action).exp(-steepness * action)
-        return (1.0 - decay) / (1.0 + shift * decay)
+        xp = namespace(action)
+        return -xp.expm1(-steepness * action) / (1.0 + shift * xp.exp(-steepness * action))
 
     top = float(raw(1.0))
     require(top > 1e-12, "midpoint", midpoint, "puts the whole rise beyond the dial's end", "use a smaller midpoint")
@@ -223,8 +229,8 @@ def _positive(name: str, value: Any) -> None:
 def _round_down(effect: Callable[[Any], Any], guess: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Make an approximate inverse safe: shrink the action until `effect(action) <= intensity`.
 
-    The guess is a few units in the last place off, so the shrinkage doubles from one unit; the last resort, 0, is
-    always safe.
+    The guess is a few units in the last place off, so the shrinkage doubles from one unit and ends at once; the last
+    resort, 0, is always safe.
     """
 
     def action(intensity: Any) -> Any:
@@ -232,8 +238,11 @@ def _round_down(effect: Callable[[Any], Any], guess: Callable[[Any], Any]) -> Ca
         xp = namespace(proposed, intensity)
         proposed = xp.minimum(xp.maximum(proposed, 0.0 * proposed), 0.0 * proposed + 1.0)
         shrink = (float(xp.finfo(proposed.dtype).eps) if hasattr(proposed, "dtype") else 2.0**-52) / 2.0
-        for _ in range(12):
-            proposed = xp.where(effect(proposed) > intensity, proposed * (1.0 - shrink), proposed)
+        for _ in range(SHRINKS):
+            above = effect(proposed) > intensity
+            if xp in (np, FLOATS) and not np.any(above):
+                break
+            proposed = xp.where(above, proposed * (1.0 - shrink), proposed)
             shrink *= 2.0
         proposed = xp.where(effect(proposed) > intensity, 0.0 * proposed, proposed)
         return xp.where(intensity >= 1.0, 0.0 * proposed + 1.0, proposed)

@@ -4,8 +4,8 @@ If every round violates with probability at most δ_s given the past, then for a
 
     E_t(m) = Π_s m^{v_s} / (1 + δ_s(m − 1)),      v_s = 1 if C_s > τ else 0
 
-is a supermartingale that starts at 1: it is the likelihood ratio of a violation chance with m times the odds of δ_s, or,
-as a bet, Π(1 + λ_s(v_s − δ_s)) with λ_s = (m − 1)/(1 + δ_s(m − 1)) ≤ 1/δ_s. So is the mean over several m, and by
+is a supermartingale that starts at 1: the likelihood ratio of a violation chance with m times the odds of δ_s, or, as a
+bet, Π(1 + λ_s(v_s − δ_s)) with λ_s = (m − 1)/(1 + δ_s(m − 1)) ≤ 1/δ_s. So is the mean over several m, and by
 Ville's inequality it ever reaches 1/a with probability at most a. The promise itself holds on an event of probability
 ≥ 1 − δ′, so an alarm at 1/a is false with probability at most a + δ′, over all time. Feed rounds in decision order.
 """
@@ -59,7 +59,9 @@ def evidence(monitor: Monitor) -> Any:
     """
     xp = namespace(monitor.log_evidence)
     peak = xp.max(monitor.log_evidence, axis=-1, keepdims=True)
-    return xp.exp(xp.minimum(peak[..., 0], xp.asarray(LARGEST_LOG))) * xp.mean(xp.exp(monitor.log_evidence - peak), axis=-1)
+    return xp.exp(xp.minimum(peak[..., 0], xp.asarray(LARGEST_LOG))) * xp.mean(
+        xp.exp(monitor.log_evidence - peak), axis=-1
+    )
 
 
 def alarm(monitor: Monitor, level: float = 0.01) -> Any:

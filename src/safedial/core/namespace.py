@@ -21,6 +21,7 @@ class Floats:
     log = staticmethod(math.log)
     log1p = staticmethod(math.log1p)
     exp = staticmethod(math.exp)
+    expm1 = staticmethod(math.expm1)
     abs = staticmethod(abs)
     minimum = staticmethod(min)
     maximum = staticmethod(max)

@@ -17,7 +17,7 @@ The two forms are equal where both are defined; each is the one without cancella
 well, as is tempting, turns √D − τ|u| into rounding noise when s nears τ², and then calls every dose safe.)
 
 If s > τ² even z = 0 breaks the promise: there is no certified action. The same holds for a negative threshold, which
-a known baseline cost can leave (THEORY: τ is replaced by τ − b₀(x)).
+a known baseline cost b₀(x) can leave, since τ is replaced by τ − b₀(x). A bound that is not a number certifies nothing.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ def largest_safe_intensity(
         room, load = _with_independent_sensor(xp, cost_upper, noise_margin, threshold, sensor_margin)
     else:
         room, load = threshold - sensor_margin, cost_upper + noise_margin
-    binding = load > room
-    largest = xp.where(binding, room / xp.where(binding, load, 1.0), 1.0)
+    everything = load <= room
+    largest = xp.where(everything, 1.0, room / xp.where(everything, 1.0, load))
+    is_number = largest >= 0.0
+    certified = xp.logical_and(certified, is_number)
     return SafeSet(xp.where(certified, largest, 0.0), certified)
 
 

@@ -78,7 +78,7 @@ class SafetySpec:
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None or name not in RISKS:
                 object.__setattr__(self, name, _number(name, getattr(self, name)))
         self._split_total_risk()
         for name, way_out in POSITIVE.items():
@@ -125,7 +125,8 @@ class SafetySpec:
         return cls(**fields)
 
 
-NUMBERS = (*POSITIVE, "violation_risk", "estimation_risk", "total_risk", "reward_sensor_noise", "cost_sensor_noise")
+RISKS = ("violation_risk", "estimation_risk", "total_risk")
+NUMBERS = (*POSITIVE, *RISKS, "reward_sensor_noise", "cost_sensor_noise")
 
 
 def _number(name: str, value: Any) -> Any:

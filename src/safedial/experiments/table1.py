@@ -17,7 +17,7 @@ from safedial.core.spec import SafetySpec
 from safedial.experiments.provenance import output_folder, provenance, write_json, write_text
 from safedial.measure import violation_interval
 from safedial.policies import make_policy
-from safedial.simulate import simulate
+from safedial.simulation import simulate
 from safedial.worlds.linear import LinearWorld
 
 THRESHOLDS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
@@ -42,7 +42,7 @@ PAPER = {
 
 PAPER_ROUNDING = 1e-4
 
-COLUMNS = (
+COLUMNS: tuple[str, ...] = (
     "threshold",
     "policy",
     "dim",

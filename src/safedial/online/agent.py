@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from safedial.core import monitor
 from safedial.core.confidence import check_dim
@@ -26,6 +25,7 @@ from safedial.core.safe_set import round_risk
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
+from safedial.online.blas import dnrm2
 from safedial.online.decision import Decision, Rules
 from safedial.online.learner import Learner
 from safedial.online.units import Dial, Features, as_vector, real
@@ -72,12 +72,16 @@ class Agent:
         features: Features | None = None,
         seed: int = 0,
     ) -> None:
-        require(isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1, "dim", dim, "must be a whole number >= 1")
+        require(
+            isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1, "dim", dim, "must be a whole number >= 1"
+        )
         require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
         for name in NUMBERS:
-            require(np.ndim(getattr(spec, name) or 0) == 0, name, getattr(spec, name), "must be one number for an Agent")
+            require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")
         rule = make_policy(policy) if isinstance(policy, str) else policy
-        require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
+        require(
+            not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead"
+        )
         check_dim(rule.options.get("radius"), dim)
         if features is not None:
             require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
@@ -209,7 +213,7 @@ class Agent:
             vector = self._features.transform(context)  # pyright: ignore[reportArgumentType] -- arrays are sequences here
         else:
             vector = as_vector(context, self._rules.dim, "context")
-        norm = blas.dnrm2(vector)
+        norm = dnrm2(vector)
         if not norm <= self._norm_limit:
             self._refuse_context(vector, norm)
         return vector, norm

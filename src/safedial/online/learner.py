@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import daxpy, ddot, dnrm2, dsymv, dsyr
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from safedial.core.rounding import UNIT, certify, round_up
+from safedial.online.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 
 Array = NDArray[np.float64]
 
-WORN = 1e-7
-"""A relative residual above this asks for one step of refinement."""
+WORN, WORN_OUT = 1e-7, 1e-2
+"""A relative residual above the first asks for one step of refinement; above the second, for a new inverse before the
+next update, so that errors never feed on themselves."""
 
 REBUILD_ROUNDS, REBUILD_DIMS = 4096, 64
 """The inverse is computed afresh from `gram` every max(REBUILD_ROUNDS, REBUILD_DIMS·d) samples: a fixed schedule, so
@@ -41,21 +41,24 @@ class Learner:
 
     def read(self, context: Array, norm: float) -> tuple[float, float, float]:
         """(reward, cost, width) at a context of norm `norm`, the last two certified upper values; touches nothing."""
-        width, slack, direction = self._certified(context, norm)
+        width, slack, direction, _ = self._certified(context, norm)
         cost = ddot(direction, self.cost_rhs)
         return ddot(direction, self.reward_rhs), cost + 32.0 * UNIT * abs(cost) + slack, width
 
     def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
         """Fold in one normalised sample with weight ω > 0."""
-        width, _, direction = self._certified(context, norm)
-        width_squared = max(ddot(context, direction), 0.0)
-        dsyr(-weight / (1.0 + weight * width_squared), direction, a=self.inverse, overwrite_a=1, lower=1)
+        width, _, direction, worn = self._certified(context, norm)
+        if worn > WORN_OUT:
+            self.rebuild()
+            width, _, direction, _ = self._certified(context, norm)
+        gained = weight * width * width
+        dsyr(-weight / (1.0 + gained), direction, a=self.inverse, overwrite_a=1, lower=1)
         dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
         daxpy(context, self.reward_rhs, a=weight * reward)
         daxpy(context, self.cost_rhs, a=weight * cost)
         self.reward_squares += weight * reward * reward
         self.cost_squares += weight * cost * cost
-        self.log_det = round_up(self.log_det + math.log1p(weight * width * width))
+        self.log_det = round_up(self.log_det + math.log1p(gained))
         self.samples += 1
         self._refresh_scale()
         if self.samples % max(REBUILD_ROUNDS, REBUILD_DIMS * self.dim) == 0:
@@ -69,17 +72,27 @@ class Learner:
             if not failed and np.isfinite(fresh[-1, 0]):
                 self.inverse = np.asfortranarray(fresh)
 
-    def _certified(self, context: Array, norm: float) -> tuple[float, float, Array]:
-        """(width, slack of the cost's mean, direction), refined once where the inverse is worn."""
+    def _certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
+        """(width, slack of the cost's mean, direction, how worn it is); the proposal is repaired where it is worn."""
         direction = dsymv(1.0, self.inverse, context, lower=1)
         width, slack, worn = self._bounds(context, norm, direction)
-        if worn > WORN:
-            residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
-            refined = direction + dsymv(1.0, self.inverse, residual, lower=1)
-            refined_width, refined_slack, still_worn = self._bounds(context, norm, refined)
-            if still_worn < worn:
-                return refined_width, refined_slack, refined
-        return width, slack, direction
+        if worn <= WORN:
+            return width, slack, direction, worn
+        return self._repaired(context, norm, direction)
+
+    def _repaired(self, context: Array, norm: float, direction: Array) -> tuple[float, float, Array, float]:
+        """The best of three proposals: the given one, one step of refinement, and 0, which is as good as no data.
+
+        A proposal that is not finite has a residual that is not a number, and loses to 0.
+        """
+        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+        proposals = (np.zeros(self.dim), direction, direction + dsymv(1.0, self.inverse, residual, lower=1))
+        best = (math.inf, math.inf, proposals[0], math.inf)
+        for proposal in proposals:
+            width, slack, worn = self._bounds(context, norm, proposal)
+            if worn < best[3]:
+                best = width, slack, proposal, worn
+        return best
 
     def _bounds(self, context: Array, norm: float, direction: Array) -> tuple[float, float, float]:
         residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)

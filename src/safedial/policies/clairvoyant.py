@@ -19,9 +19,7 @@ def clairvoyant() -> Policy:
     knows the means does not know the noise.
     """
 
-    def decide(
-        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice:
+    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         safe = safe_set(prediction.cost, spec, round=round, baseline_cost=baseline_cost)
         bounds = Bounds(prediction.reward, prediction.cost, 0.0, 0.0, False)
         return choose(prediction.reward, safe, bounds)._replace(learn=False)

@@ -42,9 +42,7 @@ def epsilon_greedy(
     require(learn_from in ("all", "exploring"), "learn_from", learn_from, "must be 'all' or 'exploring'")
     greedy, first = hp_ucb(radius=radius, clip=clip), fixed(clip=clip)
 
-    def decide(
-        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice:
+    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         exploit = greedy.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
         explore = first.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
         exploring = coin < epsilon

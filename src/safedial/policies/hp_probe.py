@@ -13,9 +13,7 @@ from safedial.errors import require
 from safedial.policies.policy import Policy
 
 
-def hp_probe(
-    *, radius: str = "mixture", clip: bool | None = None, probe: float | Literal["sqrt"] = "sqrt"
-) -> Policy:
+def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float | Literal["sqrt"] = "sqrt") -> Policy:
     """Play z_safe where the reward looks good, else a probe m_t·z_safe; every round teaches.
 
         z = z_safe if ⟨x,θ̂⟩ ≥ 0 else m_t·z_safe,      m_t = 1/√t by default
@@ -39,9 +37,7 @@ def hp_probe(
     is_share = isinstance(probe, (int, float)) and not isinstance(probe, bool) and 0.0 <= probe <= 1.0
     require(probe == "sqrt" or is_share, "probe", probe, "must be 'sqrt' or a number in [0, 1]")
 
-    def decide(
-        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice:
+    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
         safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost)
         share = round**-0.5 if probe == "sqrt" else float(probe)

@@ -29,9 +29,7 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
     """
     clip = resolve_clip(radius, clip)
 
-    def decide(
-        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice:
+    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
         safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost)
         return choose(bounds.reward_upper, safe, bounds)

@@ -23,9 +23,7 @@ def on_expectation(*, radius: str = "mixture", clip: bool | None = None) -> Poli
     """
     clip = resolve_clip(radius, clip)
 
-    def decide(
-        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice:
+    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
         safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, on_expectation=True)
         return choose(bounds.reward_upper, safe, bounds)

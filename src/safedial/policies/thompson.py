@@ -29,12 +29,12 @@ def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float 
     is_number = isinstance(scale, (int, float)) and not isinstance(scale, bool)
     require(is_number and 0.0 <= scale < float("inf"), "scale", scale, "must be a finite number >= 0")
 
-    def decide(
-        prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice:
+    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
         safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost)
         sampled = prediction.reward + scale * spec.reward_noise * prediction.width * normal_quantile(coin)
         return choose(sampled, safe, bounds)
 
-    return Policy("thompson", "Thompson", "realized", decide, {"radius": radius, "clip": clip, "scale": scale}, randomised=True)
+    return Policy(
+        "thompson", "Thompson", "realized", decide, {"radius": radius, "clip": clip, "scale": scale}, randomised=True
+    )

@@ -77,9 +77,7 @@ class LinearWorld:
 
 def generators(seeds: list[int]) -> dict[str, list[np.random.Generator]]:
     """One generator for each (stream, seed)."""
-    return {
-        stream: [np.random.default_rng([seed, number]) for seed in seeds] for number, stream in enumerate(STREAMS)
-    }
+    return {stream: [np.random.default_rng([seed, number]) for seed in seeds] for number, stream in enumerate(STREAMS)}
 
 
 def draw_truth(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]]) -> Truth:
@@ -89,9 +87,7 @@ def draw_truth(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.ran
     return Truth(pairs[:, 0], pairs[:, 1])
 
 
-def draw_chunk(
-    world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int
-) -> Draws:
+def draw_chunk(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int) -> Draws:
     """The next `rounds` rounds of every seed; contexts gain a candidates axis where an adversary will choose."""
     noise = NOISES[world.noise]
     seeds = len(rngs["context"])

@@ -5,10 +5,12 @@
 | `gaussian` | N(0, 1) | by definition |
 | `uniform` | on [−√3, √3] | sinh(√3 λ)/(√3 λ) ≤ e^{λ²/2}, term by term; variance 1 |
 | `rademacher` | ±1 | cosh λ ≤ e^{λ²/2}; variance 1 |
-| `truncated` | N(0, s²) cut at ±2s, s such that the variance is 1 | symmetric truncated Gaussians are strictly sub-Gaussian (Barreto, Marchal and Arbel, 2024) |
+| `truncated` | N(0, s²) cut at ±2s, with variance 1 | symmetric truncation is strictly sub-Gaussian [1] |
 
 A mean-zero variable's constant is at least its standard deviation, and here it equals it, so none of the four is
 given an easier time than its constant says. tests/worlds checks each moment-generating function on a grid.
+
+[1] Barreto, Marchal and Arbel (2024), on the optimal variance proxy of truncated Gaussians.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ class _Run:
 
 
 def doses_cannot_teach(world: LinearWorld, spec: SafetySpec) -> bool:
-    """Whether every row of the sweep learns the same: R/g and C/g free of the dose, and z > 0 a matter of reward alone."""
+    """Whether every row of a sweep learns the same: R/g and C/g free of the dose, z > 0 a matter of reward alone."""
     plain = spec.reward_sensor_noise == 0 and spec.cost_sensor_noise == 0 and world.baseline_cost == 0
     return plain and np.ndim(spec.estimation_risk) == 0
 
@@ -291,7 +291,9 @@ def _check(policy: Policy, world: LinearWorld, spec: SafetySpec, rounds: int, se
         value = getattr(spec, field.name)
         allowed = 1 if field.name in SWEPT else 0
         if field.name in NUMBERS:
-            require(np.ndim(value) <= allowed, field.name, value, f"may have at most {allowed} dimensions in a simulation")
+            require(
+                np.ndim(value) <= allowed, field.name, value, f"may have at most {allowed} dimensions in a simulation"
+            )
     return chosen
 
 

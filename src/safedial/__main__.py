@@ -1,0 +1,5 @@
+"""`python -m safedial`."""
+
+from safedial.cli import main
+
+main()

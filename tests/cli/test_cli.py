@@ -1,0 +1,150 @@
+"""The command line as a user meets it: real processes, stdout and stderr apart."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SIMULATE = ["simulate", "--policy", "hp_ucb", "--dim", "3", "--threshold", "0.5", "--rounds", "200", "--seeds", "3"]
+
+
+def run(*words, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "safedial", *words], capture_output=True, text=True, check=False, cwd=cwd
+    )
+
+
+def test_the_version_and_help_are_there():
+    from safedial import __version__
+
+    assert run("--version").stdout == f"safedial {__version__}\n"
+    shown = run("--help").stdout
+    for command in ("simulate", "reproduce", "bench", "doctor"):
+        assert command in shown
+
+
+def test_simulate_prints_one_object_alone_on_stdout():
+    done = run(*SIMULATE, "--json")
+    assert done.returncode == 0
+    report = json.loads(done.stdout)
+    assert list(report) == [
+        "policy", "dim", "threshold", "rounds", "seeds", "violation_rate", "violation_ci", "regret", "reward",
+        "clairvoyant_reward", "rounds_per_second",
+    ]  # fmt: skip
+    assert report["policy"] == "hp_ucb"
+    assert len(report["violation_ci"]) == 2
+    assert report["regret"] == pytest.approx(report["clairvoyant_reward"] - report["reward"], abs=1e-9)
+
+
+def test_simulate_without_json_prints_a_table():
+    assert "violation rate" in run(*SIMULATE).stdout
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--radius", "paper", "--clip"],
+        ["--radius", "determinant", "--no-clip", "--noise", "rademacher"],
+        ["--policy", "hp_probe", "--probe", "0.01", "--contexts", "adversarial"],
+        ["--policy", "hp_probe", "--probe", "sqrt", "--noise", "truncated", "--promise", "joint"],
+        ["--policy", "epsilon_greedy", "--epsilon", "0.1", "--learn-from", "exploring", "--noise", "uniform"],
+        ["--policy", "clairvoyant", "--dose", "hill:0.5,2", "--radius", "paper"],
+        ["--policy", "fixed", "--dose", "power:2", "--baseline-cost", "0.1"],
+        ["--cost-sensor-noise", "0.02", "--reward-sensor-noise", "0.1", "--dose", "logistic:0.5,6"],
+        ["--ridge", "2", "--coefficient-bound", "2", "--context-bound", "3", "--reward-noise", "0.5"],
+        ["--violation-risk", "0.05", "--estimation-risk", "0.02", "--cost-noise", "0.3"],
+    ],
+)
+def test_every_option_of_simulate_works(extra):
+    done = run(*SIMULATE, *extra, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rounds"] == 200
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        (["--policy", "hp_usb"], "hp_ucb"),
+        (["--threshold", "-1"], "threshold = -1.0"),
+        (["--threshold", "nan"], "threshold = nan"),
+        (["--violation-risk", "1.5"], "violation_risk = 1.5"),
+        (["--radius", "small"], "radius"),
+        (["--radius", "paper", "--dim", "1"], "dim = 1"),
+        (["--dim", "0"], "dim"),
+        (["--rounds", "0"], "rounds"),
+        (["--seeds", "0"], "seeds"),
+        (["--noise", "cauchy"], "noise"),
+        (["--contexts", "kind"], "contexts"),
+        (["--probe", "0.1"], "--probe"),
+        (["--policy", "hp_probe", "--probe", "two"], "probe"),
+        (["--dose", "cubic:2"], "--dose"),
+        (["--dose", "power"], "--dose"),
+        (["--dose", "power:x"], "--dose"),
+        (["--dose", "power:-1"], "exponent"),
+        (["--promise", "always"], "promise"),
+        (["--seeds", "many"], "seeds"),
+        (["--colour", "blue"], "colour"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_never_a_traceback(extra, named):
+    done = run(*SIMULATE, *extra, "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_reproduce_table1_writes_data_picture_and_provenance(tmp_path):
+    done = run("reproduce", "table1", "--seeds", "2", "--rounds", "300", "--out", str(tmp_path / "new"))
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "new" / "table1.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 20
+    assert list(rows[0]) == [
+        "threshold", "policy", "dim", "seeds", "violation_rate", "ci_low", "ci_high", "paper_rate", "paper_ci_low",
+        "paper_ci_high", "overlaps_paper",
+    ]  # fmt: skip
+    assert (tmp_path / "new" / "table1.png").read_bytes().startswith(b"\x89PNG")
+    told = json.loads((tmp_path / "new" / "table1.provenance.json").read_text())
+    assert {"settings", "versions", "commit", "machine", "seconds"} <= set(told)
+    assert told["settings"]["rounds"] == 300
+    assert "Written:" in done.stdout
+
+
+def test_reproduce_table1_as_json(tmp_path):
+    done = run("reproduce", "table1", "--seeds", "1", "--rounds", "50", "--out", str(tmp_path), "--json")
+    assert len(json.loads(done.stdout)["rows"]) == 20
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = run("reproduce", "table1", "--seeds", "1", "--rounds", "50", "--out", str(tmp_path / "file" / "below"))
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bench_online_reports_each_number():
+    report = json.loads(run("bench", "online", "--dim", "4", "--json").stdout)
+    for name in ("decide_p50_us", "decide_p99_us", "update_p50_us", "bare_decide_us", "bare_update_us"):
+        assert report[name] > 0
+    assert run("bench", "online", "--dim", "0").returncode == 2
+
+
+def test_doctor_says_what_is_missing():
+    report = json.loads(run("doctor", "--json").stdout)
+    assert report["extras"]["plot"]["installed"] is True
+    assert set(report["extras"]) == {"plot", "data", "service", "dask", "jax", "gym", "text"}
+    assert "what it adds" in run("doctor").stdout
+
+
+def test_the_extras_of_doctor_are_those_of_the_package():
+    import tomllib
+
+    from safedial.cli.doctor import EXTRAS
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev"}

@@ -1,0 +1,38 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from safedial.core.action import choose, least_informative_intensity
+from safedial.core.confidence import Bounds
+from safedial.core.safe_set import SafeSet
+from tests.conftest import make_spec
+
+NOTHING = Bounds(0.0, 0.0, 0.0, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("index", "probe", "least", "intensity"),
+    [
+        (0.0, 0.0, 0.0, 0.4),
+        (-1.0, 0.0, 0.0, 0.0),
+        (-1.0, 0.1, 0.0, 0.04),
+        (-1.0, 0.1, 0.2, 0.2),
+        (-1.0, 0.1, 0.9, 0.4),
+        (-1.0, 0.0, 0.2, 0.0),
+        (1.0, 0.1, 0.9, 0.4),
+    ],
+)
+def test_the_choice_in_each_case(index, probe, least, intensity):
+    assert choose(index, SafeSet(0.4, True), NOTHING, probe=probe, least_probe=least).intensity == pytest.approx(
+        intensity
+    )
+    for array in (np.array, jnp.array):
+        safe = SafeSet(array([0.4]), array([True]))
+        chosen = choose(array([index]), safe, NOTHING, probe=probe, least_probe=least)
+        assert float(chosen.intensity[0]) == pytest.approx(intensity)
+
+
+def test_a_probe_is_as_strong_as_the_noisier_sensor_needs():
+    assert least_informative_intensity(make_spec()) == 0.0
+    spec = make_spec(reward_sensor_noise=0.2, cost_sensor_noise=0.1, cost_noise=0.25)
+    assert least_informative_intensity(spec) == pytest.approx(0.4)

@@ -1,0 +1,274 @@
+import math
+
+import numpy as np
+import pytest
+
+from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, logistic, make_policy, power
+from tests.conftest import make_spec
+
+
+def trained(**options):
+    spec = options.pop("spec", make_spec(cost_noise=0.2, reward_noise=0.2))
+    agent = Agent(2, spec, **options)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        context = rng.uniform(-0.6, 0.6, 2)
+        decision = agent.decide(context)
+        share = decision.rules.dial.action(decision.action)
+        reward = decision.rules.dose.reward.effect(share) * (context @ [0.6, 0.2] + rng.normal(0, 0.2))
+        cost = decision.rules.dose.cost.effect(share) * (context @ [0.3, 0.5] + rng.normal(0, 0.2))
+        agent.update(context, decision.action, float(reward), float(cost))
+    return agent
+
+
+def snapshot(agent):
+    arrays = {name: value.copy() for name, value in agent._learner.state().items()}
+    coin = agent._rng.bit_generator.state["state"]["state"]
+    return arrays, agent.decisions, agent._updates, agent.evidence, coin
+
+
+def assert_unchanged(agent, before):
+    after = snapshot(agent)
+    assert after[1:] == before[1:]
+    for name, value in after[0].items():
+        np.testing.assert_array_equal(value, before[0][name])
+
+
+BAD_CONTEXTS = [
+    [math.nan, 0.1],
+    [0.1, math.inf],
+    [0.1],
+    [0.1, 0.2, 0.3],
+    [[0.1, 0.2]],
+    ["0.1", "0.2"],
+    [True, False],
+    [0.9, 0.9],
+    [0.1, [0.2]],
+    [0.1, None],
+    0.5,
+    {"a": 1},
+    [10**400, 0],
+]
+
+
+@pytest.mark.parametrize("context", BAD_CONTEXTS, ids=str)
+def test_a_bad_context_is_refused_and_changes_nothing(context):
+    agent = trained(policy=make_policy("thompson"))
+    before = snapshot(agent)
+    for call in (
+        lambda: agent.decide(context),
+        lambda: agent.decide_many([[0.1, 0.1], context]),
+        lambda: agent.update(context, 0.1, 0.1, 0.1),
+        lambda: agent.update_many([[0.1, 0.1], context], [0.1, 0.1], [0.1, 0.1], [0.1, 0.1]),
+    ):
+        with pytest.raises(InvalidInput, match="context"):
+            call()
+    assert_unchanged(agent, before)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "name"),
+    [
+        ((math.nan, 0.1, 0.1), "action"),
+        ((1.5, 0.1, 0.1), "action"),
+        ((-0.1, 0.1, 0.1), "action"),
+        (("0.1", 0.1, 0.1), "action"),
+        ((True, 0.1, 0.1), "action"),
+        ((0.1, math.inf, 0.1), "reward"),
+        ((0.1, None, 0.1), "reward"),
+        ((0.1, 10**400, 0.1), "reward"),
+        ((0.1, 0.1, math.nan), "cost"),
+        ((1e-200, 1e200, 0.1), "reward"),
+        ((1e-200, 0.0, 1e200), "cost"),
+        ((0.5, 1e200, 0.0), "reward"),
+    ],
+)
+def test_a_bad_outcome_is_refused_and_changes_nothing(outcome, name):
+    agent = trained()
+    before = snapshot(agent)
+    with pytest.raises(InvalidInput, match=name):
+        agent.update([0.1, 0.1], *outcome)
+    with pytest.raises(InvalidInput, match=name):
+        agent.update_many([[0.2, 0.1], [0.1, 0.1]], *([0.1, value] for value in outcome))
+    assert_unchanged(agent, before)
+
+
+@pytest.mark.parametrize("baseline", [math.nan, "1", None, True])
+def test_a_bad_baseline_cost_is_refused(baseline):
+    agent = trained()
+    before = snapshot(agent)
+    if baseline is not None:
+        with pytest.raises(InvalidInput, match="baseline_cost"):
+            agent.decide([0.1, 0.1], baseline_cost=baseline)
+    with pytest.raises(InvalidInput, match="baseline_cost"):
+        agent.update([0.1, 0.1], 0.1, 0.1, 0.1, baseline_cost=baseline)
+    assert_unchanged(agent, before)
+
+
+def test_lists_of_unequal_length_are_refused():
+    agent = trained()
+    with pytest.raises(InvalidInput, match="rewards"):
+        agent.update_many([[0.1, 0.1]], [0.1], [0.1, 0.2], [0.1])
+    with pytest.raises(InvalidInput, match="baseline_costs"):
+        agent.decide_many([[0.1, 0.1]], baseline_costs=[0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"dim": 0}, "dim"),
+        ({"dim": 2.0}, "dim"),
+        ({"spec": "safe"}, "spec"),
+        ({"spec": make_spec(threshold=[0.1, 0.2])}, "threshold"),
+        ({"policy": "hp_usb"}, "hp_ucb"),
+        ({"policy": make_policy("hp_ucb", radius="paper"), "dim": 1}, "radius"),
+        ({"features": Features(names=("a", "b", "c"))}, "dim"),
+    ],
+)
+def test_an_agent_that_cannot_be_is_refused(arguments, name):
+    arguments = {"dim": 2, "spec": make_spec()} | arguments
+    with pytest.raises(InvalidInput, match=name):
+        Agent(arguments.pop("dim"), arguments.pop("spec"), **arguments)
+
+
+def test_many_decisions_and_updates_equal_one_at_a_time():
+    one, many = trained(policy=make_policy("thompson")), trained(policy=make_policy("thompson"))
+    contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (20, 2))
+    singles = [one.decide(context, baseline_cost=0.01) for context in contexts]
+    batch = many.decide_many(contexts, baseline_costs=[0.01] * 20)
+    assert [each.action for each in singles] == [each.action for each in batch]
+    actions = [each.action for each in batch]
+    for context, action in zip(contexts, actions, strict=True):
+        one.update(context, action, 0.1, 0.05, baseline_cost=0.01)
+    many.update_many(contexts, actions, [0.1] * 20, [0.05] * 20, baseline_costs=[0.01] * 20)
+    assert_unchanged(many, snapshot(one))
+
+
+def test_it_learns_and_doses_more_than_in_round_one():
+    agent = trained()
+    fresh = Agent(2, agent.spec)
+    context = [0.5, 0.1]
+    assert agent.decide(context).action > fresh.decide(context).action
+    assert agent.informative_rounds == 200
+    assert agent.decisions == 201
+    assert agent.dim == 2
+
+
+@pytest.mark.parametrize("curve", [power(2.0), hill(0.3, 2.0), logistic(0.4, 6.0)])
+@pytest.mark.parametrize("dial", [Dial(), Dial(low=0, high=20, unit="mg"), Dial(low=-3.3, high=7.1)])
+def test_whatever_the_units_the_intensity_is_never_above_the_safe_one(curve, dial):
+    agent = trained(dose=Dose(hill(0.5), curve), dial=dial)
+    for context in np.random.default_rng(2).uniform(-0.6, 0.6, (100, 2)):
+        decision = agent.decide(context)
+        assert dial.low <= decision.action <= decision.safe_action <= dial.high
+        assert decision.intensity <= decision.choice.safe.intensity
+        assert curve.effect(dial.action(decision.safe_action)) <= decision.choice.safe.intensity
+
+
+def test_levels_are_rounded_down_and_the_certificate_says_so():
+    agent = trained(
+        dial=Dial(high=20, unit="mg", levels=[5, 10, 20]), spec=make_spec(cost_noise=0.05, reward_noise=0.05)
+    )
+    decisions = [agent.decide(context) for context in np.random.default_rng(3).uniform(-0.6, 0.6, (200, 2))]
+    assert {decision.action for decision in decisions} <= {0.0, 5.0, 10.0, 20.0}
+    limited = [decision for decision in decisions if decision.limit == "level"]
+    assert limited
+    assert "levels" in limited[0].explain()
+
+
+def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
+    features = Features(names=("age", "weight"), center=(50, 70), scale=(60, 80), intercept=True)
+    agent = Agent(3, make_spec(context_bound=1.5), features=features)
+    by_name = agent.decide({"weight": 90, "age": 65})
+    by_order = Agent(3, make_spec(context_bound=1.5), features=features).decide([65, 90])
+    assert by_name.prediction == by_order.prediction
+    assert by_name.prediction.norm == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
+    with pytest.raises(InvalidInput, match="missing"):
+        agent.decide({"age": 65})
+    with pytest.raises(InvalidInput, match="unknown"):
+        agent.decide({"age": 65, "weight": 80, "height": 1})
+
+
+def test_a_baseline_above_the_threshold_advises_zero_and_says_why():
+    decision = trained().decide([0.1, 0.1], baseline_cost=0.7)
+    assert (decision.action, decision.certified, decision.limit) == (0.0, False, "no_certified_action")
+    assert "WARNING" in decision.explain()
+    assert decision.certificate["holds"] is False
+
+
+def test_sensor_noise_weights_what_is_learned():
+    spec = make_spec(cost_sensor_noise=0.05, cost_noise=0.2, reward_noise=0.2)
+    low, high = Agent(2, spec), Agent(2, spec)
+    low.update([0.5, 0.1], 0.01, 0.0, 0.0)
+    high.update([0.5, 0.1], 0.9, 0.0, 0.0)
+    assert low.decide([0.5, 0.1]).prediction.width > high.decide([0.5, 0.1]).prediction.width
+
+
+def test_a_broken_promise_raises_the_alarm_and_every_decision_says_so():
+    agent = trained()
+    assert not agent.alarmed
+    for _ in range(30):
+        agent.update([0.1, 0.1], 0.2, 0.1, 0.9)
+    assert agent.alarmed
+    assert agent.evidence >= 100
+    assert "more often than promised" in agent.decide([0.1, 0.1]).explain()
+
+
+def test_data_that_contradict_the_norms_are_flagged():
+    agent = Agent(2, make_spec(cost_noise=0.01, reward_noise=0.01))
+    for _ in range(200):
+        agent.update([0.5, 0.1], 1.0, 0.1, -3.0)
+    assert any("contradict" in line for line in agent.decide([0.5, 0.1]).certificate["warnings"])
+
+
+@pytest.mark.parametrize("name", ["hp_ucb", "hp_probe", "epsilon_greedy", "thompson", "fixed", "on_expectation"])
+def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
+    agent = trained(policy=name)
+    for context in np.random.default_rng(4).uniform(-0.6, 0.6, (40, 2)):
+        facts = agent.decide(context).certificate
+        load = facts["cost_upper"] + facts["noise_margin"]
+        safe = 1.0 if load <= 0 else min(1.0, (facts["spec"]["threshold"] - facts["baseline_cost"]) / load)
+        assert facts["safe_intensity"] == pytest.approx(safe, rel=1e-12)
+        assert facts["safe_action"] == pytest.approx(safe, rel=1e-12)
+        model, spec = facts["model"], facts["spec"]
+        volume = model["log_det"] + 2 * math.log(1 / spec["estimation_risk"])
+        radius = math.sqrt(spec["cost_noise"] ** 2 * volume + spec["ridge"] * spec["coefficient_bound"] ** 2)
+        if name != "fixed":
+            assert facts["radius"] == pytest.approx(radius, rel=1e-12)
+            upper = min(model["cost"] + radius * model["width"], spec["coefficient_bound"] * model["context_norm"])
+            assert facts["cost_upper"] == pytest.approx(upper, rel=1e-12)
+        index = facts["reward_index"]
+        played = {"cost_bound": safe, "full_dose": safe, "no_expected_benefit": 0.0}.get(facts["limit"])
+        if played is not None:
+            assert facts["action"] == pytest.approx(played, rel=1e-12)
+        else:
+            assert facts["limit"] == ("probe" if index < 0 else "exploration")
+
+
+def test_the_explanation_names_the_promise_the_risks_and_every_assumption():
+    decision = trained().decide([0.3, 0.2])
+    text = str(decision.explain())
+    for line in decision.certificate["assumptions"]:
+        assert line in text
+    for word in ("Promise: P(cost > 0.5) <= 0.02", "Risks spent", "What set it", "largest safe setting"):
+        assert word in text
+    assert repr(decision.explain()) == text
+    assert "action=" in repr(decision)
+
+
+def test_each_form_of_the_promise_is_stated_as_what_it_is():
+    joint = trained(spec=make_spec(promise="joint")).decide([0.1, 0.1])
+    assert "in any round, ever" in joint.explain()
+    expected = trained(policy="on_expectation").decide([0.1, 0.1])
+    assert "no promise on the realized cost" in expected.explain()
+    assert expected.certificate["promise"] != "certified"
+    sensed = trained(spec=make_spec(cost_sensor_noise=0.05)).decide([0.1, 0.1], baseline_cost=0.1)
+    assert "sensor error" in sensed.explain()
+    assert "for the sensor" in sensed.explain()
+    assert "less the baseline cost 0.1" in sensed.explain()
+
+
+def test_a_context_of_norm_exactly_l_passes():
+    agent = Agent(3, make_spec())
+    for context in np.random.default_rng(5).standard_normal((100, 3)):
+        assert agent.decide(context / np.linalg.norm(context)).certified

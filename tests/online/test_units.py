@@ -1,0 +1,55 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safedial import Dial, Features, InvalidInput
+
+
+@given(st.floats(0, 1), st.floats(-100, 100), st.floats(0.001, 1000))
+def test_a_setting_never_stands_for_more_than_its_action(action, low, span):
+    dial = Dial(low=low, high=low + span)
+    assert dial.action(dial.setting(action)) <= action
+    assert dial.action(dial.setting(action)) >= action - 1e-9
+
+
+@given(st.floats(0, 1))
+def test_a_level_is_never_above_the_setting_it_replaces(action):
+    dial = Dial(low=0, high=20, levels=(2, 5, 10, 20))
+    setting = dial.setting(action)
+    assert setting in (0.0, 2.0, 5.0, 10.0, 20.0)
+    assert setting <= action * 20
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"low": 1, "high": 1},
+        {"low": math.nan},
+        {"high": "20"},
+        {"levels": []},
+        {"levels": [0.5, 2]},
+        {"levels": [math.inf]},
+        {"low": -1e308, "high": 1e308},
+    ],
+)
+def test_a_dial_that_cannot_be_is_refused(wrong):
+    with pytest.raises(InvalidInput):
+        Dial(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"names": ()},
+        {"names": "ab"},
+        {"names": ("a", "a")},
+        {"names": ("a",), "center": (1, 2)},
+        {"names": ("a",), "scale": (0,)},
+        {"names": ("a",), "scale": (math.nan,)},
+    ],
+)
+def test_features_that_cannot_be_are_refused(wrong):
+    with pytest.raises(InvalidInput):
+        Features(**wrong)
