@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import safedial.simulation as module
-from safedial import Dose, InvalidInput, LinearWorld, hill, make_policy, power, simulate, tabulated
+from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
 from safedial.measure import summary, violation_interval
 from tests.conftest import make_spec
 
@@ -22,16 +22,19 @@ def test_results_do_not_depend_on_the_chunk(chunk, monkeypatch):
 def test_sharing_one_estimate_over_thresholds_changes_nothing(name, monkeypatch):
     spec = make_spec(threshold=[0.1, 0.5, 3.0])
     shared = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
-    monkeypatch.setattr(module, "doses_cannot_teach", lambda world, spec: False)
+    monkeypatch.setattr(module, "doses_cannot_teach", lambda *arguments: False)
     apart = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
     for field in ("violations", "regret", "reward", "informative_rounds"):
         np.testing.assert_array_equal(getattr(shared, field), getattr(apart, field))
 
 
 def test_where_doses_can_teach_rows_learn_apart():
-    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(cost_sensor_noise=0.1))
-    assert not module.doses_cannot_teach(LinearWorld(dim=2, baseline_cost=0.1), make_spec())
-    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(estimation_risk=[0.1, 0.2]))
+    straight = Dose.of(identity())
+    assert module.doses_cannot_teach(LinearWorld(dim=2), make_spec(), straight)
+    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(cost_sensor_noise=0.1), straight)
+    assert not module.doses_cannot_teach(LinearWorld(dim=2, baseline_cost=0.1), make_spec(), straight)
+    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(estimation_risk=[0.1, 0.2]), straight)
+    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(), Dose.of(power(1e-3)))
     spec = make_spec(threshold=[0.2, 0.6], cost_sensor_noise=0.02)
     both = simulate(make_policy("hp_ucb"), LinearWorld(dim=3), spec, rounds=300, seeds=2)
     alone = simulate(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from safedial.core.confidence import RADII
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
+from safedial.errors import require
 from safedial.simulation import Simulation
 
 Array = NDArray[np.float64]
@@ -24,7 +25,7 @@ def violation_interval(violations: Any, rounds: int, level: float = 0.95) -> tup
     The hull covers at least as often as either.
 
     >>> low, high = violation_interval([2, 3, 1], rounds=10_000)
-    >>> 0 <= low < 0.0002 < high < 0.001
+    >>> bool(0 <= low < 0.0002 < high < 0.001)
     True
     """
     from scipy.special import ndtri, stdtrit
@@ -76,6 +77,8 @@ def regret_bound(dim: int, rounds: Any, spec: SafetySpec, *, radius: str = "pape
     nothing; an informative one costs at most 2β_r·width + (SL/τ)·2β_c·width; Cauchy–Schwarz sums the widths, and
     width² ≤ max(1, L²/λ)·min(1, width²), because width² ≤ L²/λ.
     """
+    sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+    require(sensor == (0.0, 0.0), "sensor noise", sensor, "has no part in Theorem 2", "give a spec without it")
     horizon = np.asarray(rounds, dtype=float)
     potential = potential_bound(dim, horizon, spec)
     last = Prediction(0.0, 0.0, 0.0, spec.context_bound, potential / 2.0, horizon, dim)

@@ -155,7 +155,7 @@ class _Run:
         self.rngs = generators(seeds)
         self.truth = draw_truth(world, spec, self.rngs)
         rows = _rows(spec)
-        self.shared = rows == 1 or doses_cannot_teach(world, spec)
+        self.shared = rows == 1 or doses_cannot_teach(world, spec, dose)
         self.state = policy.init(world.dim, ridge=spec.ridge, batch=(1 if self.shared else rows, len(seeds)))
         self.checkpoints = np.unique(np.linspace(0, rounds, POINTS + 1).round().astype(np.int64))[1:]
         self.totals = {
@@ -208,7 +208,7 @@ class _Run:
         if self.observe:
             self.observe(Round(number, context, self.state, prediction, choice, self.truth))
         cost_intensity, reward_intensity = self._applied(choice.intensity)
-        if choice.learn is not False:
+        if self.policy.learns:
             self._learn(choice, prediction, draws, index, reward_mean, cost_mean, reward_intensity, cost_intensity)
         return np.broadcast_to(cost_intensity, self.totals["regret"].shape)
 
@@ -256,6 +256,7 @@ class _Run:
             best = self.dose.reward.effect(self.dose.cost.action(best))
         sensor = draws.cost_sensor[:, None] if self.spec.threshold_on == "measured" else 0.0
         cost = self.world.baseline_cost + intensity * (cost_mean + draws.cost_noise[:, None]) + sensor
+        require(np.all(np.isfinite(cost)), "dose", self.dose.to_dict(), "gave costs that are not finite")
         reward = reward_intensity * reward_mean
         optimal = best * reward_mean
         parts = {"violations": (cost > self.spec.threshold).astype(float), "regret": optimal - reward}
@@ -276,10 +277,10 @@ class _Run:
         }
 
 
-def doses_cannot_teach(world: LinearWorld, spec: SafetySpec) -> bool:
+def doses_cannot_teach(world: LinearWorld, spec: SafetySpec, dose: Dose) -> bool:
     """Whether every row of a sweep learns the same: R/g and C/g free of the dose, z > 0 a matter of reward alone."""
     plain = spec.reward_sensor_noise == 0 and spec.cost_sensor_noise == 0 and world.baseline_cost == 0
-    return plain and np.ndim(spec.estimation_risk) == 0
+    return plain and dose.is_identity and np.ndim(spec.estimation_risk) == 0
 
 
 def _check(policy: Policy, world: LinearWorld, spec: SafetySpec, rounds: int, seeds: int | Sequence[int]) -> list[int]:

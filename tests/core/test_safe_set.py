@@ -30,6 +30,7 @@ def load(intensity, upper, margin, sensor):
 @example(-1.0, 2.0, 1.0, 1.0)
 @example(-1.0, 2.0, 1.0, 1.0 - 1e-15)
 @example(-2.0, 2.0, 1.0, 0.5)
+@example(0.0, 3.0, 0.5, 0.5)
 def test_with_independent_sensor_noise_it_is_the_largest_z_that_keeps_the_inequality(upper, margin, threshold, sensor):
     safe = largest_safe_intensity(upper, margin, threshold=threshold, sensor_margin=sensor)
     assert safe.certified == (sensor <= threshold)
@@ -47,6 +48,8 @@ def test_when_sensor_noise_fills_the_threshold_a_negative_cost_does_not_open_eve
     safe = largest_safe_intensity(-1.0, 2.0, threshold=1.0, sensor_margin=1.0)
     assert safe.intensity == pytest.approx(2 / 3)
     assert largest_safe_intensity(1.0, 2.0, threshold=1.0, sensor_margin=1.0).intensity == 0.0
+    assert largest_safe_intensity(0.0, 3.0, threshold=0.5, sensor_margin=0.5).intensity == 0.0
+    assert largest_safe_intensity(0.0, 3.0, threshold=-0.5) == (0.0, False)
 
 
 @given(numbers, margins, st.floats(0.001, 10), st.floats(0.0001, 10))

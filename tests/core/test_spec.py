@@ -24,6 +24,11 @@ def test_a_risk_outside_the_open_unit_interval_is_refused(name, value):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("threshold", 5e-324),
+        ("cost_noise", 1e160),
+        ("ridge", 1e-61),
+        ("cost_sensor_noise", 1e-165),
+        ("violation_risk", 1e-320),
         ("promise", "always"),
         ("threshold_on", "guess"),
         ("sensor_dependent", "yes"),

@@ -1,9 +1,11 @@
+import json
 import math
+from collections import deque
 
 import numpy as np
 import pytest
 
-from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, logistic, make_policy, power
+from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, logistic, make_policy, power, tabulated
 from tests.conftest import make_spec
 
 
@@ -48,10 +50,16 @@ BAD_CONTEXTS = [
     0.5,
     {"a": 1},
     [10**400, 0],
+    [10**5000, 0],
+    deque([True, 0.0]),
+    [np.array(True), 0.0],
+    np.ma.masked_array([0.1, 0.2], mask=[True, False]),
+    None,
+    "ab",
 ]
 
 
-@pytest.mark.parametrize("context", BAD_CONTEXTS, ids=str)
+@pytest.mark.parametrize("context", BAD_CONTEXTS, ids=range(len(BAD_CONTEXTS)))
 def test_a_bad_context_is_refused_and_changes_nothing(context):
     agent = trained(policy=make_policy("thompson"))
     before = snapshot(agent)
@@ -77,6 +85,7 @@ def test_a_bad_context_is_refused_and_changes_nothing(context):
         ((0.1, math.inf, 0.1), "reward"),
         ((0.1, None, 0.1), "reward"),
         ((0.1, 10**400, 0.1), "reward"),
+        ((0.1, 10**5000, 0.1), "reward"),
         ((0.1, 0.1, math.nan), "cost"),
         ((1e-200, 1e200, 0.1), "reward"),
         ((1e-200, 0.0, 1e200), "cost"),
@@ -93,13 +102,12 @@ def test_a_bad_outcome_is_refused_and_changes_nothing(outcome, name):
     assert_unchanged(agent, before)
 
 
-@pytest.mark.parametrize("baseline", [math.nan, "1", None, True])
-def test_a_bad_baseline_cost_is_refused(baseline):
+@pytest.mark.parametrize("baseline", [math.nan, "1", "", None, True, False, [], {}, np.array([]), np.array([0.1])])
+def test_a_bad_or_missing_baseline_cost_is_refused_and_never_taken_for_zero(baseline):
     agent = trained()
     before = snapshot(agent)
-    if baseline is not None:
-        with pytest.raises(InvalidInput, match="baseline_cost"):
-            agent.decide([0.1, 0.1], baseline_cost=baseline)
+    with pytest.raises(InvalidInput, match="baseline_cost"):
+        agent.decide([0.1, 0.1], baseline_cost=baseline)
     with pytest.raises(InvalidInput, match="baseline_cost"):
         agent.update([0.1, 0.1], 0.1, 0.1, 0.1, baseline_cost=baseline)
     assert_unchanged(agent, before)
@@ -123,6 +131,15 @@ def test_lists_of_unequal_length_are_refused():
         ({"policy": "hp_usb"}, "hp_ucb"),
         ({"policy": make_policy("hp_ucb", radius="paper"), "dim": 1}, "radius"),
         ({"features": Features(names=("a", "b", "c"))}, "dim"),
+        ({"policy": None}, "policy"),
+        ({"policy": make_policy("epsilon_greedy", learn_from="exploring")}, "learn_from"),
+        ({"dose": "hill"}, "dose"),
+        ({"dial": "knob"}, "dial"),
+        ({"fallback_action": 2.0}, "fallback_action"),
+        ({"seed": -1}, "seed"),
+        ({"seed": "a"}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"seed": 1.5}, "seed"),
     ],
 )
 def test_an_agent_that_cannot_be_is_refused(arguments, name):
@@ -211,14 +228,22 @@ def test_a_broken_promise_raises_the_alarm_and_every_decision_says_so():
         agent.update([0.1, 0.1], 0.2, 0.1, 0.9)
     assert agent.alarmed
     assert agent.evidence >= 100
-    assert "more often than promised" in agent.decide([0.1, 0.1]).explain()
+    decision = agent.decide([0.1, 0.1])
+    assert (decision.action, decision.certified, decision.limit) == (0.0, False, "alarm")
+    assert decision.certificate["holds"] is False
+    assert "more often than promised" in decision.explain()
+    agent.resume()
+    assert not agent.alarmed
+    assert agent.decide([0.1, 0.1]).action > 0
 
 
 def test_data_that_contradict_the_norms_are_flagged():
     agent = Agent(2, make_spec(cost_noise=0.01, reward_noise=0.01))
     for _ in range(200):
         agent.update([0.5, 0.1], 1.0, 0.1, -3.0)
-    assert any("contradict" in line for line in agent.decide([0.5, 0.1]).certificate["warnings"])
+    decision = agent.decide([0.5, 0.1])
+    assert (decision.action, decision.limit, decision.certificate["holds"]) == (0.0, "assumption_broken", False)
+    assert "contradict" in decision.explain()
 
 
 @pytest.mark.parametrize("name", ["hp_ucb", "hp_probe", "epsilon_greedy", "thompson", "fixed", "on_expectation"])
@@ -250,7 +275,7 @@ def test_the_explanation_names_the_promise_the_risks_and_every_assumption():
     text = str(decision.explain())
     for line in decision.certificate["assumptions"]:
         assert line in text
-    for word in ("Promise: P(cost > 0.5) <= 0.02", "Risks spent", "What set it", "largest safe setting"):
+    for word in ("Promise: P(cost > 0.5) <= 0.02", "Risks spent", "What set it", "the largest safe one is"):
         assert word in text
     assert repr(decision.explain()) == text
     assert "action=" in repr(decision)
@@ -266,6 +291,76 @@ def test_each_form_of_the_promise_is_stated_as_what_it_is():
     assert "sensor error" in sensed.explain()
     assert "for the sensor" in sensed.explain()
     assert "less the baseline cost 0.1" in sensed.explain()
+
+
+@pytest.mark.parametrize("curve", [tabulated([0, 0.5, 1], [0, 0.3, 1]), hill(0.02, 10.0), logistic(0.5, 80.0)])
+@pytest.mark.parametrize("threshold", [0.5, 6.0])
+def test_a_certificate_is_plain_json_at_full_dose_too(curve, threshold):
+    agent = Agent(2, make_spec(threshold=threshold), dose=curve, seed=np.int64(3))
+    decision = agent.decide([0.6, 0.3])
+    assert json.loads(json.dumps(decision.certificate))["action"] == decision.action
+    assert isinstance(decision.intensity, float)
+    assert (decision.action == 1.0) == (threshold == 6.0)
+
+
+def test_an_unmeasured_violation_does_not_count_and_a_round_that_was_not_certified_proves_nothing():
+    """Each of 40 agents alarms falsely with probability at most 0.02; the seeds are fixed."""
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        true = Agent(2, make_spec(threshold_on="true", cost_sensor_noise=0.5, cost_noise=0.3), seed=number)
+        hot = Agent(2, make_spec(cost_noise=0.3), seed=number)
+        for step in range(200):
+            context = rng.uniform(-0.6, 0.6, 2)
+            decision = true.decide(context)
+            cost = decision.intensity * (context @ [0.3, 0.5] + rng.normal(0, 0.3)) + rng.normal(0, 0.5)
+            true.update(context, decision.action, 0.0, float(cost))
+            baseline = 0.6 if step % 10 == 0 else 0.0
+            decision = hot.decide(context, baseline_cost=baseline)
+            cost = baseline + decision.intensity * (context @ [0.3, 0.5] + rng.normal(0, 0.3))
+            hot.update(context, decision.action, 0.0, float(cost), baseline_cost=baseline)
+        assert not true.alarmed
+        assert not hot.alarmed
+
+
+def test_a_sensor_that_hides_a_broken_true_cost_is_still_caught():
+    agent = Agent(2, make_spec(threshold_on="true", cost_sensor_noise=0.1))
+    for _ in range(30):
+        agent.update([0.1, 0.1], 0.1, 0.0, 2.0)
+    assert agent.alarmed
+
+
+def test_the_baseline_policy_is_not_watched_and_fixed_learns_nothing():
+    expected, fixed = Agent(2, make_spec(), policy="on_expectation"), Agent(2, make_spec(), policy="fixed")
+    for agent in (expected, fixed):
+        for _ in range(30):
+            agent.update([0.1, 0.1], 0.1, 0.0, 2.0)
+    assert not expected.alarmed
+    assert fixed.informative_rounds == 0
+
+
+def test_words_never_exceed_the_certificate():
+    agent = Agent(2, make_spec(), dial=Dial(low=0, high=100, unit="mg"))
+    for context in np.random.default_rng(7).uniform(-0.6, 0.6, (50, 2)):
+        decision = agent.decide(context)
+        assert float(decision.rules.dial.text(decision.safe_action).split()[0]) <= decision.safe_action
+
+
+def test_a_fallback_is_stated_and_advised_where_nothing_is_certified():
+    agent = Agent(2, make_spec(), dial=Dial(high=20, unit="mg"), fallback_action=2.0)
+    decision = agent.decide([0.1, 0.1], baseline_cost=0.7)
+    assert decision.action == 2.0
+    assert decision.certificate["fallback_action"] == 2.0
+    assert "no setting is certified" in decision.explain()
+
+
+def test_iterators_are_lists_too_and_a_scalar_is_not():
+    agent = Agent(2, make_spec())
+    agent.update_many(iter([[0.1, 0.1]]), iter([0.1]), iter([0.1]), iter([0.1]))
+    assert agent.informative_rounds == 1
+    with pytest.raises(InvalidInput, match="actions"):
+        agent.update_many([[0.1, 0.1]], 0.1, [0.1], [0.1])
+    with pytest.raises(InvalidInput, match="contexts"):
+        agent.decide_many(0.5)
 
 
 def test_a_context_of_norm_exactly_l_passes():

@@ -22,6 +22,13 @@ def test_a_level_is_never_above_the_setting_it_replaces(action):
     assert setting <= action * 20
 
 
+@given(st.floats(-1e6, 1e6), st.integers(-8, 0))
+def test_words_are_rounded_down_to_four_digits(setting, low):
+    shown = float(Dial(low=-1e7, high=1e7).text(setting))
+    assert shown <= setting
+    assert shown == pytest.approx(setting, rel=2e-3, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from safedial import LinearWorld, make_policy, simulate
+from safedial import InvalidInput, LinearWorld, make_policy, simulate
 from safedial.core.safe_set import safe_set
 from safedial.measure import potential_bound, regret_bound
 from tests.conftest import make_spec
@@ -75,6 +75,11 @@ def test_theorem_2_with_its_constants_is_never_exceeded(dim, threshold, ridge, r
     run = simulate(policy, LinearWorld(dim=dim), spec, rounds=count(3000, 30_000), seeds=count(20, 200))
     limit = regret_bound(dim, run.checkpoints, spec, radius=radius)
     assert np.all(run.regret_curve[:, 0] <= limit[:, None])
+
+
+def test_theorem_2_says_nothing_about_sensor_noise():
+    with pytest.raises(InvalidInput, match="sensor noise"):
+        regret_bound(2, 10, make_spec(cost_sensor_noise=0.1))
 
 
 def test_hp_probe_earns_most_of_what_optimism_gives_away():

@@ -80,6 +80,7 @@ def check_dim(radius: str | None, dim: int) -> None:
 def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) -> Bounds:
     """Upper bounds on both means at the round's context.
 
+    >>> import numpy as np
     >>> from safedial.core.estimate import init, predict
     >>> spec = SafetySpec(threshold=1, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)

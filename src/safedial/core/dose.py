@@ -30,17 +30,24 @@ from safedial.errors import require
 HALVINGS = 80
 """Bisection steps of a bracketed inverse: 2^-80 is below the spacing of doubles in [2^-27, 1]."""
 
-SHRINKS = 24
+LARGEST_EXPONENT = 700.0
+"""e^700 is just below the largest float."""
+
+SHRINKS = 52
 """Doublings of one unit in the last place that an inverse may be lowered by, before it gives up and answers 0."""
 
 
 class DoseCurve(NamedTuple):
-    """A curve g and its inverse. `name` and `parameters` are its written form, see `curve_from_dict`."""
+    """A curve g and its inverse. `name` and `parameters` are its written form, see `curve_from_dict`.
+
+    `effect` errs by at most `error_units`·2⁻⁵³, relatively; an online learner leaves that much room.
+    """
 
     name: str
     parameters: Mapping[str, Any]
     effect: Callable[[Any], Any]
     action: Callable[[Any], Any]
+    error_units: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         return {"curve": self.name, **self.parameters}
@@ -88,9 +95,8 @@ def power(exponent: float) -> DoseCurve:
     def effect(action: Any) -> Any:
         return action**exponent
 
-    return DoseCurve(
-        "power", {"exponent": exponent}, effect, _round_down(effect, lambda intensity: intensity ** (1.0 / exponent))
-    )
+    inverse = _round_down(effect, lambda intensity: intensity ** (1.0 / exponent))
+    return DoseCurve("power", {"exponent": exponent}, effect, inverse, 8.0)
 
 
 def hill(ed50: float, slope: float = 1.0) -> DoseCurve:
@@ -104,17 +110,17 @@ def hill(ed50: float, slope: float = 1.0) -> DoseCurve:
     """
     _positive("ed50", ed50)
     _positive("slope", slope)
-    half = ed50**slope
-    require(0 < half < np.inf, "ed50", ed50, "raised to the slope leaves the range of floats", "use a smaller slope")
+    half = float(np.float64(ed50) ** np.float64(slope)) if slope * abs(math.log(ed50)) < LARGEST_EXPONENT else 0.0
+    require(half > 0, "ed50", ed50, "raised to the slope leaves the range of floats", "use a smaller slope")
 
     def effect(action: Any) -> Any:
         powered = action**slope
         return powered * (1.0 + half) / (half + powered)
 
     def guess(intensity: Any) -> Any:
-        return (intensity * half / (1.0 + half - intensity)) ** (1.0 / slope)
+        return (intensity * half / ((1.0 - intensity) + half)) ** (1.0 / slope)
 
-    return DoseCurve("hill", {"ed50": ed50, "slope": slope}, effect, _round_down(effect, guess))
+    return DoseCurve("hill", {"ed50": ed50, "slope": slope}, effect, _round_down(effect, guess), 16.0)
 
 
 def logistic(midpoint: float, steepness: float) -> DoseCurve:
@@ -132,23 +138,25 @@ def logistic(midpoint: float, steepness: float) -> DoseCurve:
     require(
         steepness <= 200, "steepness", steepness, "must be at most 200", "a steeper curve is a step: not increasing"
     )
-    shift = math.exp(min(steepness * midpoint, 700.0))
+    shift = math.exp(max(min(steepness * midpoint, LARGEST_EXPONENT), -LARGEST_EXPONENT))
 
     def raw(action: Any) -> Any:
         xp = namespace(action)
         return -xp.expm1(-steepness * action) / (1.0 + shift * xp.exp(-steepness * action))
 
-    top = float(raw(1.0))
+    top, last = float(raw(1.0)), math.exp(-steepness)
+    rest = last * (1.0 + shift) / (1.0 + shift * last)  # 1 − top, without cancellation
     require(top > 1e-12, "midpoint", midpoint, "puts the whole rise beyond the dial's end", "use a smaller midpoint")
 
     def effect(action: Any) -> Any:
         return raw(action) / top
 
     def guess(intensity: Any) -> Any:
-        level = intensity * top
-        return namespace(intensity).log1p(level * (1.0 + shift) / (1.0 - level)) / steepness
+        ratio = intensity * top * (1.0 + shift) / ((1.0 - intensity) + intensity * rest)
+        return namespace(intensity).log1p(ratio) / steepness
 
-    return DoseCurve("logistic", {"midpoint": midpoint, "steepness": steepness}, effect, _round_down(effect, guess))
+    parameters = {"midpoint": midpoint, "steepness": steepness}
+    return DoseCurve("logistic", parameters, effect, _round_down(effect, guess), 16.0 + 4.0 * steepness)
 
 
 def tabulated(actions: Sequence[float], intensities: Sequence[float]) -> DoseCurve:
@@ -193,7 +201,7 @@ def tabulated(actions: Sequence[float], intensities: Sequence[float]) -> DoseCur
         return low
 
     parameters = {"actions": knots.tolist(), "intensities": levels.tolist()}
-    return DoseCurve("tabulated", parameters, effect, _round_down(effect, guess))
+    return DoseCurve("tabulated", parameters, effect, _round_down(effect, guess), 64.0)
 
 
 CURVES: dict[str, Callable[..., DoseCurve]] = {
@@ -236,7 +244,8 @@ def _round_down(effect: Callable[[Any], Any], guess: Callable[[Any], Any]) -> Ca
     def action(intensity: Any) -> Any:
         proposed = guess(intensity)
         xp = namespace(proposed, intensity)
-        proposed = xp.minimum(xp.maximum(proposed, 0.0 * proposed), 0.0 * proposed + 1.0)
+        zero, one = 0.0 * intensity, 0.0 * intensity + 1.0
+        proposed = xp.minimum(xp.maximum(proposed, zero), one)
         shrink = (float(xp.finfo(proposed.dtype).eps) if hasattr(proposed, "dtype") else 2.0**-52) / 2.0
         for _ in range(SHRINKS):
             above = effect(proposed) > intensity
@@ -244,7 +253,7 @@ def _round_down(effect: Callable[[Any], Any], guess: Callable[[Any], Any]) -> Ca
                 break
             proposed = xp.where(above, proposed * (1.0 - shrink), proposed)
             shrink *= 2.0
-        proposed = xp.where(effect(proposed) > intensity, 0.0 * proposed, proposed)
-        return xp.where(intensity >= 1.0, 0.0 * proposed + 1.0, proposed)
+        proposed = xp.where(effect(proposed) <= intensity, proposed, zero)
+        return xp.where(intensity >= 1.0, one, proposed)
 
     return action

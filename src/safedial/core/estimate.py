@@ -146,6 +146,7 @@ def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any) 
     for intensity, noise, sensor_noise in pairs:
         if not is_zero(sensor_noise):
             scaled = noise * intensity
-            spread = (scaled + sensor_noise) ** 2 if spec.sensor_dependent else scaled**2 + sensor_noise**2
-            weight = xp.minimum(weight, scaled**2 / spread)
+            total = scaled + sensor_noise
+            spread = total * total if spec.sensor_dependent else scaled * scaled + sensor_noise * sensor_noise
+            weight = xp.minimum(weight, scaled * scaled / spread)
     return weight

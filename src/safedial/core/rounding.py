@@ -37,6 +37,10 @@ SAFETY = 4.0
 """The bounds above hold to first order in u; this factor covers the products of their small terms."""
 
 
+NORM_SLACK = 1e-12
+"""How far a context's norm may exceed L, relatively: a vector scaled to norm L in floating point must pass."""
+
+
 def certify(
     ridge: float,
     terms: int,
@@ -76,6 +80,7 @@ def rounded_spec(spec: SafetySpec) -> SafetySpec:
         cost_noise=spec.cost_noise * up,
         cost_sensor_noise=spec.cost_sensor_noise * up,
         coefficient_bound=spec.coefficient_bound * up,
+        context_bound=spec.context_bound * (1.0 + NORM_SLACK) * up,
     )
 
 
@@ -84,6 +89,9 @@ def round_up(value: float) -> float:
     return value + 32.0 * UNIT * abs(value)
 
 
-def round_down(value: float) -> float:
-    """A float below the exact result of a few rounded operations that gave `value`; 0 stays 0, 1 stays 1."""
-    return value if value in (0.0, 1.0) else value * (1.0 - 32.0 * UNIT)
+def round_down(value: float, units: float = 0.0) -> float:
+    """A float below the exact result of a few rounded operations that gave `value`; 0 stays 0, 1 stays 1.
+
+    `units`: how many u more what follows may err by, relatively (a dose curve's own rounding).
+    """
+    return value if value in (0.0, 1.0) else value * (1.0 - (32.0 + units) * UNIT)

@@ -48,7 +48,7 @@ def tail_factor(spec: SafetySpec, round: Any) -> Any:
         return spec.tail
     risk = round_risk(spec, round)
     xp = namespace(risk)
-    return xp.sqrt(2.0 * xp.log(1.0 / risk))
+    return xp.sqrt(-2.0 * xp.log(risk))
 
 
 def round_risk(spec: SafetySpec, round: Any) -> Any:
@@ -77,7 +77,7 @@ def largest_safe_intensity(
     else:
         room, load = threshold - sensor_margin, cost_upper + noise_margin
     everything = load <= room
-    largest = xp.where(everything, 1.0, room / xp.where(everything, 1.0, load))
+    largest = xp.where(everything, 1.0, room / xp.where(load == 0.0, 1.0, load))
     is_number = largest >= 0.0
     certified = xp.logical_and(certified, is_number)
     return SafeSet(xp.where(certified, largest, 0.0), certified)
@@ -88,12 +88,14 @@ def _with_independent_sensor(
 ) -> tuple[Any, Any]:
     """(room, load) with z_safe = room/load, or 1 where load ≤ 0: the root above, divided by τ, for either sign of u."""
     limit = xp.where(threshold > 0.0, threshold, 1.0)
-    share = xp.minimum(sensor_margin / limit, 1.0 + 0.0 * limit) ** 2
-    spread = xp.sqrt(noise_margin**2 * (1.0 - share) + share * cost_upper**2)
+    part = xp.minimum(sensor_margin / limit, 1.0 + 0.0 * limit)
+    share = part * part
     size = xp.abs(cost_upper)
+    spread = xp.sqrt(noise_margin * noise_margin * (1.0 - share) + share * size * size)
     room = xp.where(cost_upper >= 0.0, limit * (1.0 - share), limit * (size + spread))
     load = xp.where(cost_upper >= 0.0, size + spread, (noise_margin - size) * (noise_margin + size))
-    return room, load
+    full = xp.logical_and(cost_upper >= 0.0, share >= 1.0)
+    return room, xp.where(full, 1.0, load)
 
 
 def safe_set(

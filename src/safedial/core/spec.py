@@ -23,6 +23,8 @@ VIOLATION_SHARE = 0.9
 """The part of `total_risk` that noise may spend. The noise margin is paid in every round for ever, the radius less
 and less as rounds accumulate; at equal risk the margin is the dearer, so it gets most of the budget."""
 
+LARGEST = 1e60
+
 POSITIVE = {
     "threshold": "state the largest cost you accept; a threshold of 0 leaves no positive dose",
     "reward_noise": "state the reward's sub-Gaussian constant",
@@ -81,15 +83,23 @@ class SafetySpec:
             if getattr(self, name) is not None or name not in RISKS:
                 object.__setattr__(self, name, _number(name, getattr(self, name)))
         self._split_total_risk()
-        for name, way_out in POSITIVE.items():
-            require(np.all(getattr(self, name) > 0), name, getattr(self, name), "must be > 0", way_out)
-        for name in ("reward_sensor_noise", "cost_sensor_noise"):
-            require(np.all(getattr(self, name) >= 0), name, getattr(self, name), "must be >= 0")
+        self._check_sizes()
         _one_of("promise", self.promise, ("per_round", "joint"))
         _one_of("threshold_on", self.threshold_on, ("measured", "true"))
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
         object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk))
         object.__setattr__(self, "tail", (2.0 * _log_inverse(self.violation_risk)) ** 0.5)
+
+    def _check_sizes(self) -> None:
+        """Positive numbers, of a size whose squares and quotients are floats: beyond, rounding bounds mean nothing."""
+        for name, way_out in POSITIVE.items():
+            value = getattr(self, name)
+            require(np.all(value > 0), name, value, "must be > 0", way_out)
+            _of_usual_size(name, value)
+        for name in ("reward_sensor_noise", "cost_sensor_noise"):
+            value = getattr(self, name)
+            require(np.all(value >= 0), name, value, "must be >= 0")
+            _of_usual_size(name, np.where(np.asarray(value) == 0, 1.0, value))
 
     def _split_total_risk(self) -> None:
         if self.total_risk is not None:
@@ -140,13 +150,18 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _log_inverse(risk: Any) -> Any:
-    return namespace(risk).log(1.0 / risk)
+    return -namespace(risk).log(risk)
+
+
+def _of_usual_size(name: str, value: Any) -> None:
+    usual = np.all(np.asarray(value) >= 1.0 / LARGEST) and np.all(np.asarray(value) <= LARGEST)
+    require(usual, name, value, f"must lie between {1.0 / LARGEST:g} and {LARGEST:g}", "choose other units")
 
 
 def _risk(name: str, value: Any) -> None:
     require(value is not None, name, value, "is missing", "give violation_risk and estimation_risk, or total_risk")
     require(
-        np.all(value > 0) and np.all(value < 1),
+        np.all(value >= 1.0 / LARGEST) and np.all(value < 1),
         name,
         value,
         "must lie strictly between 0 and 1",

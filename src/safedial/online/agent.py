@@ -1,16 +1,15 @@
 """`Agent`: the in-memory online learner.
 
     context ─► Features ─► Learner.read (certified) ─► Policy.decide ─► dose curve ─► Dial ─► Decision
-    outcome ─► dose curve ─► R/g_r, C/g_c, weight ─► Learner.update
+    outcome ─► outcome.normalise ─► Learner.update, monitor
 
 Everything is checked before anything changes: a call that raises `InvalidInput` leaves the agent as it was.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,21 @@ from numpy.typing import NDArray
 from safedial.core import monitor
 from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, identity
-from safedial.core.estimate import Prediction, sample_weight
-from safedial.core.rounding import UNIT, round_down, round_up, rounded_spec
-from safedial.core.safe_set import round_risk
+from safedial.core.estimate import Prediction
+from safedial.core.rounding import NORM_SLACK, UNIT, round_down, round_up, rounded_spec
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
 from safedial.online.blas import dnrm2
 from safedial.online.decision import Decision, Rules
 from safedial.online.learner import Learner
+from safedial.online.outcome import Sample, counted, normalise
 from safedial.online.units import Dial, Features, as_vector, real
 from safedial.policies import Policy, make_policy
 from safedial.version import __version__
 
-Context = Sequence[float] | NDArray[np.float64] | Mapping[str, float]
-
-NORM_SLACK = 1e-12
-"""How far a context's norm may exceed L, relatively: a vector scaled to norm L in floating point must pass."""
+Vector = NDArray[np.float64]
+Context = Sequence[float] | Vector | Mapping[str, float]
 
 ALARM_LEVEL = 0.01
 
@@ -50,6 +47,7 @@ class Agent:
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.
+        fallback_action: what to advise where nothing is certified, in the dial's units; its low end by default.
         seed: of the coin that randomised policies toss.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3,
@@ -70,23 +68,14 @@ class Agent:
         dose: DoseCurve | Dose | None = None,
         dial: Dial | None = None,
         features: Features | None = None,
+        fallback_action: float | None = None,
         seed: int = 0,
     ) -> None:
-        require(
-            isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1, "dim", dim, "must be a whole number >= 1"
-        )
-        require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
-        for name in NUMBERS:
-            require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")
-        rule = make_policy(policy) if isinstance(policy, str) else policy
-        require(
-            not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead"
-        )
-        check_dim(rule.options.get("radius"), dim)
+        self._rules = _rules(dim, spec, policy, dose, dial, fallback_action)
         if features is not None:
             require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
-        curves = Dose.of(dose or identity()) if dose is None or isinstance(dose, DoseCurve) else dose
-        self._rules = Rules(spec, rule, curves, dial or Dial(), dim)
+        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+        require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._features = features
         self._safe_spec = rounded_spec(spec)
         self._norm_limit = spec.context_bound * (1.0 + NORM_SLACK)
@@ -94,7 +83,7 @@ class Agent:
         self._learner = Learner(dim, spec.ridge)
         self._decisions = self._updates = 0
         self._monitor, self._alarmed_at = monitor.init(), 0
-        self._seed, self._rng = seed, np.random.default_rng(seed)
+        self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
 
     @property
     def spec(self) -> SafetySpec:
@@ -121,50 +110,50 @@ class Agent:
 
     @property
     def alarmed(self) -> bool:
-        """Whether the evidence ever reached 100. Decisions then carry a warning."""
+        """Whether the evidence reached 100. The fallback is then advised until `resume` is called."""
         return self._alarmed_at > 0
+
+    def resume(self) -> None:
+        """Take the alarm back and watch afresh: a person's decision, after finding out what went wrong."""
+        self._monitor, self._alarmed_at = monitor.init(), 0
 
     def decide(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) that arises without any action."""
         vector, norm = self._vector(context)
-        return self._decide(vector, norm, real("baseline_cost", baseline_cost) if baseline_cost else 0.0)
+        return self._decide(vector, norm, real("baseline_cost", baseline_cost))
 
     def decide_many(
-        self, contexts: Sequence[Context] | NDArray[np.float64], *, baseline_costs: Sequence[float] | None = None
+        self, contexts: Iterable[Context], *, baseline_costs: Iterable[float] | None = None
     ) -> list[Decision]:
         """One decision for each context, all from what is known now: the same as calling `decide` in turn."""
-        vectors = [self._vector(context) for context in contexts]
-        baselines = _column("baseline_costs", baseline_costs, len(vectors)) if baseline_costs is not None else None
-        return [
-            self._decide(vector, norm, baselines[index] if baselines else 0.0)
-            for index, (vector, norm) in enumerate(vectors)
-        ]
+        vectors = [self._vector(context) for context in _listed("contexts", contexts)]
+        baselines = _column("baseline_costs", baseline_costs, len(vectors))
+        return [self._decide(*vector, baseline) for vector, baseline in zip(vectors, baselines, strict=True)]
 
     def update(
         self, context: Context, action: float, reward: float, cost: float, *, baseline_cost: float = 0.0
     ) -> None:
         """Learn from one outcome; `action` is what was applied, in the dial's units. Call in decision order."""
-        self._fold(*self._sample(context, action, reward, cost, baseline_cost))
+        vector, norm = self._vector(context)
+        self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline_cost))
 
     def update_many(
         self,
-        contexts: Sequence[Context] | NDArray[np.float64],
-        actions: Sequence[float],
-        rewards: Sequence[float],
-        costs: Sequence[float],
+        contexts: Iterable[Context],
+        actions: Iterable[float],
+        rewards: Iterable[float],
+        costs: Iterable[float],
         *,
-        baseline_costs: Sequence[float] | None = None,
+        baseline_costs: Iterable[float] | None = None,
     ) -> None:
         """Learn from several outcomes in decision order; if one of them is refused, none is learned from."""
-        count = len(contexts)
-        columns = [
-            _column(name, values, count)
-            for name, values in (("actions", actions), ("rewards", rewards), ("costs", costs))
-        ]
-        baselines = _column("baseline_costs", baseline_costs, count) if baseline_costs is not None else [0.0] * count
-        samples = [self._sample(*row) for row in zip(contexts, *columns, baselines, strict=True)]
-        for sample in samples:
-            self._fold(*sample)
+        vectors = [self._vector(context) for context in _listed("contexts", contexts)]
+        names = ("actions", "rewards", "costs", "baseline_costs")
+        given = (actions, rewards, costs, baseline_costs)
+        columns = [_column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
+        samples = [normalise(self._rules, *row) for row in zip(*columns, strict=True)]
+        for vector, sample in zip(vectors, samples, strict=True):
+            self._fold(*vector, sample)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file; `Agent.load` gives an agent that decides the same, bit for bit."""
@@ -177,6 +166,7 @@ class Agent:
             "dose": rules.dose.to_dict(),
             "dial": rules.dial.to_dict(),
             "features": self._features.to_dict() if self._features else None,
+            "fallback_action": rules.fallback_action,
             "counts": [self._decisions, self._updates, self._alarmed_at],
             "seed": self._seed,
             "coin": self._rng.bit_generator.state,
@@ -196,6 +186,7 @@ class Agent:
                 dose=Dose.from_dict(header["dose"]),
                 dial=Dial(**header["dial"]),
                 features=Features(**header["features"]) if header["features"] else None,
+                fallback_action=header["fallback_action"],
                 seed=header["seed"],
             )
             agent._learner.restore(arrays)
@@ -207,10 +198,10 @@ class Agent:
         agent._monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
         return agent
 
-    def _vector(self, context: Context) -> tuple[NDArray[np.float64], float]:
+    def _vector(self, context: Any) -> tuple[Vector, float]:
         """The context as a vector, and its norm; refused if not finite or longer than L."""
         if self._features is not None:
-            vector = self._features.transform(context)  # pyright: ignore[reportArgumentType] -- arrays are sequences here
+            vector = self._features.transform(context)
         else:
             vector = as_vector(context, self._rules.dim, "context")
         norm = dnrm2(vector)
@@ -218,7 +209,7 @@ class Agent:
             self._refuse_context(vector, norm)
         return vector, norm
 
-    def _refuse_context(self, vector: NDArray[np.float64], norm: float) -> None:
+    def _refuse_context(self, vector: Vector, norm: float) -> None:
         bad = np.flatnonzero(~np.isfinite(vector))
         if bad.size:
             raise InvalidInput(f"context[{bad[0]}] = {vector[bad[0]]}: must be a finite number")
@@ -227,93 +218,81 @@ class Agent:
             "scale the features, or state a larger bound before the study starts"
         )
 
-    def _decide(self, vector: NDArray[np.float64], norm: float, baseline_cost: float) -> Decision:
+    def _decide(self, vector: Vector, norm: float, baseline_cost: float) -> Decision:
         rules, learner = self._rules, self._learner
         reward, cost, width = learner.read(vector, norm)
-        prediction = Prediction(
-            reward,
-            cost,
-            width,
-            norm * self._norm_error,
-            learner.log_det,
-            float(learner.samples),
-            rules.dim,
-        )
+        rounds = float(learner.samples)
+        prediction = Prediction(reward, cost, width, norm * self._norm_error, learner.log_det, rounds, rules.dim)
         number = self._decisions + 1
         coin = self._rng.random() if rules.policy.randomised else 0.5
+        baseline = round_up(baseline_cost) if baseline_cost else 0.0
         choice = rules.policy.decide(
-            prediction,
-            self._safe_spec,
-            round=float(number),
-            coin=coin,
-            baseline_cost=round_up(baseline_cost) if baseline_cost else 0.0,
+            prediction, self._safe_spec, round=float(number), coin=coin, baseline_cost=baseline
         )
-        safe_setting = self._setting(choice.safe.intensity)
-        setting = safe_setting if choice.intensity == choice.safe.intensity else self._setting(choice.intensity)
+        doubt = ""
+        if self._alarmed_at or choice.bounds.refuted or not choice.safe.certified:
+            doubt = (
+                "alarm" if self._alarmed_at else "assumption_broken" if choice.bounds.refuted else "no_certified_action"
+            )
+            setting = safe_setting = rules.fallback_action
+        else:
+            safe_setting = self._setting(choice.safe.intensity)
+            setting = safe_setting if choice.intensity == choice.safe.intensity else self._setting(choice.intensity)
+        intensity = float(rules.dose.cost.effect(setting if rules.dial.is_plain else rules.dial.action(setting)))
         self._decisions = number
         return Decision(
-            setting,
-            rules.dose.cost.effect(setting if rules.dial.is_plain else rules.dial.action(setting)),
-            safe_setting,
-            number,
-            choice.safe.certified,
-            prediction,
-            choice,
-            baseline_cost,
-            self._alarmed_at > 0,
-            rules,
+            setting, intensity, safe_setting, number, not doubt, prediction, choice, baseline_cost, doubt, rules
         )
 
     def _setting(self, intensity: float) -> float:
-        action = self._rules.dose.cost.action(round_down(intensity))
-        return float(action) if self._rules.dial.is_plain else self._rules.dial.setting(float(action))
+        curve, dial = self._rules.dose.cost, self._rules.dial
+        action = float(curve.action(round_down(intensity, curve.error_units)))
+        return action if dial.is_plain else dial.setting(action)
 
-    def _sample(self, context: Any, action: Any, reward: Any, cost: Any, baseline_cost: Any) -> tuple[Any, ...]:
-        """One checked, normalised sample: (vector, norm, reward/g_r, cost/g_c, weight, violated)."""
-        rules = self._rules
-        vector, norm = self._vector(context)
-        setting, gain, harm = real("action", action), real("reward", reward), real("cost", cost)
-        dial = rules.dial
-        require(
-            dial.low <= setting <= dial.high,
-            "action",
-            setting,
-            f"must lie between {dial.low:g} and {dial.high:g}",
-            "report what was applied, in the dial's units",
-        )
-        harm_above_baseline = harm - real("baseline_cost", baseline_cost)
-        share = dial.action(setting)
-        reward_intensity, cost_intensity = float(rules.dose.reward.effect(share)), float(rules.dose.cost.effect(share))
-        weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity))
-        violated = harm > rules.spec.threshold
-        if weight <= 0.0:
-            return vector, norm, 0.0, 0.0, 0.0, violated
-        quotients = (("reward", gain, reward_intensity), ("cost", harm_above_baseline, cost_intensity))
-        normalised = [_quotient(name, value, intensity, weight) for name, value, intensity in quotients]
-        return vector, norm, *normalised, weight, violated
-
-    def _fold(
-        self, vector: NDArray[np.float64], norm: float, reward: float, cost: float, weight: float, violated: bool
-    ) -> None:
-        if weight > 0.0:
-            self._learner.update(vector, norm, reward, cost, weight)
+    def _fold(self, vector: Vector, norm: float, sample: Sample) -> None:
+        if sample.weight > 0.0:
+            self._learner.update(vector, norm, sample.reward, sample.cost, sample.weight)
         self._updates += 1
-        self._monitor = monitor.update(self._monitor, violated, round_risk(self._rules.spec, float(self._updates)))
-        if violated and not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
-            self._alarmed_at = self._updates
+        if self._rules.policy.promise != "realized":
+            return
+        watched = counted(self._rules.spec, sample, float(self._updates))
+        if watched:
+            self._monitor = monitor.update(self._monitor, *watched)
+            if watched[0] and not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
+                self._alarmed_at = self._updates
 
 
-def _quotient(name: str, value: float, intensity: float, weight: float) -> float:
-    """value/intensity, refused where it, or its weighted square, is not a finite number."""
-    quotient = value / intensity
-    if not math.isfinite(weight * quotient * quotient):
-        raise InvalidInput(
-            f"{name} = {value!r}: divided by the intensity {intensity!r} it is too large for a float; "
-            "check the outcome and its unit"
-        )
-    return quotient
+def _rules(dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, fallback_action: Any) -> Rules:
+    """What is fixed for the life of an agent, checked."""
+    require(isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1, "dim", dim, "must be a whole number >= 1")
+    require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
+    for name in NUMBERS:
+        require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")
+    rule = make_policy(policy) if isinstance(policy, str) else policy
+    require(isinstance(rule, Policy), "policy", policy, "must be a policy or the name of one")
+    require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
+    exploring = rule.options.get("learn_from") == "exploring"
+    require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
+    check_dim(rule.options.get("radius"), dim)
+    curves = Dose.of(dose if dose is not None else identity()) if dose is None or isinstance(dose, DoseCurve) else dose
+    require(isinstance(curves, Dose), "dose", dose, "must be a dose curve or a Dose", "for example safedial.hill(0.5)")
+    knob = dial if dial is not None else Dial()
+    require(isinstance(knob, Dial), "dial", dial, "must be a Dial")
+    fallback = knob.low if fallback_action is None else real("fallback_action", fallback_action)
+    inside = knob.low <= fallback <= knob.high
+    require(inside, "fallback_action", fallback, f"must lie between {knob.low:g} and {knob.high:g}")
+    return Rules(spec, rule, curves, knob, dim, fallback)
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    require(np.iterable(values) and not isinstance(values, (str, Mapping)), name, values, "must be a list")
+    return list(values)
 
 
 def _column(name: str, values: Any, count: int) -> list[float]:
-    require(len(values) == count, name, values, f"must have one value for each of {count} contexts")
-    return [real(f"{name}[{index}]", value) for index, value in enumerate(values)]
+    """One number a context; zeros where nothing is given."""
+    if values is None and name == "baseline_costs":
+        return [0.0] * count
+    listed = _listed(name, values)
+    require(len(listed) == count, name, values, f"must have one value for each of {count} contexts")
+    return [real(f"{name}[{index}]", value) for index, value in enumerate(listed)]

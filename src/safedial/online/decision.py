@@ -26,6 +26,7 @@ class Rules(NamedTuple):
     dose: Dose
     dial: Dial
     dim: int
+    fallback_action: float
 
 
 class Text(str):
@@ -45,7 +46,9 @@ class Decision(NamedTuple):
         intensity: g_c(action) in [0, 1], the cost's share of a full dose.
         safe_action: the largest setting that keeps the promise; the action is never above it.
         round: the decision's number, from 1.
-        certified: False where not even the zero action keeps the promise; the action is then zero.
+        certified: False where not even the zero action keeps the promise, or where its assumptions are in doubt; the
+            action is then the fallback.
+        doubt: "" or a key of `LIMITS`: why the fallback is advised.
     """
 
     action: float
@@ -56,7 +59,7 @@ class Decision(NamedTuple):
     prediction: Prediction
     choice: Choice
     baseline_cost: float
-    alarmed: bool
+    doubt: str
     rules: Rules
 
     def __repr__(self) -> str:
@@ -79,6 +82,9 @@ class Decision(NamedTuple):
 
 
 LIMITS = {
+    "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
+    "assumption_broken": "the data contradict the stated norms (a bound lies below what they allow), "
+    "so the fallback is advised",
     "no_certified_action": "the known baseline cost or the sensor noise alone exceeds what the threshold allows, "
     "so no action, not even zero, keeps the promise",
     "cost_bound": "the cost bound: a higher setting could break the promise",
@@ -92,8 +98,8 @@ LIMITS = {
 
 def _limit(decision: Decision) -> str:
     intensity, safe = decision.choice.intensity, decision.choice.safe.intensity
-    if not decision.certified:
-        return "no_certified_action"
+    if decision.doubt:
+        return decision.doubt
     if intensity == 0.0 and safe > 0.0:
         return "no_expected_benefit"
     if intensity < safe:
@@ -147,7 +153,7 @@ def certificate(decision: Decision) -> dict[str, Any]:
     factor = tail_factor(spec, decision.round) if realized else 0.0
     measured = spec.threshold_on == "measured"
     return {
-        "promise": "certified" if realized else "expected cost only",
+        "promise": "none" if decision.doubt else "certified" if realized else "expected cost only",
         "statement": statement(rules),
         "holds": realized and decision.certified,
         "assumptions": assumptions(rules),
@@ -181,18 +187,9 @@ def certificate(decision: Decision) -> dict[str, Any]:
         "intensity": decision.intensity,
         "action": decision.action,
         "safe_action": decision.safe_action,
-        "warnings": _warnings(decision),
+        "fallback_action": rules.fallback_action,
         "version": __version__,
     }
-
-
-def _warnings(decision: Decision) -> list[str]:
-    found = []
-    if decision.choice.bounds.refuted:
-        found.append("the data contradict the assumptions: a bound lies below what the stated norms allow")
-    if decision.alarmed:
-        found.append("costs have exceeded the threshold more often than promised: do not rely on this advice")
-    return found
 
 
 def explain(decision: Decision) -> str:
@@ -204,11 +201,14 @@ def explain(decision: Decision) -> str:
     room = f"{spec.threshold:g}"
     if decision.baseline_cost:
         room += f" less the baseline cost {decision.baseline_cost:g}"
+    largest = (
+        "no setting is certified" if decision.doubt else f"the largest safe one is {dial.text(decision.safe_action)}"
+    )
     lines = [
         f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
-        f"(intensity {decision.intensity:.4g}); the largest safe setting is {dial.text(decision.safe_action)}.",
+        f"(intensity {decision.intensity:.4g}); {largest}.",
         f"  What set it: {LIMITS[decision.limit]}.",
-        f"  Promise: {facts['statement']}" + ("." if facts["holds"] or not decision.certified else ", not certified."),
+        f"  Promise: {'none, because ' + LIMITS[decision.doubt] if decision.doubt else facts['statement']}.",
         f"  The bound: mean cost per unit of intensity is at most {facts['cost_upper']:.4g} "
         f"(estimate {facts['model']['cost']:.4g}, width {facts['model']['width']:.4g}, radius {facts['radius']:.4g}, "
         f"{facts['model']['informative_rounds']:.0f} informative rounds); noise is allowed {margin}; "
@@ -219,7 +219,6 @@ def explain(decision: Decision) -> str:
         "  This holds if:",
         *(f"    - {line}" for line in facts["assumptions"]),
     ]
-    if not decision.certified:
-        lines.insert(1, "  WARNING: nothing is certified here; zero is advised as the fallback.")
-    lines += [f"  WARNING: {line}." for line in facts["warnings"]]
+    if decision.doubt:
+        lines.insert(1, "  WARNING: nothing is certified here; the fallback is advised.")
     return "\n".join(lines)

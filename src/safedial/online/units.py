@@ -9,12 +9,16 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.errors import InvalidInput, require
+
+ABOVE = 1.0 + 8.0 * 2.0**-53
+"""The rounding of one subtraction and one division, with room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,7 @@ class Dial:
     def setting(self, action: float) -> float:
         """The dial's setting for an action in [0, 1], rounded down."""
         value = self.low + action * (self.high - self.low) if action < 1.0 else self.high
-        while self.action(value) > action:
+        while value > self.low and action < 1.0 and self.action(math.nextafter(value, math.inf)) * ABOVE > action:
             value = math.nextafter(value, -math.inf)
         if self.levels is None:
             return value
@@ -67,8 +71,12 @@ class Dial:
         return (setting - self.low) / (self.high - self.low)
 
     def text(self, setting: float) -> str:
-        """A setting as a person writes it."""
-        return f"{setting:.4g} {self.unit}".rstrip()
+        """A setting as a person writes it: four digits, rounded down, so that words never exceed the certificate."""
+        shown = Decimal(f"{setting:.4g}")
+        exact = Decimal(setting)
+        if shown > exact:
+            shown -= Decimal((0, (1,), Decimal(f"{setting:.3e}").as_tuple().exponent))  # pyright: ignore[reportArgumentType] -- finite
+        return f"{max(float(shown), self.low):.4g} {self.unit}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         return {"low": self.low, "high": self.high, "unit": self.unit, "levels": self.levels and list(self.levels)}
@@ -133,7 +141,7 @@ class Features:
 
 def as_vector(values: Any, dim: int, name: str) -> NDArray[np.float64]:
     """`values` as a float vector of length `dim`; text, booleans and other shapes are refused."""
-    array = values if isinstance(values, np.ndarray) else _array(values, name)
+    array = values if type(values) is np.ndarray else _array(values, name)
     if array.dtype.kind not in "iuf":
         raise InvalidInput(f"{name}: must hold numbers, not {array.dtype}")
     if array.shape != (dim,):
@@ -142,22 +150,26 @@ def as_vector(values: Any, dim: int, name: str) -> NDArray[np.float64]:
 
 
 def _array(values: Any, name: str) -> Any:
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidInput(f"{name}: must not be a masked array; fill or drop what is masked")
     try:
-        array = np.asarray(values)
+        items = list(values) if np.iterable(values) and not isinstance(values, (str, bytes, Mapping)) else values
+        array = np.asarray(items)
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"{name}: must be a flat list of numbers ({error})") from error
-    if isinstance(values, (list, tuple)) and any(isinstance(value, (bool, np.bool_)) for value in values):
+    if isinstance(items, list) and any(np.asarray(item).dtype.kind == "b" for item in items):
         raise InvalidInput(f"{name}: must hold numbers, not booleans")
     return array
 
 
 def real(name: str, value: Any) -> float:
     """`value` as a finite float; text, booleans, NaN and infinity are refused."""
+    if type(value) is float and math.isfinite(value):
+        return value
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
     try:
         number = float(value) if is_number else math.nan
     except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise InvalidInput(f"{name} = {value!r}: must be a finite number")
+        raise InvalidInput(f"{name}: is a whole number too large for a float") from None
+    require(math.isfinite(number), name, value, "must be a finite number")
     return number

@@ -22,6 +22,6 @@ def clairvoyant() -> Policy:
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         safe = safe_set(prediction.cost, spec, round=round, baseline_cost=baseline_cost)
         bounds = Bounds(prediction.reward, prediction.cost, 0.0, 0.0, False)
-        return choose(prediction.reward, safe, bounds)._replace(learn=False)
+        return choose(prediction.reward, safe, bounds)
 
-    return Policy("clairvoyant", "Clairvoyant", "realized", decide, {}, knows_truth=True)
+    return Policy("clairvoyant", "Clairvoyant", "realized", decide, {}, knows_truth=True, learns=False)

@@ -35,6 +35,7 @@ class Policy(NamedTuple):
         options: how it was configured; `make_policy(name, **options)` gives it again.
         knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
         randomised: the choice depends on `coin`.
+        learns: outcomes matter to it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Policy(NamedTuple):
     options: dict[str, Any]
     knows_truth: bool = False
     randomised: bool = False
+    learns: bool = True
     init: Callable[..., Any] = estimate.init
     predict: Callable[..., Prediction] = estimate.predict
     update: Callable[..., Any] = estimate.update

@@ -1,0 +1,103 @@
+"""`make bench`: printed tables, each beside the plain version and what a user would write instead.
+
+Ratios are taken in one run, interleaved where they are short; absolute figures depend on the machine and its load.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from safedial import LinearWorld, SafetySpec, make_policy, simulate
+from safedial.bench.online import bench_online
+
+
+def spec(**changes) -> SafetySpec:
+    settings = {
+        "threshold": 0.5,
+        "violation_risk": 0.01,
+        "estimation_risk": 0.01,
+        "reward_noise": 1,
+        "cost_noise": 1,
+        "coefficient_bound": 1,
+        "context_bound": 1,
+    }
+    return SafetySpec(**(settings | changes))
+
+
+def simulation() -> None:
+    print("\nSimulation, d = 10, hp_ucb: rounds per second")
+    print("  one seed at a time is the plain loop over seeds; 500 seeds share each NumPy call.")
+    world, policy = LinearWorld(dim=10), make_policy("hp_ucb")
+    batched = simulate(policy, world, spec(), rounds=2000, seeds=500).rounds_per_second
+    plain = simulate(policy, world, spec(), rounds=2000, seeds=1).rounds_per_second
+    fresh = fresh_solve_rounds_per_second(10, 500)
+    grid = simulate(policy, world, spec(threshold=np.linspace(0.1, 1, 10)), rounds=2000, seeds=500).rounds_per_second
+    print(f"  {'500 seeds in one batch':36} {batched:>12,.0f}   {batched / plain:6.1f} x plain")
+    print(f"  {'500 seeds x 10 thresholds':36} {grid:>12,.0f}   {grid / plain:6.1f} x plain")
+    print(f"  {'one seed at a time':36} {plain:>12,.0f}      1.0 x plain")
+    print(f"  {'a fresh solve each round (NumPy)':36} {fresh:>12,.0f}   {fresh / plain:6.1f} x plain")
+
+
+def fresh_solve_rounds_per_second(dim: int, rounds: int) -> float:
+    """Algorithm 1 as one would first write it: np.linalg.solve in every round."""
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((rounds, dim))
+    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True)
+    gram, rhs = np.eye(dim), np.zeros((dim, 2))
+    started = time.perf_counter()
+    for number, context in enumerate(contexts):
+        solved = np.linalg.solve(gram, np.column_stack([context, rhs]))
+        width = np.sqrt(context @ solved[:, 0])
+        radius = np.sqrt(dim * np.log((1 + number) / 0.01)) + 1
+        reward, cost = context @ solved[:, 1:] + radius * width
+        if reward >= 0:
+            intensity = min(1.0, 0.5 / (cost + 3.03))
+            outcome = intensity * rng.standard_normal(2)
+            gram += np.outer(context, context)
+            rhs += np.outer(context, outcome / intensity)
+    return rounds / (time.perf_counter() - started)
+
+
+def online() -> None:
+    print("\nAgent, microseconds a call (hp_probe, unit noise)")
+    print("  bare: the shortest BLAS code for the same arithmetic; solve: np.linalg.solve for one decision.")
+    print(
+        f"  {'d':>6} {'decide p50':>11} {'p99':>9} {'bare':>9} {'ratio':>6} {'update p50':>11} {'bare':>9} {'solve':>11}"
+    )
+    for dim in (2, 10, 26, 128, 512, 2048):
+        row = bench_online(dim)
+        gram, rhs = np.eye(dim) + 0.1, np.ones((dim, 3))
+        repeats = max(3, 200_000 // dim**2)
+        started = time.perf_counter()
+        for _ in range(repeats):
+            np.linalg.solve(gram, rhs)
+        solve = (time.perf_counter() - started) / repeats * 1e6
+        print(
+            f"  {dim:>6} {row['decide_p50_us']:>11.1f} {row['decide_p99_us']:>9.1f} {row['bare_decide_us']:>9.1f} "
+            f"{row['decide_p50_us'] / row['bare_decide_us']:>6.2f} {row['update_p50_us']:>11.1f} "
+            f"{row['bare_update_us']:>9.1f} {solve:>11.1f}"
+        )
+
+
+def start_up() -> None:
+    print("\nStart-up, seconds (best of 5)")
+    for label, words in (
+        ("import safedial", ["-c", "import safedial"]),
+        ("safedial --help", ["-m", "safedial", "--help"]),
+    ):
+        times = []
+        for _ in range(5):
+            started = time.perf_counter()
+            subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 -- fixed words
+            times.append(time.perf_counter() - started)
+        print(f"  {label:20} {min(times):.2f}")
+
+
+if __name__ == "__main__":
+    start_up()
+    simulation()
+    online()
