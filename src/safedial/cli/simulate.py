@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.errors import require
+from safedial.errors import InvalidInput, require
 from safedial.policies import POLICIES, make_policy
 
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
@@ -132,4 +132,4 @@ def _curve(text: str) -> Any:
     try:
         return CURVES[name](*(float(part) for part in rest.split(",") if part))
     except (TypeError, ValueError) as error:
-        require(False, "--dose", text, str(error))
+        raise InvalidInput(f"--dose = {text!r}: {error}") from error

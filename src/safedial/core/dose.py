@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.core.namespace import FLOATS, namespace
-from safedial.errors import require
+from safedial.errors import InvalidInput, require
 
 HALVINGS = 80
 """Bisection steps of a bracketed inverse: 2^-80 is below the spacing of doubles in [2^-27, 1]."""
@@ -225,8 +225,7 @@ def curve_from_dict(fields: Mapping[str, Any]) -> DoseCurve:
     try:
         return CURVES[str(name)](**parameters)
     except TypeError as error:
-        require(False, f"curve {name}", parameters, f"has wrong parameters ({error})")
-        raise
+        raise InvalidInput(f"curve {name} = {parameters}: has wrong parameters ({error})") from error
 
 
 def _positive(name: str, value: Any) -> None:
