@@ -17,6 +17,22 @@ from safedial.simulation import Simulation
 Array = NDArray[np.float64]
 
 
+def seed_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
+    """Student's interval for a mean over seeds; the value itself twice where there is one seed.
+
+    >>> [round(end, 3) for end in seed_interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
+    """
+    from scipy.special import stdtrit
+
+    seeds = np.asarray(values, dtype=float)
+    mean = float(seeds.mean())
+    if seeds.size == 1:
+        return mean, mean
+    half = float(stdtrit(seeds.size - 1, 0.5 + level / 2)) * float(seeds.std(ddof=1)) / math.sqrt(seeds.size)
+    return mean - half, mean + half
+
+
 def violation_interval(violations: Any, rounds: int, level: float = 0.95) -> tuple[float, float]:
     """An interval for the violation rate: the hull of two.
 
@@ -28,17 +44,17 @@ def violation_interval(violations: Any, rounds: int, level: float = 0.95) -> tup
     >>> bool(0 <= low < 0.0002 < high < 0.001)
     True
     """
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import ndtri
 
     counts = np.asarray(violations, dtype=float).ravel()
+    require(counts.size, "violations", violations, "must hold at least one count")
     total, rate = counts.size * rounds, float(counts.mean() / rounds)
     quantile = float(ndtri(0.5 + level / 2))
     centre = (rate + quantile**2 / (2 * total)) / (1 + quantile**2 / total)
     half = quantile * math.sqrt(rate * (1 - rate) / total + quantile**2 / (4 * total**2)) / (1 + quantile**2 / total)
     low, high = centre - half, centre + half
-    if counts.size > 1:
-        spread = float(stdtrit(counts.size - 1, 0.5 + level / 2)) * counts.std(ddof=1) / math.sqrt(counts.size) / rounds
-        low, high = min(low, rate - spread), max(high, rate + spread)
+    by_seed = seed_interval(counts / rounds, level)
+    low, high = min(low, by_seed[0]), max(high, by_seed[1])
     return max(low, 0.0) if rate > 0.0 else 0.0, min(high, 1.0) if rate < 1.0 else 1.0
 
 
@@ -57,7 +73,27 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "reward": float(simulation.reward[row].mean()),
         "clairvoyant_reward": float(simulation.clairvoyant_reward[row].mean()),
         "rounds_per_second": simulation.rounds_per_second,
+        "promised_risk": _promised(simulation, row),
+        "regret_ci": list(seed_interval(simulation.regret[row])),
+        "informative_rounds": float(simulation.informative_rounds[row].mean()),
+        "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
+        "settings": {
+            "spec": simulation.spec.to_dict(),
+            "policy": simulation.policy.options,
+            "world": {"noise": simulation.world.noise, "contexts": simulation.world.contexts}
+            | {"baseline_cost": simulation.world.baseline_cost},
+            "dose": simulation.dose.to_dict(),
+            "seeds": simulation.seeds,
+        },
     }
+
+
+def _promised(simulation: Simulation, row: int) -> float | None:
+    """δ + δ′ of a spec row, or None where nothing is promised about the realized cost."""
+    if simulation.policy.promise != "realized":
+        return None
+    total = np.atleast_1d(simulation.spec.violation_risk + simulation.spec.estimation_risk)
+    return float(total[row if total.size > 1 else 0])
 
 
 def potential_bound(dim: int, rounds: Any, spec: SafetySpec) -> Any:
@@ -77,6 +113,7 @@ def regret_bound(dim: int, rounds: Any, spec: SafetySpec, *, radius: str = "pape
     nothing; an informative one costs at most 2β_r·width + (SL/τ)·2β_c·width; Cauchy–Schwarz sums the widths, and
     width² ≤ max(1, L²/λ)·min(1, width²), because width² ≤ L²/λ.
     """
+    require(radius in RADII, "radius", radius, "must be one of " + ", ".join(RADII))
     sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "has no part in Theorem 2", "give a spec without it")
     horizon = np.asarray(rounds, dtype=float)

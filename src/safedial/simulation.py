@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.confidence import check_dim
-from safedial.core.dose import Dose, identity
+from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.estimate import Estimate, Prediction, sample_weight
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import require
-from safedial.policies import Policy
+from safedial.policies import Policy, as_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.worlds.linear import Draws, LinearWorld, Truth, draw_chunk, draw_truth, generators, worst_context
 
@@ -33,7 +33,6 @@ CHUNK = 256
 """Rounds drawn and accounted for at a time. Results do not depend on it."""
 
 SWEPT = ("threshold", "violation_risk", "estimation_risk")
-POINTS = 200
 
 
 class Round(NamedTuple):
@@ -63,9 +62,18 @@ class Simulation:
     regret: Array
     reward: Array
     clairvoyant_reward: Array
+    uncertified_rounds: Array
     checkpoints: NDArray[np.int64]
     regret_curve: Array
     violations_curve: Array
+
+    def __repr__(self) -> str:
+        rows, seeds = self.violations.shape
+        rate = self.violations.mean() / self.rounds
+        return (
+            f"Simulation(policy={self.policy.name}, dim={self.world.dim}, specs={rows}, seeds={seeds}, "
+            f"rounds={self.rounds}, violation_rate={rate:.4g}, regret={self.regret.mean():.4g})"
+        )
 
     @property
     def rounds_per_second(self) -> float:
@@ -87,13 +95,14 @@ class Simulation:
 
 
 def simulate(
-    policy: Policy,
+    policy: str | Policy,
     world: LinearWorld,
     spec: SafetySpec,
     *,
     rounds: int,
     seeds: int | Sequence[int],
-    dose: Dose | None = None,
+    dose: DoseCurve | Dose | None = None,
+    points: int = 200,
     progress: Callable[[int], None] | None = None,
     observe: Callable[[Round], None] | None = None,
 ) -> Simulation:
@@ -102,6 +111,7 @@ def simulate(
     Args:
         seeds: how many (0, 1, …), or which.
         dose: the true dose curves, which the learner knows; the identity by default.
+        points: how many checkpoints the curves have.
         progress: called with the number of rounds just finished.
         observe: called every round with a `Round`, before its update.
 
@@ -111,10 +121,10 @@ def simulate(
     >>> simulate(hp_ucb(), LinearWorld(dim=5), spec, rounds=100, seeds=3).violations.shape
     (2, 3)
     """
-    dose = dose or Dose.of(identity())
+    policy, dose = as_policy(policy), as_dose(dose)
     chosen = _check(policy, world, spec, rounds, seeds)
     started = time.perf_counter()
-    run = _Run(policy, world, _as_columns(spec), dose, chosen, rounds, observe)
+    run = _Run(policy, world, _as_columns(spec), dose, chosen, rounds, points, observe)
     starts = range(0, rounds, CHUNK)
     with ThreadPoolExecutor(max_workers=1) as ahead:
         draws = ahead.submit(run.draw, min(CHUNK, rounds))
@@ -149,6 +159,7 @@ class _Run:
         dose: Dose,
         seeds: list[int],
         rounds: int,
+        points: int,
         observe: Callable[[Round], None] | None,
     ) -> None:
         self.policy, self.world, self.spec, self.dose, self.observe = policy, world, spec, dose, observe
@@ -157,10 +168,17 @@ class _Run:
         rows = _rows(spec)
         self.shared = rows == 1 or doses_cannot_teach(world, spec, dose)
         self.state = policy.init(world.dim, ridge=spec.ridge, batch=(1 if self.shared else rows, len(seeds)))
-        self.checkpoints = np.unique(np.linspace(0, rounds, POINTS + 1).round().astype(np.int64))[1:]
+        self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
         self.totals = {
             name: np.zeros((rows, len(seeds)))
-            for name in ("violations", "informative_rounds", "regret", "reward", "clairvoyant_reward")
+            for name in (
+                "violations",
+                "informative_rounds",
+                "uncertified_rounds",
+                "regret",
+                "reward",
+                "clairvoyant_reward",
+            )
         }
         self.curves: dict[str, list[Array]] = {"regret": [], "violations": []}
         self.exact = clairvoyant()
@@ -207,6 +225,8 @@ class _Run:
         )
         if self.observe:
             self.observe(Round(number, context, self.state, prediction, choice, self.truth))
+        if not np.all(choice.safe.certified):
+            self.totals["uncertified_rounds"] += ~np.asarray(choice.safe.certified)
         cost_intensity, reward_intensity = self._applied(choice.intensity)
         if self.policy.learns:
             self._learn(choice, prediction, draws, index, reward_mean, cost_mean, reward_intensity, cost_intensity)
@@ -284,7 +304,11 @@ def doses_cannot_teach(world: LinearWorld, spec: SafetySpec, dose: Dose) -> bool
 
 
 def _check(policy: Policy, world: LinearWorld, spec: SafetySpec, rounds: int, seeds: int | Sequence[int]) -> list[int]:
+    require(isinstance(world, LinearWorld), "world", world, "must be a LinearWorld")
+    require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
+    listed = isinstance(seeds, (int, Sequence, range)) and not isinstance(seeds, (bool, str))
+    require(listed, "seeds", seeds, "must be a count >= 1, or a list of numbers >= 0")
     chosen = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
     require(len(chosen) >= 1 and min(chosen) >= 0, "seeds", seeds, "must be a count >= 1, or a list of numbers >= 0")
     check_dim(policy.options.get("radius"), world.dim)

@@ -2,8 +2,11 @@
 
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,8 +35,11 @@ def test_simulate_prints_one_object_alone_on_stdout():
     report = json.loads(done.stdout)
     assert list(report) == [
         "policy", "dim", "threshold", "rounds", "seeds", "violation_rate", "violation_ci", "regret", "reward",
-        "clairvoyant_reward", "rounds_per_second",
+        "clairvoyant_reward", "rounds_per_second", "promised_risk", "regret_ci", "informative_rounds",
+        "uncertified_rounds", "settings",
     ]  # fmt: skip
+    assert report["promised_risk"] == 0.02
+    assert done.stderr == ""
     assert report["policy"] == "hp_ucb"
     assert len(report["violation_ci"]) == 2
     assert report["regret"] == pytest.approx(report["clairvoyant_reward"] - report["reward"], abs=1e-9)
@@ -56,6 +62,8 @@ def test_simulate_without_json_prints_a_table():
         ["--cost-sensor-noise", "0.02", "--reward-sensor-noise", "0.1", "--dose", "logistic:0.5,6"],
         ["--ridge", "2", "--coefficient-bound", "2", "--context-bound", "3", "--reward-noise", "0.5"],
         ["--violation-risk", "0.05", "--estimation-risk", "0.02", "--cost-noise", "0.3"],
+        ["--total-risk", "0.05", "--policy", "thompson", "--scale", "0.5"],
+        ["--cost-sensor-noise", "0.02", "--threshold-on", "true", "--sensor-dependent"],
     ],
 )
 def test_every_option_of_simulate_works(extra):
@@ -95,6 +103,30 @@ def test_a_mistake_is_one_sentence_and_never_a_traceback(extra, named):
     assert done.stdout == ""
     assert named in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_rounds_that_nothing_certifies_are_reported():
+    done = run(*SIMULATE, "--baseline-cost", "0.7")
+    assert "uncertified" in done.stdout
+    assert json.loads(run(*SIMULATE, "--baseline-cost", "0.7", "--json").stdout)["uncertified_rounds"] == 200
+
+
+def test_a_terminal_without_unicode_is_served_too():
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    words = [sys.executable, "-m", "safedial", *SIMULATE, "--policy", "epsilon_greedy"]
+    done = subprocess.run(words, capture_output=True, check=False, env=plain)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_is_one_line_and_code_130():
+    long = [*SIMULATE, "--rounds", "10000000"]
+    process = subprocess.Popen([sys.executable, "-m", "safedial", *long], stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
 
 
 def test_reproduce_table1_writes_data_picture_and_provenance(tmp_path):

@@ -3,6 +3,7 @@ import math
 from collections import deque
 
 import numpy as np
+import pandas
 import pytest
 
 from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, logistic, make_policy, power, tabulated
@@ -26,7 +27,7 @@ def trained(**options):
 def snapshot(agent):
     arrays = {name: value.copy() for name, value in agent._learner.state().items()}
     coin = agent._rng.bit_generator.state["state"]["state"]
-    return arrays, agent.decisions, agent._updates, agent.evidence, coin
+    return arrays, agent.decisions, agent._reported, agent.evidence, coin
 
 
 def assert_unchanged(agent, before):
@@ -225,7 +226,7 @@ def test_a_broken_promise_raises_the_alarm_and_every_decision_says_so():
     agent = trained()
     assert not agent.alarmed
     for _ in range(30):
-        agent.update([0.1, 0.1], 0.2, 0.1, 0.9)
+        agent.update(agent.decide([0.1, 0.1]), 0.2, 0.1, 0.9)
     assert agent.alarmed
     assert agent.evidence >= 100
     decision = agent.decide([0.1, 0.1])
@@ -266,8 +267,10 @@ def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
         played = {"cost_bound": safe, "full_dose": safe, "no_expected_benefit": 0.0}.get(facts["limit"])
         if played is not None:
             assert facts["action"] == pytest.approx(played, rel=1e-12)
+        elif facts["limit"] == "probe":
+            assert index < 0
         else:
-            assert facts["limit"] == ("probe" if index < 0 else "exploration")
+            assert facts["limit"] == ("mean_bound" if name == "on_expectation" else "exploration")
 
 
 def test_the_explanation_names_the_promise_the_risks_and_every_assumption():
@@ -285,11 +288,17 @@ def test_each_form_of_the_promise_is_stated_as_what_it_is():
     joint = trained(spec=make_spec(promise="joint")).decide([0.1, 0.1])
     assert "in any round, ever" in joint.explain()
     expected = trained(policy="on_expectation").decide([0.1, 0.1])
-    assert "no promise on the realized cost" in expected.explain()
-    assert expected.certificate["promise"] != "certified"
+    assert "none on the realized cost" in expected.explain()
+    assert "safe" not in expected.explain()
+    assert "Risks" not in expected.explain()
+    assert (expected.certified, expected.certificate["promise"]) == (False, "none")
     sensed = trained(spec=make_spec(cost_sensor_noise=0.05)).decide([0.1, 0.1], baseline_cost=0.1)
     assert "sensor error" in sensed.explain()
-    assert "for the sensor" in sensed.explain()
+    assert "P(measured cost > 0.5)" in sensed.explain()
+    assert (
+        "P(true cost > 0.5)"
+        in trained(spec=make_spec(cost_sensor_noise=0.05, threshold_on="true")).decide([0.1, 0.1]).explain()
+    )
     assert "less the baseline cost 0.1" in sensed.explain()
 
 
@@ -325,7 +334,7 @@ def test_an_unmeasured_violation_does_not_count_and_a_round_that_was_not_certifi
 def test_a_sensor_that_hides_a_broken_true_cost_is_still_caught():
     agent = Agent(2, make_spec(threshold_on="true", cost_sensor_noise=0.1))
     for _ in range(30):
-        agent.update([0.1, 0.1], 0.1, 0.0, 2.0)
+        agent.update(agent.decide([0.1, 0.1]), reward=0.0, cost=2.0)
     assert agent.alarmed
 
 
@@ -333,9 +342,92 @@ def test_the_baseline_policy_is_not_watched_and_fixed_learns_nothing():
     expected, fixed = Agent(2, make_spec(), policy="on_expectation"), Agent(2, make_spec(), policy="fixed")
     for agent in (expected, fixed):
         for _ in range(30):
-            agent.update([0.1, 0.1], 0.1, 0.0, 2.0)
+            agent.update(agent.decide([0.1, 0.1]), reward=0.0, cost=2.0)
     assert not expected.alarmed
+    assert fixed.alarmed
     assert fixed.informative_rounds == 0
+
+
+def test_history_and_overrides_are_learned_from_but_prove_nothing():
+    agent = Agent(2, make_spec())
+    for _ in range(30):
+        agent.update([0.1, 0.1], 0.1, 0.0, 2.0)
+    assert agent.informative_rounds == 30
+    assert not agent.alarmed
+    for _ in range(30):
+        agent.update(agent.decide([0.1, 0.1]), action=1.0, reward=0.0, cost=2.0)
+    assert not agent.alarmed
+    for _ in range(30):
+        agent.decide([0.1, 0.1])
+        agent.update([0.1, 0.1], 0.05, 0.0, 2.0)
+    assert agent.alarmed
+    assert agent.violations > 2
+
+
+def test_a_decision_brings_its_own_context_action_and_baseline():
+    spec, features = make_spec(), Features(names=("a", "b"), scale=(2, 2))
+    one, other = Agent(2, spec, features=features), Agent(2, spec, features=features)
+    raw = np.array([0.4, 0.2])
+    decision = one.decide(raw, baseline_cost=0.1)
+    other.decide(raw, baseline_cost=0.1)
+    other.update(raw, decision.action, 0.2, 0.3, baseline_cost=0.1)
+    raw[:] = 9.0
+    one.update(decision, reward=0.2, cost=0.3)
+    assert_unchanged(one, snapshot(other))
+    with pytest.raises(InvalidInput, match="reward"):
+        one.update(decision, cost=0.3)
+
+
+def test_a_preview_changes_nothing_and_shows_what_decide_would_say():
+    agent = trained(policy=make_policy("thompson"), spec=make_spec(promise="joint"))
+    before = snapshot(agent)
+    seen = agent.preview([0.1, 0.2])
+    assert_unchanged(agent, before)
+    assert seen.safe_action == agent.decide([0.1, 0.2]).safe_action
+
+
+def test_rows_of_a_table_are_read_by_name():
+    features = Features(names=("age", "weight"), center=(50, 70), scale=(60, 80))
+    agent = Agent(2, make_spec(), features=features)
+    table = pandas.DataFrame({"weight": [90, 60], "age": [65, 40]})
+    decisions = agent.decide_many(table)
+    assert decisions[0].context.tolist() == [0.25, 0.25]
+    assert agent.preview(table.iloc[0]).context.tolist() == [0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda agent: agent.decide({"age": math.nan, "weight": 70}), "'age'"),
+        (lambda agent: agent.decide({"age": "65", "weight": 70}), "'age'"),
+        (lambda agent: agent.decide({"age": 500, "weight": 70}), "'age'"),
+        (lambda agent: agent.decide_many([[50, 70], [50, math.inf]]), "row 1.*'weight'"),
+        (lambda agent: agent.update_many([[50, 70]] * 2, [0.1, 1.5], [0, 0], [0, 0]), "row 1.*action"),
+        (lambda agent: Agent(2, make_spec()).decide({"age": 1}), "Features"),
+        (lambda agent: Agent(2, make_spec()).decide(["a", 1]), r"context\[0\] = 'a'"),
+    ],
+)
+def test_an_error_says_where(call, words):
+    agent = Agent(2, make_spec(), features=Features(names=("age", "weight"), center=(50, 70), scale=(60, 80)))
+    with pytest.raises(InvalidInput, match=words):
+        call(agent)
+
+
+def test_levels_that_lock_the_agent_at_zero_are_announced_and_named():
+    with pytest.warns(UserWarning, match="stays at zero"):
+        agent = Agent(2, make_spec(threshold=0.3), dial=Dial(high=20, unit="mg", levels=[5, 10, 20]))
+    decision = agent.decide([0.6, 0.3])
+    assert (decision.action, decision.limit) == (0.0, "below_lowest_level")
+    with pytest.raises(InvalidInput, match="levels"):
+        Agent(2, make_spec(threshold=9.0), dial=Dial(high=20, levels=[5, 10, 20]), fallback_action=7.0)
+
+
+def test_the_estimates_and_a_short_description_can_be_read():
+    agent = trained(spec=make_spec(cost_noise=0.1, reward_noise=0.1))
+    assert agent.reward_coef == pytest.approx([0.6, 0.2], abs=0.15)
+    assert agent.cost_coef == pytest.approx([0.3, 0.5], abs=0.15)
+    assert "decisions=200" in repr(agent)
+    assert (agent.policy.name, agent.dial, agent.features) == ("hp_probe", Dial(), None)
 
 
 def test_words_never_exceed_the_certificate():

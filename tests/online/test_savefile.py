@@ -73,6 +73,22 @@ def test_a_file_without_a_part_is_refused(tmp_path):
         Agent.load(tmp_path / "part")
 
 
+def test_a_folder_that_is_not_there_is_named(saved, tmp_path):
+    with pytest.raises(InvalidInput, match="nowhere"):
+        saved[0].save(tmp_path / "nowhere" / "agent")
+
+
+def test_someone_elses_policy_is_given_again_on_loading(tmp_path):
+    mine = make_policy("hp_ucb")._replace(name="mine")
+    agent = Agent(2, make_spec(), policy=mine)
+    agent.save(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="mine"):
+        Agent.load(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="mine"):
+        Agent.load(tmp_path / "agent", policy=make_policy("hp_ucb"))
+    assert Agent.load(tmp_path / "agent", policy=mine).decide([0.1, 0.1]) is not None
+
+
 def test_a_failed_save_leaves_the_old_file_and_no_debris(saved, monkeypatch):
     agent, path = saved
     before = path.read_bytes()
@@ -81,7 +97,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_debris(saved, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(savefile.os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InvalidInput, match="disk full"):
         agent.save(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
 
 import typer
@@ -10,6 +12,7 @@ from safedial.cli.bench import bench
 from safedial.cli.doctor import doctor
 from safedial.cli.reproduce import reproduce
 from safedial.cli.simulate import simulate
+from safedial.cli.sweep import sweep
 from safedial.errors import InvalidInput, MissingExtra
 from safedial.version import __version__
 
@@ -23,6 +26,7 @@ app = typer.Typer(
 )
 app.command()(simulate)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(sweep, name="sweep")
 app.add_typer(bench, name="bench")
 app.command()(doctor)
 
@@ -40,14 +44,26 @@ def root(
     """Turn one dial anew for each context: high reward, and a promise on the realized cost in every round."""
 
 
+class Interrupted(BaseException):
+    """Ctrl-C. A class of its own, which the command-line library does not swallow."""
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit code 2, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except (InvalidInput, MissingExtra) as error:
         sys.exit(_complain(str(error), 2))
-    except KeyboardInterrupt:
-        sys.exit(_complain("interrupted", 130))
+    except Interrupted:
+        sys.exit(_complain("interrupted; what was finished is kept", 130))
+
+
+def _interrupt(*_: object) -> None:
+    raise Interrupted
 
 
 def _complain(message: str, code: int) -> int:

@@ -9,11 +9,14 @@ import typer
 EXTRAS = {
     "plot": (("matplotlib",), "pictures of every result"),
     "data": (("pandas", "pyarrow"), "results as tables, parquet files"),
-    "service": (("fastapi", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"), "the decision service"),
+    "service": (
+        ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
+        "the decision service (planned)",
+    ),
     "dask": (("distributed",), "sweeps on many machines"),
-    "jax": (("jax",), "the rule on accelerators"),
+    "jax": (("jax",), "the rule on JAX arrays, under jit"),
     "gym": (("gymnasium",), "a Gymnasium environment"),
-    "text": (("sentence_transformers",), "text embeddings as contexts"),
+    "text": (("sentence_transformers",), "text embeddings as contexts (planned)"),
 }
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.core.confidence import resolve_clip
 from safedial.errors import InvalidInput, require
 from safedial.policies import POLICIES, make_policy
 
@@ -38,8 +39,11 @@ def simulate(
     threshold: Annotated[float, typer.Option(help="The realized cost must not exceed this.")],
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, ...")],
-    violation_risk: Annotated[float, _promise("Chance a round that noise breaks the threshold.")] = 0.01,
-    estimation_risk: Annotated[float, _promise("Chance, once for all rounds, that a confidence set misses.")] = 0.01,
+    violation_risk: Annotated[float | None, _promise("Chance a round that noise breaks the threshold [0.01].")] = None,
+    estimation_risk: Annotated[float | None, _promise("Chance, once, that a confidence set misses [0.01].")] = None,
+    total_risk: Annotated[float | None, _promise("Instead of the two: their sum.")] = None,
+    threshold_on: Annotated[str, _promise("measured or true cost, where the sensor errs.")] = "measured",
+    sensor_dependent: Annotated[bool, _promise("The sensor error may depend on the outcome's noise.")] = False,
     promise: Annotated[str, _promise("per_round, or joint for never in any round.")] = "per_round",
     reward_noise: Annotated[float, _promise("Sub-Gaussian constant of the reward.")] = 1.0,
     cost_noise: Annotated[float, _promise("Sub-Gaussian constant of the cost.")] = 1.0,
@@ -51,6 +55,7 @@ def simulate(
     probe: Annotated[str | None, _rule("hp_probe: sqrt (default) for 1/sqrt(t), or a share in [0, 1].")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
     learn_from: Annotated[str | None, _rule("epsilon_greedy: all (default) or exploring.")] = None,
+    scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
     noise: Annotated[str, _world("gaussian, uniform, rademacher or truncated.")] = "gaussian",
     contexts: Annotated[str, _world("iid or adversarial.")] = "iid",
     baseline_cost: Annotated[float, _world("Known cost without any action.")] = 0.0,
@@ -69,8 +74,11 @@ def simulate(
 
     spec = SafetySpec(
         threshold=threshold,
-        violation_risk=violation_risk,
-        estimation_risk=estimation_risk,
+        violation_risk=0.01 if violation_risk is None and total_risk is None else violation_risk,
+        estimation_risk=0.01 if estimation_risk is None and total_risk is None else estimation_risk,
+        total_risk=total_risk,
+        threshold_on=threshold_on,  # pyright: ignore[reportArgumentType] -- checked by SafetySpec
+        sensor_dependent=sensor_dependent,
         promise=promise,  # pyright: ignore[reportArgumentType] -- checked by SafetySpec
         reward_noise=reward_noise,
         cost_noise=cost_noise,
@@ -86,7 +94,14 @@ def simulate(
         contexts=contexts,  # pyright: ignore[reportArgumentType] -- checked by LinearWorld
         baseline_cost=baseline_cost,
     )
-    given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
+    given = {
+        "radius": radius,
+        "clip": clip,
+        "probe": _probe(probe),
+        "epsilon": epsilon,
+        "learn_from": learn_from,
+        "scale": scale,
+    }
     chosen = _policy(policy, {name: value for name, value in given.items() if value is not None})
     curve = Dose.of(_curve(dose))
     with progress_bar(f"{chosen.label}, {seeds} seeds", rounds) as advance:
@@ -94,16 +109,23 @@ def simulate(
     report = summary(result)
     if json:
         print_json(report)
-    else:
-        print_pairs(f"{chosen.label} in the linear world", report)
+        return
+    shown = {name: value for name, value in report.items() if name != "settings"}
+    promised = report["promised_risk"]
+    shown["promised_risk"] = "none on the realized cost" if promised is None else f"at most {promised:g} a round"
+    print_pairs(f"{chosen.label} in the linear world", shown)
+    if report["uncertified_rounds"]:
+        typer.echo(
+            "In uncertified rounds not even zero keeps the promise: baseline cost or sensor noise fills the threshold."
+        )
 
 
 def _policy(name: str, given: dict[str, Any]) -> Any:
     """The policy with the options given; a radius or clip is no mistake for a policy that needs none."""
     from inspect import signature
 
-    if given.get("radius") == "paper":
-        given = {"clip": False, **given}
+    if "radius" in given:
+        given = {**given, "clip": resolve_clip(given["radius"], given.get("clip"))}
     if name in POLICIES:
         known = signature(POLICIES[name]).parameters
         given = {

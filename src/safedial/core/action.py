@@ -15,13 +15,16 @@ from safedial.core.spec import SafetySpec
 
 
 class Choice(NamedTuple):
-    """One round's choice, with the bounds it rests on. `learn` is False where the policy ignores the outcome."""
+    """One round's choice, with the bounds it rests on. `learn` is False where the policy ignores the
+    outcome, `exploring` is True where a coin chose.
+    """
 
     intensity: Any
     safe: SafeSet
     bounds: Bounds
     reward_index: Any
     learn: Any = True
+    exploring: Any = False
 
 
 def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = 0.0) -> Choice:

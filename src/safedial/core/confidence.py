@@ -49,7 +49,7 @@ def determinant(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
 
 def mixture(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
     """√(κ²(ln det(Σ/λ) + 2 ln(1/δ′)) + λS²)."""
-    squared = noise**2 * _log_volume(prediction, spec) + spec.ridge * spec.coefficient_bound**2
+    squared = noise * noise * _log_volume(prediction, spec) + spec.ridge * spec.coefficient_bound**2
     return namespace(squared).sqrt(squared)
 
 
@@ -63,6 +63,7 @@ RADII: dict[str, Callable[[Any, Prediction, SafetySpec], Any]] = {
 def resolve_clip(radius: str, clip: bool | None) -> bool:
     """Check the radius' name; the clip is on unless the paper's own form is asked for."""
     require(radius in RADII, "radius", radius, "must be one of " + ", ".join(RADII))
+    require(clip in (None, True, False), "clip", clip, "must be True, False or None")
     return clip if clip is not None else radius != "paper"
 
 
@@ -88,8 +89,9 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     >>> float(bounds.cost_upper)
     0.6
     """
-    reward_radius = RADII[radius](spec.reward_noise, prediction, spec)
-    cost_radius = RADII[radius](spec.cost_noise, prediction, spec)
+    rule = RADII[radius]
+    cost_radius = rule(spec.cost_noise, prediction, spec)
+    reward_radius = cost_radius if spec.same_noise else rule(spec.reward_noise, prediction, spec)
     reward_upper = prediction.reward + reward_radius * prediction.width
     cost_upper = prediction.cost + cost_radius * prediction.width
     largest = spec.coefficient_bound * prediction.norm

@@ -19,6 +19,7 @@ cost's intensity, and the learner divides the reward by the reward's curve and t
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,8 +28,8 @@ import numpy as np
 from safedial.core.namespace import FLOATS, namespace
 from safedial.errors import InvalidInput, require
 
-HALVINGS = 80
-"""Bisection steps of a bracketed inverse: 2^-80 is below the spacing of doubles in [2^-27, 1]."""
+HALVINGS = 60
+"""Bisection steps of a bracketed inverse: 2^-60 of an interval is below the spacing of doubles at its end."""
 
 LARGEST_EXPONENT = 700.0
 """e^700 is just below the largest float."""
@@ -90,7 +91,7 @@ def power(exponent: float) -> DoseCurve:
     >>> round(power(2.0).action(0.25), 12)
     0.5
     """
-    _positive("exponent", exponent)
+    exponent = _positive("exponent", exponent)
 
     def effect(action: Any) -> Any:
         return action**exponent
@@ -108,8 +109,8 @@ def hill(ed50: float, slope: float = 1.0) -> DoseCurve:
     >>> float(curve.effect(1.0)), round(curve.effect(0.5), 3)
     (1.0, 0.625)
     """
-    _positive("ed50", ed50)
-    _positive("slope", slope)
+    ed50 = _positive("ed50", ed50)
+    slope = _positive("slope", slope)
     half = float(np.float64(ed50) ** np.float64(slope)) if slope * abs(math.log(ed50)) < LARGEST_EXPONENT else 0.0
     require(half > 0, "ed50", ed50, "raised to the slope leaves the range of floats", "use a smaller slope")
 
@@ -133,8 +134,9 @@ def logistic(midpoint: float, steepness: float) -> DoseCurve:
     >>> float(curve.effect(0.0)), float(curve.effect(1.0)), round(curve.effect(0.5), 12)
     (0.0, 1.0, 0.5)
     """
-    _positive("steepness", steepness)
-    require(np.isfinite(midpoint), "midpoint", midpoint, "must be a finite number")
+    steepness = _positive("steepness", steepness)
+    is_number = isinstance(midpoint, (int, float, np.floating)) and not isinstance(midpoint, bool)
+    require(is_number and math.isfinite(midpoint), "midpoint", midpoint, "must be a finite number")
     require(
         steepness <= 200, "steepness", steepness, "must be at most 200", "a steeper curve is a step: not increasing"
     )
@@ -168,7 +170,10 @@ def tabulated(actions: Sequence[float], intensities: Sequence[float]) -> DoseCur
     """
     from scipy.interpolate import PchipInterpolator
 
-    knots, levels = np.asarray(actions, dtype=float), np.asarray(intensities, dtype=float)
+    try:
+        knots, levels = np.asarray(actions, dtype=float), np.asarray(intensities, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"actions, intensities: must be two lists of numbers ({error})") from error
     require(
         knots.ndim == 1 and knots.shape == levels.shape and len(knots) >= 2,
         "actions, intensities",
@@ -180,28 +185,53 @@ def tabulated(actions: Sequence[float], intensities: Sequence[float]) -> DoseCur
         require(np.all(np.diff(values) > 0), name, values.tolist(), "must be strictly increasing")
         require(values[0] == 0 and values[-1] == 1, name, values.tolist(), "must start at 0 and end at 1")
     cubics = PchipInterpolator(knots, levels).c
+    last = len(knots) - 2
+
+    def pieces(xp: Any, marks: Any, value: Any) -> tuple[Any, ...]:
+        """Start, length and coefficients of the cubic whose interval of `marks` holds `value`."""
+        if xp is FLOATS:
+            index = min(max(bisect_right(marks, value) - 1, 0), last)
+            return float(knots[index]), float(knots[index + 1]), *(float(row[index]) for row in cubics)
+        index = xp.clip(xp.searchsorted(xp.asarray(marks), value, side="right") - 1, 0, last)
+        ends = (xp.take(xp.asarray(ends), index) for ends in (knots[:-1], knots[1:]))
+        return *ends, *(xp.take(xp.asarray(row), index) for row in cubics)
+
+    def cubic(xp: Any, step: Any, coefficients: tuple[Any, ...]) -> Any:
+        c3, c2, c1, c0 = coefficients
+        value = ((c3 * step + c2) * step + c1) * step + c0
+        return xp.minimum(xp.maximum(value, 0.0 * value), 0.0 * value + 1.0)
 
     def effect(action: Any) -> Any:
         xp = namespace(action)
-        xp = np if xp is FLOATS else xp
-        action = xp.asarray(action)
-        piece = xp.clip(xp.searchsorted(xp.asarray(knots), action, side="right") - 1, 0, len(knots) - 2)
-        c3, c2, c1, c0 = (xp.take(xp.asarray(row), piece) for row in cubics)
-        step = action - xp.take(xp.asarray(knots), piece)
-        value = ((c3 * step + c2) * step + c1) * step + c0
-        return xp.where(action >= 1.0, xp.ones_like(value), xp.clip(value, 0.0, 1.0))
+        start, _, *coefficients = pieces(xp, knots, action)
+        value = cubic(xp, action - start, tuple(coefficients))
+        return xp.where(action >= 1.0, 0.0 * value + 1.0, value)
 
     def guess(intensity: Any) -> Any:
-        low, high = 0.0 * intensity, 0.0 * intensity + 1.0
+        xp = namespace(intensity)
+        start, end, *coefficients = pieces(xp, levels, intensity)
+        low, high = 0.0 * intensity, end - start
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            above = effect(middle) > intensity
-            xp = namespace(above)
+            above = cubic(xp, middle, tuple(coefficients)) > intensity
             low, high = xp.where(above, low, middle), xp.where(above, middle, high)
-        return low
+        return start + low
 
     parameters = {"actions": knots.tolist(), "intensities": levels.tolist()}
     return DoseCurve("tabulated", parameters, effect, _round_down(effect, guess), 64.0)
+
+
+def as_dose(dose: DoseCurve | Dose | None) -> Dose:
+    """One curve for both, a pair of curves, or (None) the identity.
+
+    >>> as_dose(power(2.0)).cost.name, as_dose(None).is_identity
+    ('power', True)
+    """
+    if isinstance(dose, Dose):
+        return dose
+    curve = identity() if dose is None else dose
+    require(isinstance(curve, DoseCurve), "dose", dose, "must be a dose curve or a Dose", "for example hill(ed50=0.5)")
+    return Dose.of(curve)
 
 
 CURVES: dict[str, Callable[..., DoseCurve]] = {
@@ -228,9 +258,10 @@ def curve_from_dict(fields: Mapping[str, Any]) -> DoseCurve:
         raise InvalidInput(f"curve {name} = {parameters}: has wrong parameters ({error})") from error
 
 
-def _positive(name: str, value: Any) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+def _positive(name: str, value: Any) -> float:
+    is_number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
     require(is_number and 0 < value < np.inf, name, value, "must be a finite number > 0", "or g would not increase")
+    return float(value)
 
 
 def _round_down(effect: Callable[[Any], Any], guess: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -77,6 +77,7 @@ def rounded_spec(spec: SafetySpec) -> SafetySpec:
     return replace(
         spec,
         threshold=spec.threshold * down,
+        reward_noise=spec.reward_noise * up,
         cost_noise=spec.cost_noise * up,
         cost_sensor_noise=spec.cost_sensor_noise * up,
         coefficient_bound=spec.coefficient_bound * up,

@@ -77,6 +77,8 @@ class SafetySpec:
     """ln(1/δ′), which every radius needs in every round."""
     tail: Any = field(init=False, repr=False, compare=False)
     """q = √(2 ln 1/δ): κ-sub-Gaussian noise exceeds qκ with probability at most δ."""
+    same_noise: bool = field(init=False, repr=False, compare=False)
+    """Whether κ_r = κ_c, one number: then one radius serves both."""
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
@@ -89,6 +91,8 @@ class SafetySpec:
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
         object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk))
         object.__setattr__(self, "tail", (2.0 * _log_inverse(self.violation_risk)) ** 0.5)
+        plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
+        object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
 
     def _check_sizes(self) -> None:
         """Positive numbers, of a size whose squares and quotients are floats: beyond, rounding bounds mean nothing."""
@@ -122,7 +126,7 @@ class SafetySpec:
         return {
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in asdict(self).items()
-            if value is not None and name not in ("log_inverse_risk", "tail")
+            if value is not None and name not in DERIVED
         }
 
     @classmethod
@@ -135,6 +139,7 @@ class SafetySpec:
         return cls(**fields)
 
 
+DERIVED = ("log_inverse_risk", "tail", "same_noise")
 RISKS = ("violation_risk", "estimation_risk", "total_risk")
 NUMBERS = (*POSITIVE, *RISKS, "reward_sensor_noise", "cost_sensor_noise")
 

@@ -6,15 +6,14 @@ noise, δ = δ′ = 0.01 and S = L = 1 reproduce it (docs/reproduction.md).
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from safedial.core.spec import SafetySpec
-from safedial.experiments.provenance import output_folder, provenance, write_json, write_text
+from safedial.experiments.provenance import output_folder, provenance, write_json
+from safedial.experiments.tables import write_rows
 from safedial.measure import violation_interval
 from safedial.policies import make_policy
 from safedial.simulation import simulate
@@ -109,11 +108,7 @@ def write_table1(
     started = time.perf_counter()
     rows = table1(dim=dim, seeds=seeds, rounds=rounds, progress=progress)
     settings = {"dim": dim, "seeds": list(range(seeds)), "rounds": rounds, "radius": "paper", **table1_spec().to_dict()}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
     return rows, [
-        write_text(folder / "table1.csv", text.getvalue()),
+        write_rows(folder / "table1.csv", rows),
         write_json(folder / "table1.provenance.json", provenance(settings, time.perf_counter() - started)),
     ]

@@ -45,6 +45,10 @@ class Learner:
         cost = ddot(direction, self.cost_rhs)
         return ddot(direction, self.reward_rhs), cost + 32.0 * UNIT * abs(cost) + slack, width
 
+    def coef(self, target: str) -> Array:
+        """The least-squares estimate of "reward" or "cost"."""
+        return dsymv(1.0, self.inverse, self.reward_rhs if target == "reward" else self.cost_rhs, lower=1)
+
     def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
         """Fold in one normalised sample with weight ω > 0."""
         width, _, direction, worn = self._certified(context, norm)

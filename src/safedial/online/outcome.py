@@ -14,11 +14,12 @@ from safedial.online.units import real
 
 
 class Sample(NamedTuple):
-    """R/g_r and C/g_c with their weight (0: nothing to learn), and the measured cost for the monitor."""
+    """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs."""
 
     reward: float
     cost: float
     weight: float
+    applied: float
     measured: float
     baseline_cost: float
 
@@ -39,11 +40,12 @@ def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: 
     reward_intensity, cost_intensity = float(dose.reward.effect(share)), float(dose.cost.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity))
     if weight <= 0.0 or not rules.policy.learns:
-        return Sample(0.0, 0.0, 0.0, harm, baseline)
+        return Sample(0.0, 0.0, 0.0, setting, harm, baseline)
     return Sample(
         _quotient("reward", gain, reward_intensity, weight),
         _quotient("cost", harm - baseline, cost_intensity, weight),
         weight,
+        setting,
         harm,
         baseline,
     )

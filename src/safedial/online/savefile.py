@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise InvalidInput(f"path = {str(path)!r}: cannot be written ({error.strerror or error})") from error
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:

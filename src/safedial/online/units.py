@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -28,7 +28,10 @@ class Dial:
     Args:
         low: the setting with no effect at all (action 0). high: the largest setting (action 1).
         unit: for people, for example "mg".
-        levels: the settings that exist, if only some do; advice is rounded down to one of them, or to `low`.
+        levels: the settings that exist, if only some do; advice is rounded down to one of them, or to `low`. Where the
+            safe setting lies below the lowest level nothing is given, and nothing is learned from that round.
+
+    Dose curves act on the action in [0, 1]: a half-effect dose of 8 mg is `hill(ed50=dial.action(8))`.
 
     >>> dial = Dial(low=0, high=20, unit="mg", levels=[5, 10, 20])
     >>> dial.setting(0.7), dial.setting(0.2), dial.text(10.0)
@@ -43,10 +46,11 @@ class Dial:
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             object.__setattr__(self, name, real(name, getattr(self, name)))
+        require(isinstance(self.unit, str), "unit", self.unit, "must be text")
         require(self.high > self.low, "high", self.high, f"must be above low = {self.low}")
         require(math.isfinite(self.high - self.low), "high", self.high, f"is too far above low = {self.low}")
         if self.levels is not None:
-            levels = sorted({real("levels", level) for level in self.levels})
+            levels = sorted(set(_reals("levels", self.levels)))
             require(levels, "levels", self.levels, "must not be empty", "leave it out for a continuous dial")
             inside = self.low <= levels[0] and levels[-1] <= self.high
             require(inside, "levels", self.levels, f"must lie between low = {self.low} and high = {self.high}")
@@ -71,12 +75,8 @@ class Dial:
         return (setting - self.low) / (self.high - self.low)
 
     def text(self, setting: float) -> str:
-        """A setting as a person writes it: four digits, rounded down, so that words never exceed the certificate."""
-        shown = Decimal(f"{setting:.4g}")
-        exact = Decimal(setting)
-        if shown > exact:
-            shown -= Decimal((0, (1,), Decimal(f"{setting:.3e}").as_tuple().exponent))  # pyright: ignore[reportArgumentType] -- finite
-        return f"{max(float(shown), self.low):.4g} {self.unit}".rstrip()
+        """A setting as a person writes it: rounded down to four digits, so that words never exceed the certificate."""
+        return f"{rounded_down(setting, self.low)} {self.unit}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         return {"low": self.low, "high": self.high, "unit": self.unit, "levels": self.levels and list(self.levels)}
@@ -102,13 +102,16 @@ class Features:
     intercept: bool = False
 
     def __post_init__(self) -> None:
-        names = tuple(self.names)
-        require(not isinstance(self.names, str) and names, "names", self.names, "must be a list of at least one name")
+        listed = np.iterable(self.names) and not isinstance(self.names, str)
+        names = tuple(self.names) if listed else ()
+        proper = names and all(isinstance(name, str) for name in names)
+        require(proper, "names", self.names, "must be a list of at least one name")
+        require(isinstance(self.intercept, bool), "intercept", self.intercept, "must be True or False")
         require(len(set(names)) == len(names), "names", names, "must all differ")
         object.__setattr__(self, "names", names)
         for name, default in (("center", 0.0), ("scale", 1.0)):
             given = getattr(self, name)
-            values = tuple(real(name, value) for value in (given if given is not None else [default] * len(names)))
+            values = _reals(name, given if given is not None else [default] * len(names))
             require(len(values) == len(names), name, given, f"must have one number for each of {len(names)} features")
             object.__setattr__(self, name, values)
         require(all(value > 0 for value in self.scale or ()), "scale", self.scale, "must be > 0")
@@ -119,13 +122,14 @@ class Features:
     def dim(self) -> int:
         return len(self.names) + bool(self.intercept)
 
-    def transform(self, raw: Mapping[str, float] | Sequence[float]) -> NDArray[np.float64]:
-        """The context of one round."""
-        if isinstance(raw, Mapping):
-            missing, extra = sorted(set(self.names) - set(raw)), sorted(set(raw) - set(self.names))
+    def transform(self, raw: Any) -> NDArray[np.float64]:
+        """The context of one round, from a list in the order of `names` or from anything with keys (a dict, a row)."""
+        if hasattr(raw, "keys"):
+            given = set(raw.keys())
+            missing, extra = sorted(set(self.names) - given), sorted(given - set(self.names), key=str)
             if missing or extra:
                 raise InvalidInput(f"context: missing features {missing}, unknown features {extra}")
-            raw = [raw[name] for name in self.names]
+            raw = [real(f"context[{name!r}]", raw[name], finite=False) for name in self.names]
         values = as_vector(raw, len(self.names), "context")
         scaled = (values - self._center) / self._scale  # type: ignore[attr-defined] -- set in __post_init__
         return np.append(scaled, 1.0) if self.intercept else scaled
@@ -139,6 +143,21 @@ class Features:
         }
 
 
+def rounded_down(value: float, least: float = -math.inf) -> str:
+    """A number in at most four significant digits (whole numbers in full), never above it nor below `least`.
+
+    >>> rounded_down(13.7559), rounded_down(0.3), rounded_down(123456.7), rounded_down(20.0)
+    ('13.75', '0.3', '123456', '20')
+    """
+    if value == 0.0:
+        return "0"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{digits}f}"
+    if float(text) > value:
+        text = f"{max(Decimal(text) - Decimal(1).scaleb(-digits), Decimal(max(least, -1e300))):.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def as_vector(values: Any, dim: int, name: str) -> NDArray[np.float64]:
     """`values` as a float vector of length `dim`; text, booleans and other shapes are refused."""
     array = values if type(values) is np.ndarray else _array(values, name)
@@ -146,30 +165,37 @@ def as_vector(values: Any, dim: int, name: str) -> NDArray[np.float64]:
         raise InvalidInput(f"{name}: must hold numbers, not {array.dtype}")
     if array.shape != (dim,):
         raise InvalidInput(f"{name}: has shape {array.shape}, must have shape ({dim},)")
-    return array.astype(np.float64, copy=False)
+    return array.astype(np.float64)
 
 
 def _array(values: Any, name: str) -> Any:
-    if isinstance(values, np.ma.MaskedArray):
-        raise InvalidInput(f"{name}: must not be a masked array; fill or drop what is masked")
+    if not np.iterable(values) or isinstance(values, (str, bytes, Mapping, np.ma.MaskedArray)):
+        kind = type(values).__name__
+        raise InvalidInput(f"{name}: must be a flat list of numbers, not {kind}; named values need Features")
+    items = list(values)
+    for index, item in enumerate(items):
+        if np.ndim(item) == 0:
+            real(f"{name}[{index}]", item.item() if isinstance(item, np.ndarray) else item, finite=False)
     try:
-        items = list(values) if np.iterable(values) and not isinstance(values, (str, bytes, Mapping)) else values
-        array = np.asarray(items)
-    except (ValueError, TypeError) as error:
+        return np.asarray(items, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
         raise InvalidInput(f"{name}: must be a flat list of numbers ({error})") from error
-    if isinstance(items, list) and any(np.asarray(item).dtype.kind == "b" for item in items):
-        raise InvalidInput(f"{name}: must hold numbers, not booleans")
-    return array
 
 
-def real(name: str, value: Any) -> float:
+def real(name: str, value: Any, *, finite: bool = True) -> float:
     """`value` as a finite float; text, booleans, NaN and infinity are refused."""
     if type(value) is float and math.isfinite(value):
         return value
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
+    require(is_number, name, value, "must be a number")
     try:
-        number = float(value) if is_number else math.nan
+        number = float(value)
     except OverflowError:
         raise InvalidInput(f"{name}: is a whole number too large for a float") from None
-    require(math.isfinite(number), name, value, "must be a finite number")
+    require(math.isfinite(number) or not finite, name, value, "must be a finite number")
     return number
+
+
+def _reals(name: str, values: Any) -> tuple[float, ...]:
+    require(np.iterable(values) and not isinstance(values, (str, bytes)), name, values, "must be a list of numbers")
+    return tuple(real(f"{name}[{index}]", value) for index, value in enumerate(values))

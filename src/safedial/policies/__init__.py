@@ -6,7 +6,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
-from safedial.errors import InvalidInput
+from safedial.errors import InvalidInput, require
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.policies.epsilon_greedy import epsilon_greedy
 from safedial.policies.fixed import fixed
@@ -47,4 +47,11 @@ def make_policy(name: str, **options: Any) -> Policy:
         raise InvalidInput(f"policy {name}: {error}; its options are those of safedial.{name}") from error
 
 
-__all__ = ["POLICIES", "Policy", "make_policy", *POLICIES]
+def as_policy(policy: str | Policy) -> Policy:
+    """A policy, or the one of that name with its default options."""
+    made = make_policy(policy) if isinstance(policy, str) else policy
+    require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", ", ".join(POLICIES))
+    return made
+
+
+__all__ = ["POLICIES", "Policy", "as_policy", "make_policy", *POLICIES]

@@ -49,7 +49,8 @@ def epsilon_greedy(
         xp = namespace(exploring, exploit.intensity)
         safe = SafeSet(xp.maximum(exploit.safe.intensity, explore.safe.intensity), exploit.safe.certified)
         intensity = xp.where(exploring, explore.intensity, exploit.intensity)
-        return exploit._replace(intensity=intensity, safe=safe, learn=True if learn_from == "all" else exploring)
+        learn = True if learn_from == "all" else exploring
+        return exploit._replace(intensity=intensity, safe=safe, learn=learn, exploring=exploring)
 
     options = {"radius": radius, "clip": clip, "epsilon": epsilon, "learn_from": learn_from}
     return Policy("epsilon_greedy", "ε-Greedy", "realized", decide, options, randomised=True)

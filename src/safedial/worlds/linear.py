@@ -68,7 +68,9 @@ class LinearWorld:
         require(whole and self.dim >= 1, "dim", self.dim, "must be a whole number >= 1")
         require(self.noise in NOISES, "noise", self.noise, "must be one of " + ", ".join(NOISES))
         require(self.contexts in ("iid", "adversarial"), "contexts", self.contexts, "must be 'iid' or 'adversarial'")
-        require(np.isfinite(self.baseline_cost), "baseline_cost", self.baseline_cost, "must be a finite number")
+        number = isinstance(self.baseline_cost, (int, float)) and not isinstance(self.baseline_cost, bool)
+        finite = number and np.isfinite(self.baseline_cost)
+        require(finite, "baseline_cost", self.baseline_cost, "must be a finite number")
 
     @property
     def adversarial(self) -> bool:

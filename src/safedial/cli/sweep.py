@@ -1,0 +1,91 @@
+"""`safedial sweep`: grids of simulations, resumable, on one machine or many."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+sweep = typer.Typer(no_args_is_help=True, help="Run grids of simulations; interrupted ones go on where they stopped.")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Folder = Annotated[Path, typer.Argument(help="The sweep's folder.")]
+
+
+@sweep.command()
+def run(
+    grid: Annotated[str, typer.Argument(help="A grid file, or the name of a bundled one: paper, thousand.")],
+    out: Annotated[Path, typer.Option(help="Where to keep the results.")],
+    jobs: Annotated[int | None, typer.Option(help="Processes on this machine. Default: one a core.")] = None,
+    backend: Annotated[str, typer.Option(help="loky (this machine) or dask.")] = "loky",
+    address: Annotated[str | None, typer.Option(help="The Dask scheduler, as tcp://host:port.")] = None,
+    json: Json = False,
+) -> None:
+    """Compute every cell of a grid that is missing or damaged. Run it again to go on after an interruption."""
+    from safedial.cli.output import progress_bar
+    from safedial.sweep.engine import run_sweep
+    from safedial.sweep.grid import read_grid
+    from safedial.sweep.table import write_table
+
+    plan = read_grid(grid)
+    with progress_bar(f"{plan.name}, {len(plan.cells)} cells", len(plan.cells)) as advance:
+        state = run_sweep(
+            plan,
+            out,
+            jobs=jobs,
+            backend=backend,  # pyright: ignore[reportArgumentType] -- checked by run_sweep
+            address=address,
+            progress=advance,
+        )
+    table = write_table(out)
+    _report(state, str(table), json)
+    if state.failed:
+        raise typer.Exit(1)
+
+
+@sweep.command()
+def status(folder: Folder, json: Json = False) -> None:
+    """Say how many cells are done, missing or damaged. Exit code 1 unless all are done."""
+    from safedial.sweep.engine import status as state_of
+
+    state = state_of(folder)
+    _report(state, None, json)
+    if not state.complete:
+        raise typer.Exit(1)
+
+
+@sweep.command()
+def plot(
+    folder: Folder,
+    x: Annotated[
+        str | None, typer.Option(help="The setting on the horizontal axis. Default: threshold, or what varies.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw violations and reward against one setting, from the written cells alone."""
+    from safedial.cli.output import print_json
+    from safedial.plots import draw_sweep
+    from safedial.sweep.table import write_table
+
+    paths = [str(write_table(folder)), str(draw_sweep(folder, x))]
+    if json:
+        print_json({"files": paths})
+    else:
+        typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))
+
+
+def _report(state: Any, table: str | None, json: bool) -> None:
+    from safedial.cli.output import print_json
+
+    if json:
+        print_json({**state._asdict(), **({"table": table} if table else {})})
+        return
+    typer.echo(f"{state.done} of {state.cells} cells done, {state.missing} missing, {state.damaged} damaged.")
+    if state.computed:
+        typer.echo(f"{state.computed} computed now.")
+    for key, error in state.failed.items():
+        typer.echo(f"failed: {key}: {error}")
+    if table:
+        typer.echo(f"Written:\n  {os.path.relpath(table)}")

@@ -1,0 +1,162 @@
+"""The certificate of a decision, and the same in plain words.
+
+It holds all numbers that led to the action, so that a person can recompute it with a pocket calculator, and every
+assumption the promise rests on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safedial.core.dose import DoseCurve
+from safedial.core.safe_set import round_risk, tail_factor
+from safedial.online.decision import LIMITS, Decision, Rules
+from safedial.online.units import rounded_down
+from safedial.version import __version__
+
+
+def assumptions(rules: Rules) -> list[str]:
+    """All that the promise rests on, one sentence each."""
+    spec = rules.spec
+    kind = "of any kind, and" if spec.sensor_dependent else "independent of the outcome's own noise given the past, and"
+    sensor = [
+        f"sensor error is {kind} sub-Gaussian with constants {spec.reward_sensor_noise:g} (reward) and "
+        f"{spec.cost_sensor_noise:g} (cost)"
+    ]
+    return [
+        "realizability: mean reward and mean cost per unit of intensity are linear in the context",
+        f"the true coefficients have norm at most S = {spec.coefficient_bound:g}",
+        f"every context has norm at most L = {spec.context_bound:g} (checked)",
+        f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and {spec.cost_noise:g} "
+        "(cost), given all earlier rounds, the context and the action",
+        *(sensor if spec.reward_sensor_noise or spec.cost_sensor_noise else []),
+        "the dose curves are exact, down to the smallest action used: "
+        f"reward {_curve(rules.dose.reward)}, cost {_curve(rules.dose.cost)}",
+        "a stated baseline cost is exact",
+        "the applied action is at most the advised one and is fixed before the outcome acts",
+        "every outcome of a non-zero action is reported, in decision order, whatever it was",
+        f"ridge = {spec.ridge:g}, the radius and the policy were fixed before the first round",
+    ]
+
+
+def statement(decision: Decision) -> str:
+    """The promise in one sentence, or that there is none."""
+    rules, spec = decision.rules, decision.rules.spec
+    if decision.doubt:
+        return f"none: {LIMITS[decision.doubt]}"
+    if rules.policy.promise == "expected":
+        return f"none on the realized cost: only its mean is kept at or below {spec.threshold:g}"
+    cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
+    total = spec.violation_risk + spec.estimation_risk
+    if spec.promise == "joint":
+        return f"P({cost} > {spec.threshold:g} in any round, ever) <= {total:g}"
+    return f"P({cost} > {spec.threshold:g}) <= {total:g} in this round"
+
+
+def certificate(decision: Decision) -> dict[str, Any]:
+    """Plain values only: what was known, what was bounded, what was chosen, what it rests on."""
+    rules, choice, seen = decision.rules, decision.choice, decision.prediction
+    spec, bounds = rules.spec, choice.bounds
+    factor = tail_factor(spec, decision.round) if rules.policy.promise == "realized" else 0.0
+    uncut = seen.cost + bounds.cost_radius * seen.width if bounds.cost_radius else bounds.cost_upper
+    return {
+        "promise": "certified" if decision.certified else "none",
+        "statement": statement(decision),
+        "holds": decision.certified,
+        "assumptions": assumptions(rules),
+        "round": decision.round,
+        "context": decision.context.tolist(),
+        "risk": {
+            "violation_risk": spec.violation_risk,
+            "estimation_risk": spec.estimation_risk,
+            "this_round": round_risk(spec, decision.round),
+        },
+        "policy": {"name": rules.policy.name, **rules.policy.options},
+        "spec": spec.to_dict(),
+        "dim": rules.dim,
+        "dose": rules.dose.to_dict(),
+        "dial": rules.dial.to_dict(),
+        "features": rules.features.to_dict() if rules.features else None,
+        "model": {
+            "informative_rounds": seen.informative_rounds,
+            "reward": seen.reward,
+            "cost": seen.cost,
+            "width": seen.width,
+            "context_norm": seen.norm,
+            "log_det": seen.log_det,
+        },
+        "radius": bounds.cost_radius,
+        "reward_upper": bounds.reward_upper,
+        "cost_upper_uncut": uncut,
+        "cost_upper": bounds.cost_upper,
+        "noise_margin": factor * spec.cost_noise,
+        "sensor_margin": factor * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0,
+        "baseline_cost": decision.baseline_cost,
+        "safe_intensity": choice.safe.intensity,
+        "reward_index": choice.reward_index,
+        "limit": decision.limit,
+        "intensity": decision.intensity,
+        "action": decision.action,
+        "safe_action": decision.safe_action,
+        "fallback_action": rules.fallback_action,
+        "version": __version__,
+    }
+
+
+def explain(decision: Decision) -> str:
+    """What was advised, what set it, the promise, the arithmetic, the risks and the assumptions."""
+    dial, facts = decision.rules.dial, certificate(decision)
+    largest = "no setting is certified"
+    if decision.safe_action is not None:
+        word = "safe" if decision.rules.policy.promise == "realized" else "allowed"
+        largest = f"the largest {word} one is {dial.text(decision.safe_action)}"
+    head = f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
+    lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
+    if decision.doubt:
+        lines.append("  WARNING: nothing is certified here; the fallback is advised.")
+        return "\n".join([*lines, f"  Promise: {facts['statement']}."])
+    lines.append(f"  What set it: {LIMITS[decision.limit]}.")
+    lines.append(f"  Promise: {facts['statement']}.")
+    lines += [f"  {line}" for line in _arithmetic(decision, facts)]
+    lines.append(f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']}).")
+    if decision.certified:
+        lines.append(
+            f"  Risks spent: {facts['risk']['this_round']:.3g} on noise in this round, "
+            f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set."
+        )
+        lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
+    return "\n".join(lines)
+
+
+def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
+    """The bound and the division that gave the largest safe intensity, with the numbers in it."""
+    spec, model = decision.rules.spec, facts["model"]
+    upper, margin, sensor = facts["cost_upper"], facts["noise_margin"], facts["sensor_margin"]
+    how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
+    if not facts["radius"]:
+        how = "what the norms alone allow"
+    elif upper < facts["cost_upper_uncut"]:
+        how += f", cut at what the norms allow, {upper:.4g}"
+    elif upper > facts["cost_upper_uncut"]:
+        how = "what the norms alone allow, in round one"
+    bound = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
+    lines = [f"{bound} ({model['informative_rounds']:.0f} informative rounds)."]
+    room = f"{spec.threshold:g}"
+    if decision.baseline_cost:
+        room = f"({room} less the baseline cost {decision.baseline_cost:g})"
+    safe = rounded_down(facts["safe_intensity"])
+    if sensor:
+        lines.append(
+            f"The largest intensity z that keeps z x {upper:.4g}, noise of margin {margin:.4g} z "
+            f"and sensor error of margin {sensor:.4g} within {room}: {safe}."
+        )
+    elif facts["safe_intensity"] >= 1.0:
+        lines.append(f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {room}.")
+    else:
+        lines.append(f"The largest intensity: {room} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}.")
+    return lines
+
+
+def _curve(curve: DoseCurve) -> str:
+    parameters = ", ".join(f"{name} {value}" for name, value in curve.parameters.items())
+    return f"{curve.name} ({parameters})" if parameters else curve.name

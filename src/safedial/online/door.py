@@ -1,0 +1,113 @@
+"""What an agent checks at the door: its rules, its contexts, its columns. Everything else may then trust them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.confidence import check_dim
+from safedial.core.dose import as_dose
+from safedial.core.estimate import Prediction
+from safedial.core.spec import NUMBERS, SafetySpec
+from safedial.errors import InvalidInput, require
+from safedial.online.decision import Rules
+from safedial.online.units import Dial, Features, real
+from safedial.policies import Policy, as_policy
+from safedial.policies.fixed import fixed
+
+Result = TypeVar("Result")
+
+
+def make_rules(dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, features: Any, fallback_action: Any) -> Rules:
+    """What is fixed for the life of an agent, checked."""
+    whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
+    require(whole, "dim", dim, "must be a whole number >= 1")
+    require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
+    for name in NUMBERS:
+        require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")
+    knob = Dial() if dial is None else dial
+    require(isinstance(knob, Dial), "dial", dial, "must be a Dial")
+    require(features is None or isinstance(features, Features), "features", features, "must be a Features")
+    if features is not None:
+        require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
+    rules = Rules(
+        spec, _policy(policy, int(dim)), as_dose(dose), knob, int(dim), _fallback(knob, fallback_action), features
+    )
+    _warn_where_no_level_is_reached(rules)
+    return rules
+
+
+def refuse_context(rules: Rules, vector: NDArray[np.float64], norm: float) -> None:
+    """Say what is wrong with a context that is not finite or too long, by the feature's name where it has one."""
+    names = (*(rules.features.names if rules.features else range(rules.dim)), "intercept")
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if bad.size:
+        raise InvalidInput(f"context[{names[bad[0]]!r}] = {vector[bad[0]]}: must be a finite number")
+    largest = int(np.argmax(np.abs(vector)))
+    raise InvalidInput(
+        f"context: has norm {norm:.6g}, must have norm at most context_bound = {rules.spec.context_bound:g} "
+        f"(its largest part is [{names[largest]!r}] = {vector[largest]:.4g}); scale the features, "
+        "or state a larger bound at the start"
+    )
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    require(np.iterable(values) and not isinstance(values, (str, Mapping)), name, values, "must be a list")
+    return list(values)
+
+
+def column(name: str, values: Any, count: int) -> list[float]:
+    """One number a context; zeros where no baseline costs are given."""
+    if values is None and name == "baseline_costs":
+        return [0.0] * count
+    items = listed(name, values)
+    require(len(items) == count, name, values, f"must have one value for each of {count} contexts")
+    return [real(f"{name}[{index}]", value) for index, value in enumerate(items)]
+
+
+def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
+    """`check(*arguments)`, with the row's number before its complaint."""
+    try:
+        return check(*arguments)
+    except InvalidInput as error:
+        raise InvalidInput(f"row {row}: {error}") from error
+
+
+def _policy(policy: Any, dim: int) -> Policy:
+    rule = as_policy(policy)
+    require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
+    exploring = rule.options.get("learn_from") == "exploring"
+    require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
+    check_dim(rule.options.get("radius"), dim)
+    return rule
+
+
+def _fallback(dial: Dial, given: Any) -> float:
+    fallback = dial.low if given is None else real("fallback_action", given)
+    inside = dial.low <= fallback <= dial.high
+    require(inside, "fallback_action", fallback, f"must lie between {dial.low:g} and {dial.high:g}")
+    settable = dial.levels is None or fallback in (dial.low, *dial.levels)
+    require(settable, "fallback_action", fallback, f"must be one of the dial's levels {dial.levels}")
+    return fallback
+
+
+def _warn_where_no_level_is_reached(rules: Rules) -> None:
+    """Levels can lock an agent at zero: what is never given is never learned from."""
+    if not rules.dial.levels:
+        return
+    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim)
+    safe = fixed().decide(first, rules.spec, round=1.0, coin=0.5).safe.intensity
+    lowest = next(level for level in rules.dial.levels if level > rules.dial.low or level == rules.dial.levels[-1])
+    needed = float(rules.dose.cost.effect(rules.dial.action(lowest)))
+    if safe < needed:
+        warnings.warn(
+            f"the lowest level, {rules.dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
+            f"safe intensity is {safe:.3g}. Such rounds are given nothing and teach nothing; unless shorter contexts "
+            "come, the agent stays at zero. A lower level, a higher threshold or less noise would help",
+            UserWarning,
+            stacklevel=4,
+        )

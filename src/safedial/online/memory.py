@@ -1,0 +1,64 @@
+"""All that an agent knows, as plain values and arrays, and back: what a save file holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from safedial.core.dose import Dose
+from safedial.core.monitor import Monitor
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.online.units import Dial, Features
+from safedial.policies import Policy, make_policy
+from safedial.version import __version__
+
+if TYPE_CHECKING:
+    from safedial.online.agent import Agent
+
+
+def remember(agent: Agent) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(header, arrays) of an agent; `arguments` and `recall` take them back, bit for bit."""
+    rules, watch = agent._rules, agent._monitor
+    header = {
+        "safedial_version": __version__,
+        "dim": rules.dim,
+        "spec": rules.spec.to_dict(),
+        "policy": {"name": rules.policy.name, "options": rules.policy.options},
+        "dose": rules.dose.to_dict(),
+        "dial": rules.dial.to_dict(),
+        "features": rules.features.to_dict() if rules.features else None,
+        "fallback_action": rules.fallback_action,
+        "counts": [agent._decisions, agent._reported, agent._alarmed_at],
+        "seed": agent._seed,
+        "coin": agent._rng.bit_generator.state,
+    }
+    seen = np.append(watch.log_evidence, [watch.rounds, watch.violations])
+    return header, {**agent._learner.state(), "monitor": seen}
+
+
+def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
+    """The arguments that make an agent with a header's rules."""
+    saved = header["policy"]
+    if policy is not None:
+        require(policy.name == saved["name"], "policy", policy.name, f"must be the saved one, {saved['name']!r}")
+    return {
+        "dim": header["dim"],
+        "spec": SafetySpec.from_dict(header["spec"]),
+        "policy": policy or make_policy(saved["name"], **saved["options"]),
+        "dose": Dose.from_dict(header["dose"]),
+        "dial": Dial(**header["dial"]),
+        "features": Features(**header["features"]) if header["features"] else None,
+        "fallback_action": header["fallback_action"],
+        "seed": header["seed"],
+    }
+
+
+def recall(agent: Agent, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Put what was learned, counted and watched back into a fresh agent."""
+    agent._learner.restore(arrays)
+    agent._decisions, agent._reported, agent._alarmed_at = header["counts"]
+    agent._rng.bit_generator.state = header["coin"]
+    *log_evidence, rounds, violations = arrays["monitor"]
+    agent._monitor = Monitor(np.array(log_evidence), rounds, violations)

@@ -1,0 +1,7 @@
+"""Pictures, drawn from the written data alone."""
+
+from safedial.plots.sweep import draw_sweep
+from safedial.plots.synthetic import draw_epsilon, draw_synthetic
+from safedial.plots.table1 import draw_table1
+
+__all__ = ["draw_epsilon", "draw_sweep", "draw_synthetic", "draw_table1"]

@@ -1,0 +1,56 @@
+"""One look for all pictures: one column wide, colours that colour-blind readers can tell apart, differing markers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safedial.errors import import_extra
+
+COLUMN = 3.5
+"""Inches: the width of one column."""
+
+COLOURS = {
+    "hp_ucb": "#0072B2",
+    "on_expectation": "#D55E00",
+    "epsilon_greedy": "#E69F00",
+    "hp_probe": "#009E73",
+    "thompson": "#CC79A7",
+    "fixed": "#999999",
+    "clairvoyant": "#000000",
+}
+"""Okabe and Ito's palette."""
+
+LABELS = {
+    "hp_ucb": "HP-UCB",
+    "on_expectation": "On-Expectation",
+    "epsilon_greedy": "ε-Greedy",
+    "hp_probe": "HP-Probe",
+    "thompson": "Thompson",
+    "fixed": "First action for ever",
+    "clairvoyant": "Clairvoyant",
+}
+MARKERS = dict(zip(COLOURS, "osDv^Xx", strict=True))
+
+
+def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **options: Any) -> tuple[Any, list[Any]]:
+    """A figure with `rows` × `columns` axes, listed."""
+    matplotlib = import_extra("matplotlib", "plot")
+    matplotlib.use("Agg")
+    pyplot = import_extra("matplotlib.pyplot", "plot")
+    figure, axes = pyplot.subplots(
+        rows, columns, figsize=(COLUMN * columns, height * rows), layout="constrained", squeeze=False, **options
+    )
+    for each in axes.flat:
+        each.spines[["top", "right"]].set_visible(False)
+        each.tick_params(labelsize=7)
+        each.xaxis.label.set_size(8)
+        each.yaxis.label.set_size(8)
+        each.title.set_size(8)
+    return figure, list(axes.flat)
+
+
+def save(figure: Any, path: Path) -> Path:
+    figure.savefig(path, dpi=200)
+    import_extra("matplotlib.pyplot", "plot").close(figure)
+    return path

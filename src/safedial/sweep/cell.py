@@ -1,0 +1,56 @@
+"""One cell: run it, keep its result in a file named by its key, know a damaged file when one is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safedial.simulation import simulate
+from safedial.sweep.grid import build, cell_key
+
+RESULTS = ("violations", "informative_rounds", "regret", "reward", "clairvoyant_reward")
+
+
+def run_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a cell: plain lists, one number a seed, and curves by checkpoint and seed. No times: the same
+    cell gives the same bytes on any machine of one build.
+    """
+    run = simulate(**build(cell))
+    return {
+        **{name: getattr(run, name)[0].tolist() for name in RESULTS},
+        "checkpoints": run.checkpoints.tolist(),
+        "regret_curve": run.regret_curve[:, 0].tolist(),
+        "violations_curve": run.violations_curve[:, 0].tolist(),
+    }
+
+
+def cell_path(folder: Path, cell: Mapping[str, Any]) -> Path:
+    return folder / "cells" / f"{cell_key(cell)}.json"
+
+
+def write_cell(folder: Path, cell: Mapping[str, Any], result: Mapping[str, Any]) -> Path:
+    """Write whole or not at all; the digest lets `read_cell` know a damaged file."""
+    path = cell_path(folder, cell)
+    content = {"cell": cell, "result": result}
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(json.dumps({**content, "digest": _digest(content)}) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def read_cell(path: Path) -> dict[str, Any] | None:
+    """{"cell", "result"} of an intact file; None for a missing or damaged one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        digest = content.pop("digest")
+        return content if digest == _digest(content) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

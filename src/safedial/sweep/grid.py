@@ -1,0 +1,158 @@
+"""A grid file: every value that is a list is an axis, and the cells are all combinations.
+
+    [sweep]                     [spec]                          [[policy]]
+    name = "thresholds"         threshold = [0.1, 0.5]          name = "hp_ucb"
+    rounds = 10000              violation_risk = 0.01           radius = ["paper", "mixture"]
+    seeds = 30                  estimation_risk = 0.01
+    seed_block = 10             reward_noise = 1.0              [[policy]]
+                                cost_noise = 1.0                name = "hp_probe"
+    [world]                     coefficient_bound = 1.0
+    dim = [5, 10]               context_bound = 1.0             [dose]          (optional)
+                                                                curve = "hill"  ed50 = 0.5
+One cell is one policy, one spec, one world and one block of seeds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from safedial.core.dose import Dose, curve_from_dict
+from safedial.core.spec import SafetySpec
+from safedial.errors import InvalidInput, require
+from safedial.policies import make_policy
+from safedial.worlds.linear import LinearWorld
+
+FORMAT = 1
+"""Part of every cell's name: raise it when results move, and old files no longer count."""
+
+SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20}
+TABLES = ("sweep", "spec", "world", "policy", "dose")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A parsed grid file: its text, its name and its resolved cells."""
+
+    name: str
+    text: str
+    cells: tuple[dict[str, Any], ...]
+
+
+def cell_key(cell: Mapping[str, Any]) -> str:
+    """The name of a cell's file: a hash of everything that determines its result."""
+    canonical = json.dumps({"format": FORMAT, **cell}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def bundled() -> dict[str, Path]:
+    """The grid files that ship with the package, by name."""
+    folder = Path(str(files("safedial").joinpath("grids")))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def read_grid(source: str | Path) -> Grid:
+    """A grid from a file, or by the name of one that ships with the package."""
+    path = Path(source)
+    if not path.exists() and str(source) in bundled():
+        path = bundled()[str(source)]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        names = ", ".join(bundled())
+        raise InvalidInput(f"grid = {str(source)!r}: cannot be read ({error}); bundled grids are {names}") from error
+    return parse_grid(text)
+
+
+def parse_grid(text: str) -> Grid:
+    """Check a grid's text and resolve its cells; the first mistake is named with its table and key."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"grid: is not valid TOML ({error})") from error
+    unknown = sorted(set(content) - set(TABLES))
+    require(not unknown, "grid", unknown, "has unknown tables", "use " + ", ".join(f"[{name}]" for name in TABLES))
+    for table in ("spec", "world"):
+        require(isinstance(content.get(table), dict), f"[{table}]", content.get(table), "is missing or not a table")
+    policies = content.get("policy")
+    listed = isinstance(policies, list) and policies and all(isinstance(each, dict) for each in policies)
+    require(listed, "[[policy]]", policies, "must be given at least once", 'for example name = "hp_ucb"')
+    settings = _settings(content.get("sweep", {}))
+    cells = tuple(_cells(settings, content))
+    require(cells, "grid", settings["name"], "has no cells: a list in it is empty")
+    return Grid(settings["name"], text, cells)
+
+
+def build(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The objects a cell stands for: arguments of `simulate`."""
+    policy = dict(cell["policy"])
+    return {
+        "policy": make_policy(policy.pop("name"), **policy),
+        "world": LinearWorld(**cell["world"]),
+        "spec": SafetySpec.from_dict(cell["spec"]),
+        "dose": Dose.of(curve_from_dict(cell["dose"])),
+        "rounds": cell["rounds"],
+        "seeds": cell["seeds"],
+        "points": cell["points"],
+    }
+
+
+def _settings(given: Any) -> dict[str, Any]:
+    require(isinstance(given, dict), "[sweep]", given, "must be a table")
+    for key, value in given.items():
+        require(key in SWEEP_DEFAULTS, f"[sweep] {key}", value, "is not a key of [sweep]", ", ".join(SWEEP_DEFAULTS))
+        if key == "name":
+            require(isinstance(value, str), "[sweep] name", value, "must be text")
+        else:
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            require(whole, f"[sweep] {key}", value, "must be a whole number >= 1")
+    return SWEEP_DEFAULTS | given
+
+
+def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All combinations, each checked by building its objects once."""
+    size, seeds = settings["seed_block"], settings["seeds"]
+    blocks = [list(range(start, min(start + size, seeds))) for start in range(0, seeds, size)]
+    doses = _combinations(content.get("dose", {"curve": "identity"}), keep=("actions", "intensities"))
+    for policy, spec, world, dose in product(
+        [each for table in content["policy"] for each in _combinations(table)],
+        _combinations(content["spec"]),
+        _combinations(content["world"]),
+        doses,
+    ):
+        cell = {"policy": policy, "spec": spec, "world": world, "dose": dose}
+        cell |= {"rounds": settings["rounds"], "points": settings["points"]}
+        resolved = _resolve(cell)
+        for block in blocks:
+            yield {**resolved, "seeds": block}
+
+
+def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
+    """The cell with every default written out, so that its name does not depend on what was left unsaid."""
+    name = cell["policy"].get("name")
+    require(isinstance(name, str), "[[policy]] name", name, "must name a policy")
+    try:
+        built = build({**cell, "seeds": [0]})
+    except TypeError as error:
+        raise InvalidInput(f"[world] {cell['world']}: {error}") from error
+    world = built["world"]
+    return {
+        **cell,
+        "policy": {"name": built["policy"].name, **built["policy"].options},
+        "spec": built["spec"].to_dict(),
+        "world": {name: getattr(world, name) for name in ("dim", "noise", "contexts", "baseline_cost")},
+        "dose": built["dose"].cost.to_dict(),
+    }
+
+
+def _combinations(table: Mapping[str, Any], keep: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Every choice of one value from each list; keys in `keep` are lists by nature."""
+    axes = [value if isinstance(value, list) and key not in keep else [value] for key, value in table.items()]
+    return [dict(zip(table, values, strict=True)) for values in product(*axes)]

@@ -1,0 +1,74 @@
+"""What a sweep's folder holds, as one tidy table: a row for each policy × spec × world, seeds pooled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safedial.errors import require
+from safedial.experiments.tables import write_rows
+from safedial.measure import violation_interval
+from safedial.sweep.cell import cell_path, read_cell
+from safedial.sweep.engine import read_stored_grid
+
+NUMBERS = ("violation_rate", "ci_low", "ci_high", "regret", "reward", "clairvoyant_reward", "reward_share")
+
+
+def sweep_rows(folder: str | Path) -> list[dict[str, Any]]:
+    """One row for each combination, from the intact cells; `axes` are the settings that vary in the grid."""
+    grid = read_stored_grid(Path(folder))
+    groups: dict[str, tuple[dict[str, Any], dict[str, list[float]]]] = {}
+    for cell in grid.cells:
+        found = read_cell(cell_path(Path(folder), cell))
+        if found is None:
+            continue
+        flat = flatten(cell)
+        _, pooled = groups.setdefault(json.dumps(flat, sort_keys=True), (flat, {}))
+        for name, values in found["result"].items():
+            if not name.endswith(("curve", "checkpoints")):
+                pooled.setdefault(name, []).extend(values)
+    return [{**flat, **_pooled(flat, pooled)} for flat, pooled in groups.values()]
+
+
+def flatten(cell: dict[str, Any]) -> dict[str, Any]:
+    """A cell's settings under plain names; a policy's options under policy_…"""
+    options = {f"policy_{name}": value for name, value in cell["policy"].items() if name != "name"}
+    dose = json.dumps(cell["dose"]) if len(cell["dose"]) > 1 else cell["dose"]["curve"]
+    return {
+        "policy": cell["policy"]["name"],
+        **cell["spec"],
+        **cell["world"],
+        **options,
+        "dose": dose,
+        "rounds": cell["rounds"],
+    }
+
+
+def varying(rows: list[dict[str, Any]]) -> list[str]:
+    """The settings that take more than one value, policy options included."""
+    names = {name: None for row in rows for name in row if name not in (*NUMBERS, "seeds")}
+    return [name for name in names if len({json.dumps(row.get(name)) for row in rows}) > 1]
+
+
+def write_table(folder: str | Path) -> Path:
+    """`sweep.csv` in the sweep's folder."""
+    rows = sweep_rows(folder)
+    columns = list({name: None for row in rows for name in row})
+    require(rows, "folder", str(folder), "holds no finished cell yet", "run the sweep first")
+    return write_rows(Path(folder) / "sweep.csv", [{name: row.get(name) for name in columns} for row in rows])
+
+
+def _pooled(flat: dict[str, Any], pooled: dict[str, list[float]]) -> dict[str, Any]:
+    seeds, rounds = len(pooled["violations"]), flat["rounds"]
+    means = {name: sum(pooled[name]) / seeds for name in ("regret", "reward", "clairvoyant_reward")}
+    low, high = violation_interval(pooled["violations"], rounds)
+    best = means["clairvoyant_reward"]
+    return {
+        "seeds": seeds,
+        "violation_rate": sum(pooled["violations"]) / seeds / rounds,
+        "ci_low": low,
+        "ci_high": high,
+        **means,
+        "reward_share": means["reward"] / best if best > 0 else None,
+    }
