@@ -16,6 +16,7 @@ COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov-branch --cov-
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
+	@$(BIN)/safedial reproduce report --out results
 
 setup: $(VENV)/.dev
 

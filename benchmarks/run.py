@@ -42,6 +42,34 @@ def simulation() -> None:
     print(f"  {'a fresh solve each round (NumPy)':36} {fresh:>12,.0f}   {fresh / plain:6.1f} x plain")
 
 
+def table1_grid() -> None:
+    from safedial.experiments.table1 import POLICIES, table1, table1_spec
+
+    print("\nTable 1 grid, d = 5, 30 seeds, 10 thresholds x 2 policies x 10,000 rounds: aggregate rounds per second")
+    started = time.perf_counter()
+    table1(dim=5, seeds=30, rounds=10_000)
+    fast = 20 * 30 * 10_000 / (time.perf_counter() - started)
+    plain = simulate(make_policy(POLICIES[0], radius="paper"), LinearWorld(dim=5), spec(), rounds=3000, seeds=1)
+    print(f"  {'the grid in two batches':36} {fast:>12,.0f}   {fast / plain.rounds_per_second:6.1f} x plain")
+    print(f"  {'one cell, one seed at a time':36} {plain.rounds_per_second:>12,.0f}      1.0 x plain")
+    print(f"  (thresholds of the grid: {table1_spec().threshold.tolist()})")
+
+
+def sweeps() -> None:
+    import tempfile
+
+    from safedial.sweep.engine import run_sweep
+    from safedial.sweep.grid import read_grid
+
+    print("\nSweep of 1,000 cells (bundled grid thousand), seconds")
+    grid = read_grid("thousand")
+    with tempfile.TemporaryDirectory() as folder:
+        for label in ("first run, all cores", "again, nothing to do"):
+            started = time.perf_counter()
+            state = run_sweep(grid, folder)
+            print(f"  {label:24} {time.perf_counter() - started:6.2f}   ({state.computed} computed)")
+
+
 def fresh_solve_rounds_per_second(dim: int, rounds: int) -> float:
     """Algorithm 1 as one would first write it: np.linalg.solve in every round."""
     rng = np.random.default_rng(0)
@@ -101,4 +129,6 @@ def start_up() -> None:
 if __name__ == "__main__":
     start_up()
     simulation()
+    table1_grid()
+    sweeps()
     online()

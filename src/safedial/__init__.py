@@ -26,6 +26,7 @@ from safedial.policies import (
 from safedial.version import __version__
 
 if TYPE_CHECKING:
+    from safedial.conformance import check_policy
     from safedial.online.agent import Agent
     from safedial.online.decision import Decision
     from safedial.online.units import Dial, Features
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "Agent": "safedial.online.agent",
+    "check_policy": "safedial.conformance",
     "Decision": "safedial.online.decision",
     "Dial": "safedial.online.units",
     "Features": "safedial.online.units",
@@ -57,6 +59,7 @@ __all__ = [
     "SafetySpec",
     "Simulation",
     "__version__",
+    "check_policy",
     "clairvoyant",
     "epsilon_greedy",
     "fixed",

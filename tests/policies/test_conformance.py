@@ -1,13 +1,12 @@
 """One list of all policies × one list of claims."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from safedial import POLICIES, Agent, InvalidInput, LinearWorld, make_policy, simulate
+from safedial import POLICIES, Agent, InvalidInput, check_policy, make_policy
+from safedial.conformance import SPECS, _predictions
 from safedial.core import estimate
 from safedial.core.estimate import Prediction
 from tests.conftest import make_spec
@@ -30,16 +29,9 @@ CONFIGURATIONS = [
     ("fixed", {}),
     ("fixed", {"clip": False}),
 ]
-SPECS = {
-    "plain": {},
-    "joint": {"promise": "joint"},
-    "sensor": {"cost_sensor_noise": 0.05, "reward_sensor_noise": 0.1},
-    "dependent": {"cost_sensor_noise": 0.05, "sensor_dependent": True},
-}
 each_policy = pytest.mark.parametrize(
     ("name", "options"), CONFIGURATIONS, ids=[f"{name}-{number}" for number, (name, _) in enumerate(CONFIGURATIONS)]
 )
-each_spec = pytest.mark.parametrize("changes", SPECS.values(), ids=SPECS)
 
 
 def test_the_list_names_every_policy():
@@ -47,42 +39,56 @@ def test_the_list_names_every_policy():
     assert len(POLICIES) == 7
 
 
-def random_predictions(number=400, seed=0):
-    rng = np.random.default_rng(seed)
-    norm = rng.uniform(0.05, 1.0, number)
-    return Prediction(
-        rng.normal(0, 0.5, number),
-        rng.normal(0, 0.7, number),
-        norm * rng.uniform(0.01, 1.0, number),
-        norm,
-        rng.uniform(0, 40, number),
-        rng.integers(0, 3000, number).astype(float),
-        4,
-    ), rng.random(number)
+@each_policy
+def test_every_policy_meets_every_claim(name, options, capsys):
+    report = check_policy(lambda: make_policy(name, **options))
+    assert report.failures == {}
+    assert report.checks == 18
+    assert "18 checks ran, 0 failed" in capsys.readouterr().out
+
+
+def everything(choice, seen):
+    full = 0.0 * seen.norm + 1.0
+    return choice._replace(intensity=full, safe=choice.safe._replace(intensity=full))
+
+
+def broken(change):
+    """hp_ucb with its choice changed."""
+    sound = make_policy("hp_ucb")
+
+    def decide(prediction, spec, **arguments):
+        return change(sound.decide(prediction, spec, **arguments), prediction)
+
+    return lambda: sound._replace(name="broken", decide=decide)
+
+
+@pytest.mark.parametrize(
+    ("change", "claim"),
+    [
+        (lambda choice, seen: choice._replace(intensity=choice.safe.intensity * 1.1), "between 0 and the safe"),
+        (lambda choice, seen: choice._replace(intensity=choice.intensity - 1.0), "between 0 and the safe"),
+        (everything, "margin for noise"),
+        (lambda choice, seen: choice._replace(intensity=choice.intensity * np.random.default_rng().random()), "batch"),
+        (lambda choice, seen: 1 / 0, "batch"),
+    ],
+)  # fmt: skip
+def test_a_broken_policy_is_caught(change, claim):
+    report = check_policy(broken(change), quiet=True)
+    assert any(claim in failed for failed in report.failures), report
+
+
+def test_only_a_factory_can_be_checked():
+    for wrong in (None, make_policy("hp_ucb"), lambda: "policy"):
+        with pytest.raises(InvalidInput, match="factory"):
+            check_policy(wrong)
 
 
 @each_policy
-@each_spec
-def test_the_intensity_lies_between_0_and_the_safe_intensity(name, options, changes):
-    seen, coin = random_predictions()
-    choice = make_policy(name, **options).decide(seen, make_spec(**changes), round=7.0, coin=coin)
-    intensity, safe = np.asarray(choice.intensity), np.asarray(choice.safe.intensity)
-    assert np.all(intensity >= 0.0)
-    assert np.all(intensity <= safe)
-    assert np.all(safe <= 1.0)
-
-
-@each_policy
-@each_spec
-def test_a_batch_a_loop_of_floats_and_jax_under_jit_choose_the_same(name, options, changes):
-    seen, coin = random_predictions(60)
+@pytest.mark.parametrize("changes", SPECS.values(), ids=SPECS)
+def test_jax_under_jit_chooses_the_same(name, options, changes):
+    seen, coin = _predictions(60)
     spec, policy = make_spec(**changes), make_policy(name, **options)
     whole = policy.decide(seen, spec, round=3.0, coin=coin)
-    loop = [
-        policy.decide(Prediction(*(float(v[i]) for v in seen[:6]), 4), spec, round=3.0, coin=float(coin[i])).intensity
-        for i in range(60)
-    ]
-    np.testing.assert_allclose(loop, whole.intensity, atol=1e-14)
 
     @jax.jit
     def decide(values, toss):
@@ -93,85 +99,16 @@ def test_a_batch_a_loop_of_floats_and_jax_under_jit_choose_the_same(name, option
 
 
 @each_policy
-def test_a_higher_baseline_cost_never_raises_the_dose_and_too_high_a_one_stops_it(name, options):
-    seen, coin = random_predictions()
-    policy, spec = make_policy(name, **options), make_spec()
-    none, some, all_of_it = (
-        policy.decide(seen, spec, round=2.0, coin=coin, baseline_cost=cost) for cost in (0.0, 0.3, 0.6)
-    )
-    assert np.all(some.intensity <= none.intensity)
-    assert np.all(np.asarray(all_of_it.intensity) == 0.0)
-    assert not np.any(all_of_it.safe.certified)
-
-
-@each_policy
 def test_a_bound_that_is_not_a_number_gives_no_dose(name, options):
     policy = make_policy(name, **options)
-    broken = Prediction(*(float("nan"),) * 6, 4)
-    choice = policy.decide(broken, make_spec(), round=2.0, coin=0.9)
+    choice = policy.decide(Prediction(*(float("nan"),) * 6, 4), make_spec(), round=2.0, coin=0.9)
     if name != "fixed" or options.get("clip", True):
         assert choice.intensity == 0.0
 
 
-@each_policy
-def test_results_do_not_depend_on_how_seeds_are_batched(name, options):
-    world, spec = LinearWorld(dim=3), make_spec()
-    policy = make_policy(name, **options)
-    together = simulate(policy, world, spec, rounds=300, seeds=[4, 0, 7])
-    for column, seed in enumerate([4, 0, 7]):
-        alone = simulate(policy, world, spec, rounds=300, seeds=[seed])
-        np.testing.assert_allclose(together.regret[:, column], alone.regret[:, 0], atol=1e-9)
-        np.testing.assert_array_equal(together.violations[:, column], alone.violations[:, 0])
-
-
-@each_policy
-def test_thresholds_in_one_batch_equal_thresholds_one_by_one(name, options):
-    world, policy = LinearWorld(dim=3), make_policy(name, **options)
-    together = simulate(policy, world, make_spec(threshold=[0.1, 0.9]), rounds=300, seeds=3)
-    for row, threshold in enumerate([0.1, 0.9]):
-        alone = simulate(policy, world, make_spec(threshold=threshold), rounds=300, seeds=3)
-        for field in ("regret", "reward", "violations", "informative_rounds", "clairvoyant_reward"):
-            np.testing.assert_array_equal(getattr(together, field)[row], getattr(alone, field)[0])
-
-
-@each_policy
-def test_zero_intensity_leaves_the_state_as_it_was(name, options):
-    policy = make_policy(name, **options)
-    if policy.knows_truth:
-        with pytest.raises(InvalidInput, match="cannot run online"):
-            Agent(3, make_spec(), policy=policy)
-        return
-    if options.get("learn_from") == "exploring":
-        return
-    agent = Agent(3, make_spec(), policy=policy)
-    agent.update([0.1, 0.2, 0.3], 0.5, 0.2, 0.1)
-    before = {key: value.copy() for key, value in agent._learner.state().items()}
-    agent.update([0.3, 0.2, 0.3], 0.0, 0.0, 0.0)
-    for key, value in agent._learner.state().items():
-        np.testing.assert_array_equal(value, before[key])
-
-
-@each_policy
-def test_save_and_load_give_the_same_decisions_bit_for_bit(name, options, tmp_path):
-    policy = make_policy(name, **options)
-    if policy.knows_truth or options.get("learn_from") == "exploring":
-        return
-    rng = np.random.default_rng(5)
-    agent = Agent(3, make_spec(), policy=policy, seed=11)
-    contexts = rng.standard_normal((60, 3)) / 5
-    for context in contexts[:40]:
-        decision = agent.decide(context)
-        agent.update(context, decision.action, float(rng.normal()) * decision.intensity, 0.1 * decision.intensity)
-    agent.save(tmp_path / "agent")
-    twin = Agent.load(tmp_path / "agent")
-    for context in contexts[40:]:
-        here, there = agent.decide(context), twin.decide(context)
-        assert here.action == there.action
-        assert here.certificate == there.certificate
-        for each in (agent, twin):
-            each.update(context, here.action, 0.2, 0.1)
-    for key, value in agent._learner.state().items():
-        np.testing.assert_array_equal(value, twin._learner.state()[key])
+def test_a_policy_that_cannot_run_online_says_so():
+    with pytest.raises(InvalidInput, match="cannot run online"):
+        Agent(3, make_spec(), policy="clairvoyant")
 
 
 @each_policy
@@ -227,4 +164,3 @@ def test_options_rebuild_the_policy():
         policy = make_policy(name, **options)
         again = make_policy(policy.name, **policy.options)
         assert again.options == policy.options
-        assert dataclasses.is_dataclass(make_spec())

@@ -76,6 +76,7 @@ class Agent:
         self._rules = rules = make_rules(dim, spec, policy, dose, dial, features, fallback_action)
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
+        self._straight = rules.dial.is_plain and rules.dose.cost.name == "identity"
         self._safe_spec = rounded_spec(spec)
         self._norm_limit = spec.context_bound * (1.0 + NORM_SLACK)
         self._norm_error = 1.0 + (rules.dim + 8) * UNIT
@@ -279,7 +280,7 @@ class Agent:
             safe_setting = setting = self._setting(choice.safe.intensity)
             if choice.intensity != choice.safe.intensity:
                 setting = self._setting(choice.intensity)
-        intensity = float(rules.dose.cost.effect(setting if rules.dial.is_plain else rules.dial.action(setting)))
+        intensity = setting if self._straight else float(rules.dose.cost.effect(rules.dial.action(setting)))
         certified = not doubt and rules.policy.promise == "realized"
         return Decision(
             setting, intensity, safe_setting, number, certified, vector, prediction, choice, baseline_cost, doubt, rules
@@ -291,6 +292,8 @@ class Agent:
         return "assumption_broken" if choice.bounds.refuted else "no_certified_action"
 
     def _setting(self, intensity: float) -> float:
+        if self._straight:
+            return round_down(intensity)
         curve, dial = self._rules.dose.cost, self._rules.dial
         action = float(curve.action(round_down(intensity, curve.error_units)))
         return action if dial.is_plain else dial.setting(action)

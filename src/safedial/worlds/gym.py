@@ -1,0 +1,90 @@
+"""The linear world as a Gymnasium environment: one round is one step, the cost is in `info["cost"]`.
+
+    observation   the context x                    action    the dial, Box(0, 1)
+    reward        R = g_r(α)(⟨x,θ*⟩ + ξ)           info      cost, violated, intensity, threshold
+
+An episode is `rounds` rounds with one θ*, μ*; it is truncated at its end, never terminated. `reset(seed=…)` fixes all
+randomness. Needs the `gym` extra.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.worlds.linear import LinearWorld, draw_chunk, draw_truth, generators
+
+Array = NDArray[np.float64]
+
+
+class SafeDialEnv(gymnasium.Env[Array, Array]):
+    """Turn the dial for each context; `info["cost"]` must stay at or below `spec.threshold`.
+
+    Args:
+        world: a linear world with iid contexts.
+        spec: its constants and the threshold.
+        rounds: the length of an episode.
+        dose: the dose curves; the identity by default.
+
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1, coefficient_bound=1,
+    ...                   context_bound=1)
+    >>> env = SafeDialEnv(LinearWorld(dim=3), spec, rounds=10)
+    >>> context, _ = env.reset(seed=0)
+    >>> context, reward, terminated, truncated, info = env.step(np.array([0.2]))
+    >>> sorted(info)
+    ['cost', 'intensity', 'threshold', 'violated']
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 -- Gymnasium's own attribute
+
+    def __init__(
+        self, world: LinearWorld, spec: SafetySpec, *, rounds: int = 1000, dose: DoseCurve | Dose | None = None
+    ) -> None:
+        require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
+        require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary needs to see a learner")
+        require(np.ndim(spec.threshold) == 0, "threshold", spec.threshold, "must be one number")
+        self.world, self.safety, self.rounds, self.dose = world, spec, rounds, as_dose(dose)
+        bound = spec.context_bound
+        self.observation_space = Box(-bound, bound, (world.dim,), np.float64)
+        self.action_space = Box(0.0, 1.0, (1,), np.float64)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:  # noqa: ARG002 -- Gymnasium's signature
+        """Draw a new θ*, μ* and a new sequence of rounds."""
+        super().reset(seed=seed)
+        rngs = generators([int(self.np_random.integers(2**63)) if seed is None else seed])
+        self._truth = draw_truth(self.world, self.safety, rngs)
+        self._draws = draw_chunk(self.world, self.safety, rngs, self.rounds + 1)
+        self._round = 0
+        return self._context(), {}
+
+    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Play one round at `action` in [0, 1]."""
+        setting = np.asarray(action, dtype=float).ravel()
+        valid = setting.shape == (1,) and bool(np.all((setting >= 0.0) & (setting <= 1.0)))
+        require(valid, "action", action, "must be one number in [0, 1]")
+        index, context, alpha = self._round, self._context(), float(setting[0])
+        gain, harm = float(self.dose.reward.effect(alpha)), float(self.dose.cost.effect(alpha))
+        draws, truth = self._draws, self._truth
+        reward = (
+            gain * (float(context @ truth.reward_coef[0]) + draws.reward_noise[index, 0])
+            + draws.reward_sensor[index, 0]
+        )
+        cost = harm * (float(context @ truth.cost_coef[0]) + draws.cost_noise[index, 0]) + draws.cost_sensor[index, 0]
+        cost += self.world.baseline_cost
+        self._round += 1
+        limit = self.safety.threshold
+        info = {"cost": float(cost), "violated": bool(cost > limit), "intensity": harm, "threshold": limit}
+        return self._context(), float(reward), False, self._round >= self.rounds, info
+
+    def _context(self) -> Array:
+        return self._draws.context[min(self._round, self.rounds), 0].copy()
+
+
+gymnasium.register(id="safedial/Linear-v0", entry_point="safedial.worlds.gym:SafeDialEnv")

@@ -1,0 +1,96 @@
+"""The experiments end to end on small counts: data, pictures and report from the command line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from safedial import InvalidInput
+from safedial.experiments.epsilon import time_per_round
+from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
+from safedial.experiments.tables import read_rows
+from safedial.plots import draw_epsilon, draw_synthetic, draw_table1
+from safedial.report import write_report
+
+
+def reproduce(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "safedial", "reproduce", *words], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    done = reproduce("all", "--seeds", "2", "--rounds", "300", "--out", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)["files"]
+
+
+def test_everything_is_written_and_named(results):
+    folder, files = results
+    assert {path.name for path in folder.iterdir()} == {file.rsplit("/", 1)[1] for file in files}
+    assert {"table1.csv", "synthetic.csv", "epsilon.csv", "epsilon_time.csv", "report.html"} <= {
+        path.name for path in folder.iterdir()
+    }
+
+
+def test_the_report_is_one_file_that_fetches_nothing(results):
+    page = (results[0] / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert "http" not in page.replace("http-equiv", "")
+    for words in ("Table 1", "Figure", "greedy", "The paper:", "never exceeded"):
+        assert words in page
+
+
+def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
+    folder = results[0]
+    for picture in folder.glob("*.png"):
+        picture.unlink()
+    assert draw_table1(folder).exists()
+    assert all(path.exists() for path in draw_synthetic(folder))
+    assert draw_epsilon(folder).exists()
+    assert write_report(folder).exists()
+
+
+def test_curves_have_bands_and_the_bound_lies_above(results):
+    rows = read_rows(results[0] / "synthetic.csv")
+    assert {row["dim"] for row in rows} == {5, 10}
+    for row in rows:
+        assert row["regret_low"] <= row["regret"] <= row["regret_high"]
+        if row["series"] == "HP-UCB":
+            assert row["regret"] <= row["theorem_2"]
+
+
+def test_epsilon_zero_is_hp_ucb_and_epsilon_one_the_first_action(results):
+    last = {(row["dim"], row["series"]): row["regret"] for row in read_rows(results[0] / "synthetic.csv")}
+    epsilon = {
+        (row["dim"], row["learn_from"], row["epsilon"]): row["regret"] for row in read_rows(results[0] / "epsilon.csv")
+    }
+    for dim in (5, 10):
+        assert epsilon[dim, "all", 0.0] == pytest.approx(last[dim, "HP-UCB"])
+        assert epsilon[dim, "all", 1.0] == pytest.approx(last[dim, "First action for ever"])
+
+
+def test_exploring_only_costs_less_time_the_papers_way():
+    assert time_per_round(60, 1.0, "exploring") < time_per_round(60, 0.0, "all")
+
+
+def test_a_report_without_results_says_what_to_run(tmp_path):
+    with pytest.raises(InvalidInput, match="reproduce table1"):
+        write_report(tmp_path)
+    assert reproduce("report", "--out", str(tmp_path)).returncode == 2
+
+
+def test_a_report_of_table1_alone_says_what_is_missing(tmp_path):
+    assert reproduce("table1", "--seeds", "1", "--rounds", "50", "--out", str(tmp_path)).returncode == 0
+    assert "Not run yet: synthetic, epsilon" in write_report(tmp_path).read_text()
+
+
+def test_all_20_cells_overlap_the_paper_with_30_seeds():
+    rows = table1(dim=5, seeds=30, rounds=10_000)
+    assert len(rows) == 20
+    assert [row["threshold"] for row in rows[:10]] == THRESHOLDS
+    assert len(PAPER["hp_ucb"]) == len(PAPER["on_expectation"]) == 10
+    assert all(row["overlaps_paper"] for row in rows)

@@ -1,0 +1,233 @@
+"""Sweeps end with the same bytes, however they are run, and lose nothing when something is killed."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from distributed import LocalCluster
+
+from safedial import InvalidInput
+from safedial.sweep.cell import cell_path, read_cell
+from safedial.sweep.engine import run_sweep, status
+from safedial.sweep.grid import parse_grid, read_grid
+from safedial.sweep.table import sweep_rows, write_table
+from tests.sweep.test_grid import GRID
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in (Path(folder) / "cells").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    run_sweep(parse_grid(GRID), folder, jobs=1)
+    return files(folder)
+
+
+def test_any_number_of_jobs_gives_the_same_bytes(reference, tmp_path):
+    state = run_sweep(parse_grid(GRID), tmp_path, jobs=2)
+    assert (state.done, state.computed, state.complete) == (18, 18, True)
+    assert files(tmp_path) == reference
+
+
+@pytest.mark.filterwarnings("default")  # the cluster's own shutdown chatter is not ours to judge
+def test_a_dask_cluster_gives_the_same_bytes(reference, tmp_path):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        state = run_sweep(parse_grid(GRID), tmp_path, backend="dask", address=cluster.scheduler_address)
+    assert state.complete
+    assert files(tmp_path) == reference
+
+
+def test_running_again_recomputes_nothing_and_mends_what_is_damaged(reference, tmp_path):
+    grid = parse_grid(GRID)
+    run_sweep(grid, tmp_path, jobs=1)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    assert run_sweep(grid, tmp_path, jobs=1).computed == 0
+    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    first, second, third, fourth = (cell_path(tmp_path, cell) for cell in grid.cells[:4])
+    first.unlink()
+    second.write_text(second.read_text()[:100])
+    third.write_text(third.read_text().replace("1", "2", 3))
+    fourth.write_text("[]")
+    state = status(tmp_path)
+    assert (state.done, state.missing, state.damaged) == (14, 1, 3)
+    assert run_sweep(grid, tmp_path, jobs=1).computed == 4
+    assert files(tmp_path) == reference
+
+
+def test_a_cell_that_fails_is_listed_and_the_rest_goes_on(tmp_path):
+    grid = parse_grid(GRID.replace("dim = 3", "dim = [1, 3]"))
+    state = run_sweep(grid, tmp_path, jobs=2)
+    assert state.done == len(grid.cells) - 6
+    assert len(state.failed) == 6
+    assert all("dim = 1" in reason for reason in state.failed.values())
+
+
+LONG = GRID.replace("rounds = 40", "rounds = 6000").replace("seeds = 5", "seeds = 8")
+
+
+def start(tmp_path, *extra):
+    (tmp_path / "grid.toml").write_text(LONG)
+    words = [
+        sys.executable,
+        "-m",
+        "safedial",
+        "sweep",
+        "run",
+        str(tmp_path / "grid.toml"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    return subprocess.Popen([*words, *extra], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_cells(tmp_path, number):
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "out" / "cells").glob("*.json"))) < number:
+        assert time.monotonic() < deadline, "no cells appear"
+        time.sleep(0.02)
+
+
+def workers(process):
+    """The loky workers of a sweep: those of its children that run cells."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in children if "popen_loky" in " ".join(child.cmdline())]
+
+
+@pytest.fixture(scope="module")
+def long_reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long")
+    run_sweep(parse_grid(LONG), folder, jobs=2)
+    return files(folder)
+
+
+def test_a_worker_killed_mid_sweep_is_survived_and_the_bytes_are_the_same(long_reference, tmp_path):
+    process = start(tmp_path, "--jobs", "2")
+    wait_for_cells(tmp_path, 2)
+    victim = workers(process)[0]
+    os.kill(victim.pid, signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert files(tmp_path / "out") == long_reference
+
+
+def test_a_sweep_killed_outright_is_resumed_where_it_stopped(long_reference, tmp_path):
+    process = start(tmp_path, "--jobs", "2")
+    wait_for_cells(tmp_path, 3)
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for member in family:
+        member.kill()
+    process.communicate()
+    kept = len(list((tmp_path / "out" / "cells").glob("*.json")))
+    assert 3 <= kept < 24
+    again = start(tmp_path, "--jobs", "2", "--json")
+    output, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors
+    assert json.loads(output)["computed"] == 24 - kept
+    assert files(tmp_path / "out") == long_reference
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_dask_worker_killed_mid_sweep_is_survived(long_reference, tmp_path):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        process = start(tmp_path, "--backend", "dask", "--address", cluster.scheduler_address)
+        wait_for_cells(tmp_path, 2)
+        victim = next(iter(cluster.workers.values()))
+        os.kill(victim.pid, signal.SIGKILL)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert files(tmp_path / "out") == long_reference
+
+
+def test_an_interrupt_keeps_what_is_finished(tmp_path):
+    process = start(tmp_path, "--jobs", "2")
+    wait_for_cells(tmp_path, 2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert status(tmp_path / "out").done >= 2
+
+
+def test_a_finished_sweep_of_a_thousand_cells_is_recognised_at_once(tmp_path):
+    grid = read_grid("thousand")
+    short = parse_grid(grid.text.replace("rounds = 500", "rounds = 5"))
+    assert run_sweep(short, tmp_path).computed == 1000
+    started = time.perf_counter()
+    assert run_sweep(short, tmp_path).computed == 0
+    assert time.perf_counter() - started < 30, "benchmarks/run.py measures it; this only catches recomputing"
+
+
+def test_the_table_pools_seeds_and_names_what_varies(tmp_path):
+    grid = parse_grid(GRID)
+    run_sweep(grid, tmp_path, jobs=1)
+    rows = sweep_rows(tmp_path)
+    assert len(rows) == 6
+    assert all(row["seeds"] == 5 for row in rows)
+    first = [read_cell(cell_path(tmp_path, cell))["result"] for cell in grid.cells[:3]]
+    pooled = [value for result in first for value in result["regret"]]
+    assert rows[0]["regret"] == pytest.approx(sum(pooled) / 5)
+    assert write_table(tmp_path).read_text().count("\n") == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"jobs": 0}, "jobs"),
+        ({"backend": "spark"}, "backend"),
+        ({"backend": "dask"}, "address"),
+        ({"address": "tcp://127.0.0.1:1"}, "backend"),
+    ],
+)
+def test_a_wrong_way_to_run_is_refused(arguments, named, tmp_path):
+    with pytest.raises(InvalidInput, match=named):
+        run_sweep(parse_grid(GRID), tmp_path, **arguments)
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "safedial", "sweep", *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_an_address_with_no_scheduler_behind_it_is_named(tmp_path):
+    (tmp_path / "grid.toml").write_text(GRID)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    done = command(
+        "run", str(tmp_path / "grid.toml"), "--out", str(tmp_path), "--backend", "dask", "--address", address
+    )
+    assert done.returncode == 2
+    assert "no Dask scheduler answers" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_command_line_runs_reports_and_draws(tmp_path):
+    (tmp_path / "grid.toml").write_text(GRID)
+    out = str(tmp_path / "out")
+    done = command("run", str(tmp_path / "grid.toml"), "--out", out, "--jobs", "1", "--json")
+    assert json.loads(done.stdout)["done"] == 18
+    assert command("status", out).returncode == 0
+    assert "18 of 18 cells done" in command("status", out).stdout
+    next((tmp_path / "out" / "cells").iterdir()).unlink()
+    assert command("status", out, "--json").returncode == 1
+    drawn = command("plot", out, "--x", "threshold")
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "out" / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    assert command("plot", out, "--x", "colour").returncode == 2
+    assert command("status", str(tmp_path / "nowhere")).returncode == 2
+    failing = GRID.replace("dim = 3", "dim = 1")
+    (tmp_path / "bad.toml").write_text(failing)
+    done = command("run", str(tmp_path / "bad.toml"), "--out", str(tmp_path / "bad"), "--jobs", "1")
+    assert done.returncode == 1
+    assert "failed:" in done.stdout
