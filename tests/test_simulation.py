@@ -3,7 +3,7 @@ import pytest
 
 import safedial.simulation as module
 from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
-from safedial.measure import summary, violation_interval
+from safedial.measure import regret_bound, summary, violation_interval
 from tests.conftest import make_spec
 
 
@@ -117,11 +117,34 @@ def test_a_tidy_table_has_one_row_for_each_spec_and_seed():
         ({"seeds": 0}, "seeds"),
         ({"seeds": []}, "seeds"),
         ({"seeds": [-1]}, "seeds"),
+        ({"seeds": 2.0}, "seeds"),
+        ({"seeds": "ab"}, "seeds"),
+        ({"dose": "hill"}, "dose"),
     ],
 )
 def test_an_impossible_run_is_refused(wrong, rule):
     with pytest.raises(InvalidInput, match=rule):
         simulate(make_policy("hp_ucb"), LinearWorld(dim=3), make_spec(), **({"rounds": 5, "seeds": 2} | wrong))
+
+
+def test_names_and_single_curves_will_do():
+    by_name = simulate("hp_ucb", LinearWorld(dim=3), make_spec(), rounds=50, seeds=2, dose=power(2.0))
+    by_hand = simulate(
+        make_policy("hp_ucb"), LinearWorld(dim=3), make_spec(), rounds=50, seeds=2, dose=Dose.of(power(2.0))
+    )
+    np.testing.assert_array_equal(by_name.regret, by_hand.regret)
+    assert "regret=" in repr(by_name)
+    for wrong in ({"policy": "hp_usb"}, {"policy": None}, {"world": 3}, {"spec": 0.5}):
+        arguments = {"policy": "hp_ucb", "world": LinearWorld(dim=3), "spec": make_spec()} | wrong
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            simulate(**arguments, rounds=5, seeds=1)
+
+
+def test_measures_refuse_what_they_cannot_measure():
+    with pytest.raises(InvalidInput, match="violations"):
+        violation_interval([], 10)
+    with pytest.raises(InvalidInput, match="radius"):
+        regret_bound(3, 10, make_spec(), radius="x")
 
 
 def test_only_thresholds_and_risks_may_be_swept_and_paper_needs_two_dimensions():

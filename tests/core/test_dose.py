@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safedial import Dose, InvalidInput, hill, identity, logistic, power, tabulated
-from safedial.core.dose import curve_from_dict
+from safedial.core.dose import as_dose, curve_from_dict
 
 CURVES = [
     identity(),
@@ -83,6 +83,9 @@ def test_a_curve_survives_being_written(curve):
         (lambda: tabulated([0, 0.5, 1], [0, 0.5, 0.5]), "strictly increasing"),
         (lambda: tabulated([0, 0.5, 1], [0.1, 0.5, 1]), "start at 0"),
         (lambda: tabulated([0, float("nan"), 1], [0, 0.5, 1]), "finite"),
+        (lambda: tabulated(["a"], [1]), "numbers"),
+        (lambda: logistic("a", 3.0), "midpoint"),
+        (lambda: as_dose("hill"), "dose"),
         (lambda: curve_from_dict({"curve": "cubic"}), "cubic"),
         (lambda: curve_from_dict({"curve": "power", "slope": 1}), "slope"),
     ],

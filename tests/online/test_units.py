@@ -39,6 +39,8 @@ def test_words_are_rounded_down_to_four_digits(setting, low):
         {"levels": [0.5, 2]},
         {"levels": [math.inf]},
         {"low": -1e308, "high": 1e308},
+        {"levels": 20},
+        {"unit": None},
     ],
 )
 def test_a_dial_that_cannot_be_is_refused(wrong):
@@ -55,6 +57,10 @@ def test_a_dial_that_cannot_be_is_refused(wrong):
         {"names": ("a",), "center": (1, 2)},
         {"names": ("a",), "scale": (0,)},
         {"names": ("a",), "scale": (math.nan,)},
+        {"names": None},
+        {"names": (1, 2)},
+        {"names": ("a",), "center": 5},
+        {"names": ("a",), "intercept": "no"},
     ],
 )
 def test_features_that_cannot_be_are_refused(wrong):

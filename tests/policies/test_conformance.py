@@ -145,6 +145,7 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
     [
         ("hp_ucb", {"radius": "tight"}, "radius"),
         ("hp_ucb", {"probe": 0.1}, "probe"),
+        ("hp_ucb", {"clip": "no"}, "clip"),
         ("hp_probe", {"probe": 1.5}, "probe"),
         ("hp_probe", {"probe": "cube"}, "probe"),
         ("hp_probe", {"probe": True}, "probe"),

@@ -78,4 +78,5 @@ def normal_quantile(probability: Any) -> Any:
         from scipy.special import ndtri
     else:
         from jax.scipy.special import ndtri
-    return ndtri(probability)
+    quantile = ndtri(probability)
+    return float(quantile) if xp is FLOATS else quantile
