@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import safedial.batch as batch
 import safedial.simulation as module
 from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
 from safedial.measure import regret_bound, summary, violation_interval
@@ -22,7 +23,7 @@ def test_results_do_not_depend_on_the_chunk(chunk, monkeypatch):
 def test_sharing_one_estimate_over_thresholds_changes_nothing(name, monkeypatch):
     spec = make_spec(threshold=[0.1, 0.5, 3.0])
     shared = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
-    monkeypatch.setattr(module, "doses_cannot_teach", lambda *arguments: False)
+    monkeypatch.setattr(batch, "doses_cannot_teach", lambda *arguments: False)
     apart = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
     for field in ("violations", "regret", "reward", "informative_rounds"):
         np.testing.assert_array_equal(getattr(shared, field), getattr(apart, field))
@@ -30,11 +31,11 @@ def test_sharing_one_estimate_over_thresholds_changes_nothing(name, monkeypatch)
 
 def test_where_doses_can_teach_rows_learn_apart():
     straight = Dose.of(identity())
-    assert module.doses_cannot_teach(LinearWorld(dim=2), make_spec(), straight)
-    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(cost_sensor_noise=0.1), straight)
-    assert not module.doses_cannot_teach(LinearWorld(dim=2, baseline_cost=0.1), make_spec(), straight)
-    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(estimation_risk=[0.1, 0.2]), straight)
-    assert not module.doses_cannot_teach(LinearWorld(dim=2), make_spec(), Dose.of(power(1e-3)))
+    assert batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(), straight)
+    assert not batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(cost_sensor_noise=0.1), straight)
+    assert not batch.doses_cannot_teach(LinearWorld(dim=2, baseline_cost=0.1), make_spec(), straight)
+    assert not batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(estimation_risk=[0.1, 0.2]), straight)
+    assert not batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(), Dose.of(power(1e-3)))
     spec = make_spec(threshold=[0.2, 0.6], cost_sensor_noise=0.02)
     both = simulate(make_policy("hp_ucb"), LinearWorld(dim=3), spec, rounds=300, seeds=2)
     alone = simulate(

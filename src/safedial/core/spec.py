@@ -134,7 +134,7 @@ class SafetySpec:
         """The inverse of `to_dict`; unknown or missing names are named in the error."""
         unknown = sorted(set(fields) - {each.name for each in dataclass_fields(cls) if each.init})
         require(not unknown, "spec", unknown, "has names that are not fields of a SafetySpec")
-        missing = sorted({*list(POSITIVE)[:-1]} - set(fields))
+        missing = sorted(set(POSITIVE) - {"ridge"} - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
         return cls(**fields)
 

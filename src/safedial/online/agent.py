@@ -19,17 +19,16 @@ from safedial.core import monitor
 from safedial.core.action import Choice
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.estimate import Prediction
-from safedial.core.rounding import NORM_SLACK, UNIT, round_down, round_up, rounded_spec
+from safedial.core.rounding import UNIT, round_down, round_up, rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
-from safedial.online.blas import dnrm2
 from safedial.online.decision import Decision
-from safedial.online.door import column, in_row, listed, make_rules, refuse_context
+from safedial.online.door import column, in_row, make_rules, read_context, read_contexts
 from safedial.online.learner import Learner
 from safedial.online.memory import arguments, recall, remember
 from safedial.online.outcome import Sample, counted, normalise
-from safedial.online.units import Dial, Features, as_vector, real
+from safedial.online.units import Dial, Features, real
 from safedial.policies import Policy
 
 Vector = NDArray[np.float64]
@@ -78,7 +77,6 @@ class Agent:
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._straight = rules.dial.is_plain and rules.dose.cost.name == "identity"
         self._safe_spec = rounded_spec(spec)
-        self._norm_limit = spec.context_bound * (1.0 + NORM_SLACK)
         self._norm_error = 1.0 + (rules.dim + 8) * UNIT
         self._learner = Learner(rules.dim, spec.ridge)
         self._decisions = self._reported = 0
@@ -157,19 +155,19 @@ class Agent:
         Each call is a round: it counts for the joint promise and shrinks the probe. To look without deciding, use
         `preview`.
         """
-        vector, norm = self._vector(context)
+        vector, norm = read_context(self._rules, context)
         return self._decide(vector, norm, real("baseline_cost", baseline_cost))
 
     def preview(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
         """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
-        vector, norm = self._vector(context)
+        vector, norm = read_context(self._rules, context)
         return self._advise(vector, norm, real("baseline_cost", baseline_cost), coin=0.5)
 
     def decide_many(
         self, contexts: Iterable[Context], *, baseline_costs: Iterable[float] | None = None
     ) -> list[Decision]:
         """One decision for each context, all from what is known now: the same as calling `decide` in turn."""
-        vectors = self._vectors(contexts)
+        vectors = read_contexts(self._rules, contexts)
         baselines = column("baseline_costs", baseline_costs, len(vectors))
         return [self._decide(*vector, baseline) for vector, baseline in zip(vectors, baselines, strict=True)]
 
@@ -195,12 +193,12 @@ class Agent:
         applied above the advice, or was not certified, is learned from and proves nothing about the promise.
         """
         if isinstance(context, Decision):
-            vector, norm = self._vector(context.context, raw=False)
+            vector, norm = read_context(self._rules, context.context, raw=False)
             applied = context.action if action is None else action
             baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
             self._fold(vector, norm, normalise(self._rules, applied, reward, cost, baseline), context)
         else:
-            vector, norm = self._vector(context)
+            vector, norm = read_context(self._rules, context)
             baseline = 0.0 if baseline_cost is UNSAID else baseline_cost
             self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline))
 
@@ -214,7 +212,7 @@ class Agent:
         baseline_costs: Iterable[float] | None = None,
     ) -> None:
         """Learn from several outcomes in decision order; if one of them is refused, none is learned from."""
-        vectors = self._vectors(contexts)
+        vectors = read_contexts(self._rules, contexts)
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
         columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
@@ -241,22 +239,6 @@ class Agent:
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"path = {str(path)!r}: lacks a part of a safedial save file ({error})") from error
         return agent
-
-    def _vectors(self, contexts: Any) -> list[tuple[Vector, float]]:
-        if hasattr(contexts, "columns") and hasattr(contexts, "to_dict"):
-            contexts = contexts.to_dict("records")
-        return [in_row(row, self._vector, context) for row, context in enumerate(listed("contexts", contexts))]
-
-    def _vector(self, context: Any, *, raw: bool = True) -> tuple[Vector, float]:
-        """The context as a vector, and its norm; refused if not finite or longer than L."""
-        if raw and self._rules.features is not None:
-            vector = self._rules.features.transform(context)
-        else:
-            vector = as_vector(context, self._rules.dim, "context")
-        norm = dnrm2(vector)
-        if not norm <= self._norm_limit:
-            refuse_context(self._rules, vector, norm)
-        return vector, norm
 
     def _decide(self, vector: Vector, norm: float, baseline_cost: float) -> Decision:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5

@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from safedial.core.confidence import check_dim
 from safedial.core.dose import as_dose
 from safedial.core.estimate import Prediction
+from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
+from safedial.online.blas import dnrm2
 from safedial.online.decision import Rules
-from safedial.online.units import Dial, Features, real
+from safedial.online.units import Dial, Features, as_vector, real
 from safedial.policies import Policy, as_policy
 from safedial.policies.fixed import fixed
 
 Result = TypeVar("Result")
+Vector = NDArray[np.float64]
 
 
 def make_rules(dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, features: Any, fallback_action: Any) -> Rules:
@@ -41,7 +44,26 @@ def make_rules(dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, features:
     return rules
 
 
-def refuse_context(rules: Rules, vector: NDArray[np.float64], norm: float) -> None:
+def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
+    """Each context of a list, an array or a table; a refusal names the row."""
+    if hasattr(contexts, "columns") and hasattr(contexts, "to_dict"):
+        contexts = contexts.to_dict("records")
+    return [in_row(row, read_context, rules, context) for row, context in enumerate(listed("contexts", contexts))]
+
+
+def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vector, float]:
+    """The context as a vector of its own, and its norm; refused if not finite or longer than L."""
+    if raw and rules.features is not None:
+        vector = rules.features.transform(context)
+    else:
+        vector = as_vector(context, rules.dim, "context")
+    norm = dnrm2(vector)
+    if not norm <= rules.spec.context_bound * (1.0 + NORM_SLACK):
+        _refuse_context(rules, vector, norm)
+    return vector, norm
+
+
+def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
     """Say what is wrong with a context that is not finite or too long, by the feature's name where it has one."""
     names = (*(rules.features.names if rules.features else range(rules.dim)), "intercept")
     bad = np.flatnonzero(~np.isfinite(vector))
