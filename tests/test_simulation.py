@@ -119,13 +119,19 @@ def test_a_tidy_table_has_one_row_for_each_spec_and_seed():
         ({"seeds": []}, "seeds"),
         ({"seeds": [-1]}, "seeds"),
         ({"seeds": 2.0}, "seeds"),
+        ({"seeds": [1.5]}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds"),
+        ({"seeds": ["a"]}, "seeds"),
+        ({"rounds": True}, "rounds"),
+        ({"points": 0}, "points"),
+        ({"spec": make_spec(threshold=[0.1, 0.2], violation_risk=[0.1, 0.2, 0.3])}, "unequal"),
         ({"seeds": "ab"}, "seeds"),
         ({"dose": "hill"}, "dose"),
     ],
 )
 def test_an_impossible_run_is_refused(wrong, rule):
     with pytest.raises(InvalidInput, match=rule):
-        simulate(make_policy("hp_ucb"), LinearWorld(dim=3), make_spec(), **({"rounds": 5, "seeds": 2} | wrong))
+        simulate("hp_ucb", LinearWorld(dim=3), **({"spec": make_spec(), "rounds": 5, "seeds": 2} | wrong))
 
 
 def test_names_and_single_curves_will_do():

@@ -14,18 +14,40 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.dose import Dose
 from safedial.core.estimate import Estimate, Prediction, sample_weight
+from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies import Policy
 from safedial.policies.clairvoyant import clairvoyant
-from safedial.worlds.linear import Draws, LinearWorld, Truth, draw_chunk, draw_truth, generators, worst_context
+from safedial.worlds.linear import (
+    Draws,
+    LinearWorld,
+    Truth,
+    draw_chunk,
+    draw_truth,
+    generators,
+    mean_outcome,
+    noise_scale,
+    worst_context,
+)
+from safedial.worlds.noise import quantile
 
 Array = NDArray[np.float64]
 
 SWEPT = ("threshold", "violation_risk", "estimation_risk")
 """The spec fields that may be arrays in a simulation."""
 
-TOTALS = ("violations", "informative_rounds", "uncertified_rounds", "regret", "reward", "clairvoyant_reward")
+TOTALS = (
+    "violations",
+    "informative_rounds",
+    "uncertified_rounds",
+    "full_dose_rounds",
+    "full_dose_violations",
+    "regret",
+    "reward",
+    "clairvoyant_reward",
+    "exact_clairvoyant_reward",
+)
 
 
 class Round(NamedTuple):
@@ -60,17 +82,7 @@ class Batch:
         self.shared = rows == 1 or doses_cannot_teach(world, spec, dose)
         self.state = policy.init(world.dim, ridge=spec.ridge, batch=(1 if self.shared else rows, len(seeds)))
         self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
-        self.totals = {
-            name: np.zeros((rows, len(seeds)))
-            for name in (
-                "violations",
-                "informative_rounds",
-                "uncertified_rounds",
-                "regret",
-                "reward",
-                "clairvoyant_reward",
-            )
-        }
+        self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {"regret": [], "violations": []}
         self.exact = clairvoyant()
 
@@ -81,21 +93,25 @@ class Batch:
     def chunk(self, done: int, draws: Draws) -> None:
         step = len(draws.coin)
         rows, seeds = self.totals["regret"].shape
-        harm = np.empty((step, rows, seeds))
+        harm, full = np.empty((step, rows, seeds)), np.empty((step, rows, seeds), dtype=bool)
         gain = harm if self.dose.is_identity else np.empty_like(harm)
         batch = 1 if self.shared else rows
         reward_mean, cost_mean = np.empty((2, step, batch if self.world.adversarial else 1, seeds))
         if not self.world.adversarial:
-            reward_mean[:, 0] = np.vecdot(draws.context, self.truth.reward_coef)
-            cost_mean[:, 0] = np.vecdot(draws.context, self.truth.cost_coef)
+            reward_mean[:, 0] = self._mean(draws.context, self.truth.reward_coef)
+            cost_mean[:, 0] = self._mean(draws.context, self.truth.cost_coef)
         for index in range(step):
             context = self._context(draws, index)
             if self.world.adversarial:
-                reward_mean[index] = np.vecdot(context, self.truth.reward_coef)
-                cost_mean[index] = np.vecdot(context, self.truth.cost_coef)
+                reward_mean[index] = self._mean(context, self.truth.reward_coef)
+                cost_mean[index] = self._mean(context, self.truth.cost_coef)
             number = done + index + 1
-            harm[index], gain[index] = self._round(number, context, draws, index, reward_mean[index], cost_mean[index])
-        self._account(done, draws, harm, gain, reward_mean, cost_mean)
+            means = reward_mean[index], cost_mean[index]
+            harm[index], gain[index], full[index] = self._round(number, context, draws, index, *means)
+        self._account(done, draws, harm, gain, full, reward_mean, cost_mean)
+
+    def _mean(self, context: Array, coef: Array) -> Array:
+        return mean_outcome(self.world, self.spec, context, coef)
 
     def _context(self, draws: Draws, index: int) -> Array:
         if not self.world.adversarial:
@@ -106,8 +122,10 @@ class Batch:
 
     def _round(
         self, number: int, context: Array, draws: Draws, index: int, reward_mean: Array, cost_mean: Array
-    ) -> tuple[Array, Array]:
-        """Decide, then learn from the normalised outcomes. Returns the intensities of cost and reward."""
+    ) -> tuple[Array, Array, Any]:
+        """Decide, then learn from the normalised outcomes. Returns the intensities of cost and reward, and where the
+        safe one was played in full.
+        """
         if self.policy.knows_truth:
             prediction = _exact_prediction(context, reward_mean, cost_mean)
         else:
@@ -122,7 +140,7 @@ class Batch:
         cost_intensity, reward_intensity = self._applied(choice.intensity)
         if self.policy.learns:
             self._learn(choice, prediction, draws, index, reward_mean, cost_mean, reward_intensity, cost_intensity)
-        return cost_intensity, reward_intensity
+        return cost_intensity, reward_intensity, choice.intensity >= choice.safe.intensity
 
     def _applied(self, intensity: Array) -> tuple[Array, Array]:
         if self.dose.is_identity:
@@ -154,7 +172,9 @@ class Batch:
         self.state = self.policy.update(self.state, prediction, reward, cost, weight)
         self.totals["informative_rounds"] += weight > 0
 
-    def _account(self, done: int, draws: Draws, harm: Array, gain: Array, reward_mean: Array, cost_mean: Array) -> None:
+    def _account(
+        self, done: int, draws: Draws, harm: Array, gain: Array, full: Any, reward_mean: Array, cost_mean: Array
+    ) -> None:
         """Score a chunk: realized cost against τ, noise-free reward against the clairvoyant's."""
         step = len(harm)
         numbers = np.arange(done + 1, done + step + 1, dtype=float)[:, None, None]
@@ -168,7 +188,8 @@ class Batch:
         require(np.all(np.isfinite(cost)), "dose", self.dose.to_dict(), "gave costs that are not finite")
         reward = gain * reward_mean
         optimal = best * reward_mean
-        parts = {"violations": (cost > self.spec.threshold).astype(float), "regret": optimal - reward}
+        over = cost > self.spec.threshold
+        parts = {"violations": over.astype(float), "regret": optimal - reward}
         marks = self.checkpoints[(self.checkpoints > done) & (self.checkpoints <= done + step)] - done
         for name, values in parts.items():
             running = self.totals[name] + np.cumsum(values, axis=0)
@@ -176,6 +197,18 @@ class Batch:
             self.totals[name] = running[-1]
         self.totals["reward"] += reward.sum(axis=0)
         self.totals["clairvoyant_reward"] += optimal.sum(axis=0)
+        self.totals["exact_clairvoyant_reward"] += self._exact_reward(draws, reward_mean, cost_mean).sum(axis=0)
+        self.totals["full_dose_rounds"] += full.sum(axis=0)
+        self.totals["full_dose_violations"] += (full & over).sum(axis=0)
+
+    def _exact_reward(self, draws: Draws, reward_mean: Array, cost_mean: Array) -> Array:
+        """The reward of one who knows both means and the exact noise quantile at δ (no sensor noise, per round)."""
+        margin = quantile(self.world.noise, 1.0 - self.spec.violation_risk) * self.spec.cost_noise
+        scale = 1.0 if self.world.adversarial else noise_scale(self.world, self.spec, draws.context)
+        room = self.spec.threshold - self.world.baseline_cost
+        load = cost_mean + margin * (scale[:, None] if isinstance(scale, np.ndarray) else scale)
+        safe = largest_safe_intensity(load, 0.0, threshold=room)
+        return self._applied(np.where(reward_mean >= 0.0, safe.intensity, 0.0))[1] * reward_mean
 
     def results(self) -> dict[str, Any]:
         return {

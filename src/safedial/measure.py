@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,9 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "reward": float(simulation.reward[row].mean()),
         "clairvoyant_reward": float(simulation.clairvoyant_reward[row].mean()),
         "rounds_per_second": simulation.rounds_per_second,
+        "exact_clairvoyant_reward": float(simulation.exact_clairvoyant_reward[row].mean()),
+        "full_dose_rounds": float(simulation.full_dose_rounds[row].mean()),
+        "full_dose_violation_rate": _share(simulation.full_dose_violations[row], simulation.full_dose_rounds[row]),
         "promised_risk": _promised(simulation, row),
         "regret_ci": list(seed_interval(simulation.regret[row])),
         "informative_rounds": float(simulation.informative_rounds[row].mean()),
@@ -80,19 +84,24 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "settings": {
             "spec": simulation.spec.to_dict(),
             "policy": simulation.policy.options,
-            "world": {"noise": simulation.world.noise, "contexts": simulation.world.contexts}
-            | {"baseline_cost": simulation.world.baseline_cost},
+            "world": asdict(simulation.world),
             "dose": simulation.dose.to_dict(),
             "seeds": simulation.seeds,
         },
     }
 
 
+def _share(part: Array, whole: Array) -> float | None:
+    """Σ part / Σ whole, or None of nothing."""
+    return float(part.sum() / whole.sum()) if whole.sum() else None
+
+
 def _promised(simulation: Simulation, row: int) -> float | None:
-    """δ + δ′ of a spec row, or None where nothing is promised about the realized cost."""
-    if simulation.policy.promise != "realized":
+    """δ + δ′ of a spec row (δ for a conformal promise), or None where nothing is promised about the realized cost."""
+    if simulation.policy.promise == "expected":
         return None
-    total = np.atleast_1d(simulation.spec.violation_risk + simulation.spec.estimation_risk)
+    estimation = simulation.spec.estimation_risk if simulation.policy.promise == "realized" else 0.0
+    total = np.atleast_1d(simulation.spec.violation_risk + estimation)
     return float(total[row if total.size > 1 else 0])
 
 

@@ -47,7 +47,10 @@ class Simulation:
     regret: Array
     reward: Array
     clairvoyant_reward: Array
+    exact_clairvoyant_reward: Array
     uncertified_rounds: Array
+    full_dose_rounds: Array
+    full_dose_violations: Array
     checkpoints: NDArray[np.int64]
     regret_curve: Array
     violations_curve: Array
@@ -74,7 +77,7 @@ class Simulation:
         table |= {name: np.repeat(np.broadcast_to(getattr(self.spec, name), rows), seeds) for name in SWEPT}
         table["seed"] = np.tile(self.seeds, rows)
         table["violation_rate"] = (self.violations / self.rounds).ravel()
-        for name in ("regret", "reward", "clairvoyant_reward", "informative_rounds"):
+        for name in ("regret", "reward", "clairvoyant_reward", "informative_rounds", "uncertified_rounds"):
             table[name] = getattr(self, name).ravel()
         return pandas.DataFrame(table)
 
@@ -107,7 +110,7 @@ def simulate(
     (2, 3)
     """
     policy, dose = as_policy(policy), as_dose(dose)
-    chosen = _check(policy, world, spec, rounds, seeds)
+    chosen = _check(policy, world, spec, rounds, points, seeds)
     started = time.perf_counter()
     run = Batch(policy, world, _as_columns(spec), dose, chosen, rounds, points, observe)
     starts = range(0, rounds, CHUNK)
@@ -133,15 +136,29 @@ def simulate(
     )
 
 
-def _check(policy: Policy, world: LinearWorld, spec: SafetySpec, rounds: int, seeds: int | Sequence[int]) -> list[int]:
+def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seeds: Any) -> list[int]:
     require(isinstance(world, LinearWorld), "world", world, "must be a LinearWorld")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
-    require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
-    listed = isinstance(seeds, (int, Sequence, range)) and not isinstance(seeds, (bool, str))
-    require(listed, "seeds", seeds, "must be a count >= 1, or a list of numbers >= 0")
-    chosen = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
-    require(len(chosen) >= 1 and min(chosen) >= 0, "seeds", seeds, "must be a count >= 1, or a list of numbers >= 0")
+    for name, value in (("rounds", rounds), ("points", points)):
+        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+    rule = "must be a count >= 1, or a list of different whole numbers >= 0"
+    counted = type(seeds) is int
+    require(counted or (isinstance(seeds, Sequence) and not isinstance(seeds, str)), "seeds", seeds, rule)
+    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
+    require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
+    sizes = {np.size(getattr(spec, name)) for name in SWEPT} - {1}
+    require(
+        len(sizes) <= 1, "spec", {name: np.size(getattr(spec, name)) for name in SWEPT}, "has grids of unequal length"
+    )
     check_dim(policy.options.get("radius"), world.dim)
+    if policy.promise == "conformal":
+        require(not world.adversarial, "contexts", world.contexts, f"are not exchangeable, which {policy.name} needs")
+        require(
+            spec.promise == "per_round", "promise", spec.promise, f"is not what {policy.name} gives", "use per_round"
+        )
+        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+        require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     for field in fields(spec):
         value = getattr(spec, field.name)
         allowed = 1 if field.name in SWEPT else 0
@@ -149,7 +166,7 @@ def _check(policy: Policy, world: LinearWorld, spec: SafetySpec, rounds: int, se
             require(
                 np.ndim(value) <= allowed, field.name, value, f"may have at most {allowed} dimensions in a simulation"
             )
-    return chosen
+    return [int(seed) for seed in chosen]
 
 
 def _as_columns(spec: SafetySpec) -> SafetySpec:

@@ -83,6 +83,17 @@ def test_a_report_without_results_says_what_to_run(tmp_path):
     assert reproduce("report", "--out", str(tmp_path)).returncode == 2
 
 
+def test_a_damaged_result_is_named_and_a_short_run_still_gives_a_report(tmp_path):
+    assert reproduce("synthetic", "--seeds", "1", "--rounds", "1", "--out", str(tmp_path)).returncode == 0
+    write_report(tmp_path)
+    (tmp_path / "synthetic.csv").write_text("dim,series\n5")
+    done = reproduce("report", "--out", str(tmp_path))
+    assert (done.returncode, "cut short" in done.stderr) == (2, True)
+    (tmp_path / "epsilon.provenance.json").unlink()
+    (tmp_path / "synthetic.csv").unlink()
+    assert reproduce("report", "--out", str(tmp_path)).returncode == 2
+
+
 def test_a_report_of_table1_alone_says_what_is_missing(tmp_path):
     assert reproduce("table1", "--seeds", "1", "--rounds", "50", "--out", str(tmp_path)).returncode == 0
     assert "Not run yet: synthetic, epsilon" in write_report(tmp_path).read_text()

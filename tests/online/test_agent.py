@@ -27,7 +27,7 @@ def trained(**options):
 def snapshot(agent):
     arrays = {name: value.copy() for name, value in agent._learner.state().items()}
     coin = agent._rng.bit_generator.state["state"]["state"]
-    return arrays, agent.decisions, agent._reported, agent.evidence, coin
+    return arrays, agent.decisions, list(agent._open), agent.evidence, coin
 
 
 def assert_unchanged(agent, before):
@@ -375,7 +375,21 @@ def test_a_decision_brings_its_own_context_action_and_baseline():
     one.update(decision, reward=0.2, cost=0.3)
     assert_unchanged(one, snapshot(other))
     with pytest.raises(InvalidInput, match="reward"):
-        one.update(decision, cost=0.3)
+        one.update(one.decide(raw / 20), cost=0.3)
+
+
+def test_a_decision_is_reported_once_to_the_agent_that_made_it():
+    agent, other = Agent(2, make_spec()), Agent(2, make_spec())
+    decision = agent.decide([0.1, 0.2])
+    with pytest.raises(InvalidInput, match="another agent"):
+        other.update(decision, reward=0.1, cost=0.1)
+    with pytest.raises(InvalidInput, match="preview"):
+        agent.update(agent.preview([0.1, 0.2]), reward=0.1, cost=0.1)
+    agent.update(decision, reward=0.1, cost=0.1)
+    before = snapshot(agent)
+    with pytest.raises(InvalidInput, match="already"):
+        agent.update(decision, reward=0.1, cost=0.9)
+    assert_unchanged(agent, before)
 
 
 def test_a_preview_changes_nothing_and_shows_what_decide_would_say():

@@ -1,5 +1,7 @@
 """One list of all policies × one list of claims."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,23 +30,31 @@ CONFIGURATIONS = [
     ("clairvoyant", {}),
     ("fixed", {}),
     ("fixed", {"clip": False}),
+    ("hp_conformal", {}),
+    ("hp_conformal", {"start_dose": 0.05, "probe": 0.01, "confidence": 0.9}),
 ]
+LINEAR = [(name, options) for name, options in CONFIGURATIONS if make_policy(name, **options).is_linear]
 each_policy = pytest.mark.parametrize(
     ("name", "options"), CONFIGURATIONS, ids=[f"{name}-{number}" for number, (name, _) in enumerate(CONFIGURATIONS)]
 )
 
 
+each_linear_policy = pytest.mark.parametrize(
+    ("name", "options"), LINEAR, ids=[f"{name}-{number}" for number, (name, _) in enumerate(LINEAR)]
+)
+
+
 def test_the_list_names_every_policy():
     assert {name for name, _ in CONFIGURATIONS} == set(POLICIES)
-    assert len(POLICIES) == 7
+    assert len(POLICIES) == 8
 
 
 @each_policy
 def test_every_policy_meets_every_claim(name, options, capsys):
     report = check_policy(lambda: make_policy(name, **options))
     assert report.failures == {}
-    assert report.checks == 18
-    assert "18 checks ran, 0 failed" in capsys.readouterr().out
+    assert report.checks >= (26 if (name, options) in LINEAR else 5)
+    assert f"{report.checks} checks ran, 0 failed" in capsys.readouterr().out
 
 
 def everything(choice, seen):
@@ -67,7 +77,7 @@ def broken(change):
     [
         (lambda choice, seen: choice._replace(intensity=choice.safe.intensity * 1.1), "between 0 and the safe"),
         (lambda choice, seen: choice._replace(intensity=choice.intensity - 1.0), "between 0 and the safe"),
-        (everything, "margin for noise"),
+        (everything, "known cost allows"),
         (lambda choice, seen: choice._replace(intensity=choice.intensity * np.random.default_rng().random()), "batch"),
         (lambda choice, seen: 1 / 0, "batch"),
     ],
@@ -77,13 +87,50 @@ def test_a_broken_policy_is_caught(change, claim):
     assert any(claim in failed for failed in report.failures), report
 
 
+def tenfold(spec, wicked):
+    return dataclasses.replace(spec, threshold=10 * spec.threshold) if wicked else spec
+
+
+def cheat(**changes):
+    """hp_ucb that decides under another spec, round or prediction than it is given."""
+    sound = make_policy("hp_ucb")
+
+    def decide(prediction, spec, *, round, coin, baseline_cost=0.0):
+        told = {"prediction": prediction, "spec": spec, "round": round, "baseline_cost": baseline_cost}
+        told |= {name: change(told) for name, change in changes.items()}
+        return sound.decide(
+            told["prediction"], told["spec"], round=told["round"], coin=coin, baseline_cost=told["baseline_cost"]
+        )
+
+    return lambda: sound._replace(name="cheat", decide=decide)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"baseline_cost": lambda told: told["baseline_cost"] / 2},
+        {"round": lambda told: 1.0},
+        {"spec": lambda told: dataclasses.replace(told["spec"], cost_sensor_noise=0.0)},
+        {"spec": lambda told: dataclasses.replace(told["spec"], promise="per_round")},
+        {"spec": lambda told: dataclasses.replace(told["spec"], cost_noise=told["spec"].reward_noise)},
+        {"spec": lambda told: dataclasses.replace(told["spec"], coefficient_bound=1.0)},
+        {"prediction": lambda told: told["prediction"]._replace(width=told["prediction"].width / 10)},
+        {"prediction": lambda told: told["prediction"]._replace(width=0.0 * told["prediction"].width)},
+        {"spec": lambda told: tenfold(told["spec"], told["round"] > 1000)},
+        {"spec": lambda told: tenfold(told["spec"], np.any(told["prediction"].informative_rounds > 3000))},
+    ],
+)
+def test_a_cheat_is_caught(changes):
+    assert check_policy(cheat(**changes), quiet=True).failures
+
+
 def test_only_a_factory_can_be_checked():
     for wrong in (None, make_policy("hp_ucb"), lambda: "policy"):
         with pytest.raises(InvalidInput, match="factory"):
             check_policy(wrong)
 
 
-@each_policy
+@each_linear_policy
 @pytest.mark.parametrize("changes", SPECS.values(), ids=SPECS)
 def test_jax_under_jit_chooses_the_same(name, options, changes):
     seen, coin = _predictions(60)
@@ -98,7 +145,7 @@ def test_jax_under_jit_chooses_the_same(name, options, changes):
     np.testing.assert_allclose(np.asarray(there), whole.intensity, atol=1e-13)
 
 
-@each_policy
+@each_linear_policy
 def test_a_bound_that_is_not_a_number_gives_no_dose(name, options):
     policy = make_policy(name, **options)
     choice = policy.decide(Prediction(*(float("nan"),) * 6, 4), make_spec(), round=2.0, coin=0.9)
@@ -109,9 +156,11 @@ def test_a_bound_that_is_not_a_number_gives_no_dose(name, options):
 def test_a_policy_that_cannot_run_online_says_so():
     with pytest.raises(InvalidInput, match="cannot run online"):
         Agent(3, make_spec(), policy="clairvoyant")
+    with pytest.raises(InvalidInput, match="simulations only"):
+        Agent(3, make_spec(), policy="hp_conformal")
 
 
-@each_policy
+@each_linear_policy
 def test_the_agent_chooses_what_core_chooses(name, options):
     """The online path is core's rule on certified numbers: equal up to their slack."""
     policy = make_policy(name, **options)
@@ -137,6 +186,7 @@ def test_the_agent_chooses_what_core_chooses(name, options):
 def test_only_a_policy_that_proves_it_calls_itself_realized():
     promises = {name: make_policy(name).promise for name in POLICIES}
     assert promises.pop("on_expectation") == "expected"
+    assert promises.pop("hp_conformal") == "conformal"
     assert set(promises.values()) == {"realized"}
 
 
@@ -153,6 +203,11 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
         ("epsilon_greedy", {"learn_from": "some"}, "learn_from"),
         ("thompson", {"scale": float("inf")}, "scale"),
         ("nothing_like_it", {}, "choose from"),
+        ("hp_conformal", {"start_dose": 0.0}, "start_dose"),
+        ("hp_conformal", {"start_dose": True}, "start_dose"),
+        ("hp_conformal", {"probe": 0}, "probe"),
+        ("hp_conformal", {"probe": "cube"}, "probe"),
+        ("hp_conformal", {"confidence": 1.0}, "confidence"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(name, options, rule):

@@ -52,24 +52,30 @@ def test_running_again_recomputes_nothing_and_mends_what_is_damaged(reference, t
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
     assert run_sweep(grid, tmp_path, jobs=1).computed == 0
     assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
-    first, second, third, fourth = (cell_path(tmp_path, cell) for cell in grid.cells[:4])
+    first, second, third, fourth, fifth, sixth = (cell_path(tmp_path, cell) for cell in grid.cells[:6])
+    fifth.write_bytes(sixth.read_bytes())
     first.unlink()
     second.write_text(second.read_text()[:100])
     third.write_text(third.read_text().replace("1", "2", 3))
     fourth.write_text("[]")
     state = status(tmp_path)
-    assert (state.done, state.missing, state.damaged) == (14, 1, 3)
-    assert run_sweep(grid, tmp_path, jobs=1).computed == 4
+    assert (state.done, state.missing, state.damaged) == (13, 1, 4)
+    assert run_sweep(grid, tmp_path, jobs=1).computed == 5
     assert files(tmp_path) == reference
 
 
 def test_a_cell_that_fails_is_listed_and_the_rest_goes_on(tmp_path):
-    grid = parse_grid(GRID.replace("dim = 3", "dim = [1, 3]"))
+    grid = parse_grid(FAILING + '[[policy]]\nname = "hp_ucb"\n')
     state = run_sweep(grid, tmp_path, jobs=2)
     assert state.done == len(grid.cells) - 6
     assert len(state.failed) == 6
-    assert all("dim = 1" in reason for reason in state.failed.values())
+    assert all("sensor noise" in reason for reason in state.failed.values())
 
+
+FAILING = GRID[: GRID.index("[[policy]]")].replace("cost_noise", "cost_sensor_noise = 0.1\ncost_noise", 1) + (
+    '[[policy]]\nname = "hp_conformal"\n'
+)
+"""A grid whose cells all fail when they run: this policy needs a sensor without error."""
 
 LONG = GRID.replace("rounds = 40", "rounds = 6000").replace("seeds = 5", "seeds = 8")
 
@@ -226,8 +232,7 @@ def test_the_command_line_runs_reports_and_draws(tmp_path):
     assert (tmp_path / "out" / "sweep.png").read_bytes().startswith(b"\x89PNG")
     assert command("plot", out, "--x", "colour").returncode == 2
     assert command("status", str(tmp_path / "nowhere")).returncode == 2
-    failing = GRID.replace("dim = 3", "dim = 1")
-    (tmp_path / "bad.toml").write_text(failing)
+    (tmp_path / "bad.toml").write_text(FAILING)
     done = command("run", str(tmp_path / "bad.toml"), "--out", str(tmp_path / "bad"), "--jobs", "1")
     assert done.returncode == 1
     assert "failed:" in done.stdout

@@ -50,6 +50,22 @@ def test_an_action_outside_the_dial_is_refused(action):
         env.step(np.array(action))
 
 
+def test_there_is_no_step_without_a_reset_or_past_the_end():
+    env = SafeDialEnv(LinearWorld(dim=3), make_spec(), rounds=1)
+    with pytest.raises(InvalidInput, match="reset"):
+        env.step(np.array([0.1]))
+    env.reset(seed=0)
+    assert env.step(np.array([0.1]))[3]
+    with pytest.raises(InvalidInput, match="reset"):
+        env.step(np.array([0.1]))
+
+
+def test_a_threshold_on_the_true_cost_is_not_violated_by_the_sensor():
+    env = SafeDialEnv(LinearWorld(dim=3), make_spec(cost_sensor_noise=0.5, threshold_on="true"), rounds=300)
+    env.reset(seed=0)
+    assert not any(env.step(np.array([0.0]))[4]["violated"] for _ in range(300))
+
+
 def test_an_adversary_or_a_sweep_cannot_be_an_environment():
     with pytest.raises(InvalidInput, match="contexts"):
         SafeDialEnv(LinearWorld(dim=3, contexts="adversarial"), make_spec())

@@ -38,6 +38,8 @@ def test_streams_are_independent_of_each_other():
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"mean": "cubic"},
+        {"noise": "context-scale", "contexts": "adversarial"},
         {"dim": 0},
         {"dim": 2.5},
         {"dim": True},

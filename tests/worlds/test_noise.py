@@ -3,7 +3,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm, truncnorm
 
-from safedial.worlds.noise import CUT, NOISES
+from safedial.worlds.noise import CUT, NOISES, SUB_GAUSSIAN, quantile
 
 TILTS = np.concatenate([np.linspace(0.01, 6, 200), [10.0, 20.0]])
 
@@ -20,7 +20,7 @@ def log_mgf(name, tilt):
     return np.log(value)
 
 
-@pytest.mark.parametrize("name", sorted(NOISES))
+@pytest.mark.parametrize("name", SUB_GAUSSIAN)
 def test_the_sub_gaussian_constant_is_one(name):
     for tilt in TILTS:
         assert log_mgf(name, tilt) <= tilt**2 / 2 * (1 + 1e-9)
@@ -28,6 +28,16 @@ def test_the_sub_gaussian_constant_is_one(name):
 
 
 @pytest.mark.parametrize("name", sorted(NOISES))
+@pytest.mark.parametrize("probability", [0.3, 0.8, 0.95, 0.99])
+def test_the_quantile_is_that_of_the_draws(name, probability):
+    draws = NOISES[name](np.random.default_rng(1), 200_000)
+    level = float(quantile(name, probability))
+    # Six standard errors: level about 1e-8.
+    assert (draws <= level).mean() >= probability - 6 * np.sqrt(0.25 / draws.size)
+    assert (draws < level - 1e-12).mean() <= probability + 6 * np.sqrt(0.25 / draws.size)
+
+
+@pytest.mark.parametrize("name", SUB_GAUSSIAN)
 def test_draws_have_mean_zero_variance_one_and_the_right_tail(name):
     draws = NOISES[name](np.random.default_rng(0), 200_000)
     # Six standard errors: level about 1e-8.

@@ -9,6 +9,7 @@ import typer
 from safedial.core.confidence import resolve_clip
 from safedial.errors import InvalidInput, require
 from safedial.policies import POLICIES, make_policy
+from safedial.worlds.noise import NOISES
 
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
@@ -55,8 +56,11 @@ def simulate(
     probe: Annotated[str | None, _rule("hp_probe: sqrt (default) for 1/sqrt(t), or a share in [0, 1].")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
     learn_from: Annotated[str | None, _rule("epsilon_greedy: all (default) or exploring.")] = None,
+    start_dose: Annotated[float | None, _rule("hp_conformal: an intensity you declare safe, to start with.")] = None,
+    confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
     scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
-    noise: Annotated[str, _world("gaussian, uniform, rademacher or truncated.")] = "gaussian",
+    noise: Annotated[str, _world("The noise family: " + ", ".join(NOISES) + ".")] = "gaussian",
+    mean: Annotated[str, _world("linear, or sine, with which a linear learner is wrong.")] = "linear",
     contexts: Annotated[str, _world("iid or adversarial.")] = "iid",
     baseline_cost: Annotated[float, _world("Known cost without any action.")] = 0.0,
     reward_sensor_noise: Annotated[float, _world("Additive sensor error of the reward.")] = 0.0,
@@ -93,15 +97,10 @@ def simulate(
         noise=noise,
         contexts=contexts,  # pyright: ignore[reportArgumentType] -- checked by LinearWorld
         baseline_cost=baseline_cost,
+        mean=mean,  # pyright: ignore[reportArgumentType] -- checked by LinearWorld
     )
-    given = {
-        "radius": radius,
-        "clip": clip,
-        "probe": _probe(probe),
-        "epsilon": epsilon,
-        "learn_from": learn_from,
-        "scale": scale,
-    }
+    given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
+    given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence}
     chosen = _policy(policy, {name: value for name, value in given.items() if value is not None})
     curve = Dose.of(_curve(dose))
     with progress_bar(f"{chosen.label}, {seeds} seeds", rounds) as advance:

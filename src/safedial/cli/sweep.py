@@ -39,8 +39,8 @@ def run(
             address=address,
             progress=advance,
         )
-    table = write_table(out)
-    _report(state, str(table), json)
+    table = str(write_table(out, plan)) if state.done else None
+    _report(state, table, json)
     if state.failed:
         raise typer.Exit(1)
 

@@ -38,7 +38,7 @@ def output_folder(path: str | os.PathLike[str]) -> Path:
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
+        probe = folder / f".{os.getpid()}.writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -48,9 +48,12 @@ def output_folder(path: str | os.PathLike[str]) -> Path:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a file whole: beside its place first, then moved there."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error
     return path
 
 

@@ -70,8 +70,8 @@ def synthetic_rows(
                     "regret_low": low,
                     "regret_high": high,
                     "violation_rate": float(run.violations_curve[index, 0].mean() / checkpoint),
-                    "reward_share": float(run.reward.mean() / run.clairvoyant_reward.mean()),
-                    "theorem_2": float(bound[index]),
+                    "final_reward_share": float(run.reward.mean() / run.clairvoyant_reward.mean()),
+                    "theorem_2": float(bound[index]) if series == "HP-UCB" else "",
                     "seeds": seeds,
                 }
 

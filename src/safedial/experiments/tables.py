@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from safedial.errors import InvalidInput
+from safedial.errors import InvalidInput, require
 from safedial.experiments.provenance import write_text
 
 
@@ -24,12 +24,17 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """What `write_rows` wrote: numbers as floats, True and False as booleans, the rest as text."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror}); run safedial reproduce first") from error
+            rows = [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: cannot be read ({error}); run safedial reproduce first") from error
+    whole = rows and all(None not in row and None not in row.values() for row in rows)
+    require(whole, "file", str(path), "is cut short or empty", "run safedial reproduce again")
+    return rows
 
 
-def _value(text: str) -> Any:
+def _value(text: str | None) -> Any:
+    if text is None:
+        return None
     if text in ("True", "False"):
         return text == "True"
     try:

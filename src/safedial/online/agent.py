@@ -24,7 +24,7 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
 from safedial.online.decision import Decision
-from safedial.online.door import column, in_row, make_rules, read_context, read_contexts
+from safedial.online.door import check_decision, column, in_row, make_rules, read_context, read_contexts
 from safedial.online.learner import Learner
 from safedial.online.memory import arguments, recall, remember
 from safedial.online.outcome import Sample, counted, normalise
@@ -79,7 +79,8 @@ class Agent:
         self._safe_spec = rounded_spec(spec)
         self._norm_error = 1.0 + (rules.dim + 8) * UNIT
         self._learner = Learner(rules.dim, spec.ridge)
-        self._decisions = self._reported = 0
+        self._decisions = 0
+        self._open: dict[int, None] = {}
         self._monitor, self._alarmed_at = monitor.init(), 0
         self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
 
@@ -161,7 +162,7 @@ class Agent:
     def preview(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
         """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
         vector, norm = read_context(self._rules, context)
-        return self._advise(vector, norm, real("baseline_cost", baseline_cost), coin=0.5)
+        return self._advise(vector, norm, real("baseline_cost", baseline_cost), coin=0.5)._replace(preview=True)
 
     def decide_many(
         self, contexts: Iterable[Context], *, baseline_costs: Iterable[float] | None = None
@@ -193,6 +194,7 @@ class Agent:
         applied above the advice, or was not certified, is learned from and proves nothing about the promise.
         """
         if isinstance(context, Decision):
+            check_decision(self._rules, self._open, context)
             vector, norm = read_context(self._rules, context.context, raw=False)
             applied = context.action if action is None else action
             baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
@@ -244,6 +246,7 @@ class Agent:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(vector, norm, baseline_cost, coin)
         self._decisions += 1
+        self._open[self._decisions] = None
         return decision
 
     def _advise(self, vector: Vector, norm: float, baseline_cost: float, coin: float) -> Decision:
@@ -283,13 +286,11 @@ class Agent:
     def _fold(self, vector: Vector, norm: float, sample: Sample, decision: Decision | None = None) -> None:
         if sample.weight > 0.0:
             self._learner.update(vector, norm, sample.reward, sample.cost, sample.weight)
-        if decision is None:
-            # Without the decision the order stands for it: outcomes before any decision are history.
-            watch, number = self._reported < self._decisions and not self._alarmed_at, self._reported + 1
-        else:
-            watch, number = decision.certified and sample.applied <= decision.action, decision.round
-        self._reported += self._reported < self._decisions
-        if watch and self._rules.policy.promise == "realized":
+        # Without its decision an outcome is taken for the oldest open round's; before any decision it is history.
+        number = decision.round if decision else next(iter(self._open), 0)
+        self._open.pop(number, None)
+        watch = decision.certified and sample.applied <= decision.action if decision else not self._alarmed_at
+        if number and watch and self._rules.policy.promise == "realized":
             self._watch(counted(self._rules.spec, sample, float(number)))
 
     def _watch(self, seen: tuple[bool, float] | None) -> None:

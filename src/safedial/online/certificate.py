@@ -145,15 +145,20 @@ def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     if decision.baseline_cost:
         room = f"({room} less the baseline cost {decision.baseline_cost:g})"
     safe = rounded_down(facts["safe_intensity"])
-    if sensor:
+    if sensor and spec.sensor_dependent:
         lines.append(
-            f"The largest intensity z that keeps z x {upper:.4g}, noise of margin {margin:.4g} z "
-            f"and sensor error of margin {sensor:.4g} within {room}: {safe}."
+            f"The largest intensity: ({room} - {sensor:.4g}) / ({upper:.4g} + {margin:.4g}), at most 1: {safe}."
         )
+    elif sensor:
+        both = f"sqrt(({margin:.4g} z)^2 + {sensor:.4g}^2)"
+        lines.append(f"The largest intensity z <= 1 with {upper:.4g} z + {both} <= {room}: {safe}.")
     elif facts["safe_intensity"] >= 1.0:
         lines.append(f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {room}.")
     else:
         lines.append(f"The largest intensity: {room} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}.")
+    if facts["limit"] in ("probe", "exploration"):
+        given = decision.choice.intensity / decision.choice.safe.intensity
+        lines.append(f"Given is {given:.4g} of it.")
     return lines
 
 

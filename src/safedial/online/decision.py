@@ -46,6 +46,7 @@ class Decision(NamedTuple):
         round: the decision's number, from 1.
         certified: whether the promise on the realized cost holds for this action, given the assumptions.
         doubt: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
+        preview: True where nobody decided: the answer of `Agent.preview`.
     """
 
     action: float
@@ -59,6 +60,7 @@ class Decision(NamedTuple):
     baseline_cost: float
     doubt: str
     rules: Rules
+    preview: bool = False
 
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)

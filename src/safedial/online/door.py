@@ -16,7 +16,7 @@ from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.blas import dnrm2
-from safedial.online.decision import Rules
+from safedial.online.decision import Decision, Rules
 from safedial.online.units import Dial, Features, as_vector, real
 from safedial.policies import Policy, as_policy
 from safedial.policies.fixed import fixed
@@ -77,6 +77,20 @@ def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
     )
 
 
+def check_decision(rules: Rules, open_rounds: Mapping[int, None], decision: Decision) -> None:
+    """A decision may be reported once, to the agent that made it."""
+    rule = ""
+    if decision.preview:
+        rule = "is a preview: nobody decided it"
+    elif decision.rules is not rules:
+        rule = "is another agent's, or from before it was loaded"
+    elif decision.round not in open_rounds:
+        rule = "was reported already"
+    require(
+        not rule, "decision", f"round {decision.round}", rule, "report a context and an action instead" if rule else ""
+    )
+
+
 def listed(name: str, values: Any) -> list[Any]:
     require(np.iterable(values) and not isinstance(values, (str, Mapping)), name, values, "must be a list")
     return list(values)
@@ -102,6 +116,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
 def _policy(policy: Any, dim: int) -> Policy:
     rule = as_policy(policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
+    require(rule.is_linear, "policy", rule.name, "runs in simulations only, for now", "choose hp_probe or hp_ucb")
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
     check_dim(rule.options.get("radius"), dim)

@@ -30,7 +30,8 @@ def remember(agent: Agent) -> tuple[dict[str, Any], dict[str, Any]]:
         "dial": rules.dial.to_dict(),
         "features": rules.features.to_dict() if rules.features else None,
         "fallback_action": rules.fallback_action,
-        "counts": [agent._decisions, agent._reported, agent._alarmed_at],
+        "counts": [agent._decisions, agent._alarmed_at],
+        "open": list(agent._open),
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
@@ -58,7 +59,8 @@ def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
 def recall(agent: Agent, header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Put what was learned, counted and watched back into a fresh agent."""
     agent._learner.restore(arrays)
-    agent._decisions, agent._reported, agent._alarmed_at = header["counts"]
+    agent._decisions, agent._alarmed_at = header["counts"]
+    agent._open = dict.fromkeys(header["open"])
     agent._rng.bit_generator.state = header["coin"]
     *log_evidence, rounds, violations = arrays["monitor"]
     agent._monitor = Monitor(np.array(log_evidence), rounds, violations)

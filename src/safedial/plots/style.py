@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from safedial.errors import import_extra
+from safedial.errors import InvalidInput, import_extra
 
 COLUMN = 3.5
 """Inches: the width of one column."""
@@ -16,6 +16,7 @@ COLOURS = {
     "epsilon_greedy": "#E69F00",
     "hp_probe": "#009E73",
     "thompson": "#CC79A7",
+    "hp_conformal": "#56B4E9",
     "fixed": "#999999",
     "clairvoyant": "#000000",
 }
@@ -27,10 +28,11 @@ LABELS = {
     "epsilon_greedy": "ε-Greedy",
     "hp_probe": "HP-Probe",
     "thompson": "Thompson",
+    "hp_conformal": "HP-Conformal",
     "fixed": "First action for ever",
     "clairvoyant": "Clairvoyant",
 }
-MARKERS = dict(zip(COLOURS, "osDv^Xx", strict=True))
+MARKERS = dict(zip(COLOURS, "osDv^PXx", strict=True))
 
 
 def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **options: Any) -> tuple[Any, list[Any]]:
@@ -51,6 +53,10 @@ def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **option
 
 
 def save(figure: Any, path: Path) -> Path:
-    figure.savefig(path, dpi=200)
-    import_extra("matplotlib.pyplot", "plot").close(figure)
+    try:
+        figure.savefig(path, dpi=200)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        import_extra("matplotlib.pyplot", "plot").close(figure)
     return path

@@ -8,7 +8,7 @@ from typing import Any
 
 from safedial.errors import require
 from safedial.plots.style import COLOURS, LABELS, MARKERS, new_figure, save
-from safedial.sweep.table import sweep_rows, varying
+from safedial.sweep.table import NUMBERS, sweep_rows, varying
 
 DASHES = ("-", "--", ":", "-.")
 
@@ -21,12 +21,11 @@ def draw_sweep(folder: str | Path, x: str | None = None) -> Path:
     rows = sweep_rows(folder)
     require(rows, "folder", str(folder), "holds no finished cell yet", "run the sweep first")
     axes_names = varying(rows)
-    numeric = [name for name in axes_names if all(isinstance(row.get(name), (int, float)) for row in rows)]
+    numeric = [name for name in axes_names if all(_is_number(row.get(name)) for row in rows)]
     choice = x or ("threshold" if "threshold" in numeric or not numeric else numeric[0])
-    require(choice in rows[0], "x", choice, "is not a setting of this sweep", "choose from " + ", ".join(numeric))
-    require(
-        isinstance(rows[0][choice], (int, float)), "x", choice, "is not a number", "choose from " + ", ".join(numeric)
-    )
+    usable = {name: None for row in rows for name in row if name not in NUMBERS and _is_number(row[name])}
+    sound = choice in usable and all(_is_number(row.get(choice)) for row in rows)
+    require(sound, "x", choice, "is not a number that every cell has", "choose from " + ", ".join(numeric or usable))
     figure, (left, right) = new_figure(columns=2, height=3.2)
     for label, dash, members in _lines(rows):
         points = _averages(members, choice)
@@ -36,7 +35,11 @@ def draw_sweep(folder: str | Path, x: str | None = None) -> Path:
         right.plot([point[0] for point in points], [point[2] for point in points], label=label, **style)
     left.set_ylabel("rounds with cost > τ")
     left.set_yscale("symlog", linthresh=1e-4)
-    left.set_ylim(bottom=0)
+    left.set_ylim(-3e-5, 1.0)
+    values = sorted({row[choice] for row in rows})
+    if len(values) <= 12:
+        for axes in (left, right):
+            axes.set_xticks(values)
     right.set_ylabel("share of clairvoyant's reward")
     others = [name for name in axes_names if name not in (choice, "policy") and not name.startswith("policy_")]
     for axes in (left, right):
@@ -59,6 +62,10 @@ def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, An
             groups.setdefault(", ".join([LABELS[policy], *words]), []).append(row)
         lines += [(label, DASHES[number % 4], each) for number, (label, each) in enumerate(groups.items())]
     return lines
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _averages(rows: list[dict[str, Any]], x: str) -> list[tuple[float, float, float]]:

@@ -10,6 +10,7 @@ from safedial.errors import InvalidInput, require
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.policies.epsilon_greedy import epsilon_greedy
 from safedial.policies.fixed import fixed
+from safedial.policies.hp_conformal import hp_conformal
 from safedial.policies.hp_probe import hp_probe
 from safedial.policies.hp_ucb import hp_ucb
 from safedial.policies.on_expectation import on_expectation
@@ -19,6 +20,7 @@ from safedial.policies.thompson import thompson
 POLICIES: dict[str, Callable[..., Policy]] = {
     "hp_ucb": hp_ucb,
     "hp_probe": hp_probe,
+    "hp_conformal": hp_conformal,
     "on_expectation": on_expectation,
     "epsilon_greedy": epsilon_greedy,
     "thompson": thompson,

@@ -30,7 +30,8 @@ class Policy(NamedTuple):
     Attributes:
         name: as in `POLICIES`.
         label: as the paper, or this project's documents, call it.
-        promise: "realized" if P(C_t > τ) ≤ δ + δ′ is proved; "expected" if only the mean cost is bounded.
+        promise: "realized" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is proved
+            for exchangeable rounds; "expected" if only the mean cost is bounded.
         decide: the rule.
         options: how it was configured; `make_policy(name, **options)` gives it again.
         knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
@@ -40,12 +41,17 @@ class Policy(NamedTuple):
 
     name: str
     label: str
-    promise: Literal["realized", "expected"]
+    promise: Literal["realized", "conformal", "expected"]
     decide: Decide
     options: dict[str, Any]
     knows_truth: bool = False
     randomised: bool = False
     learns: bool = True
     init: Callable[..., Any] = estimate.init
-    predict: Callable[..., Prediction] = estimate.predict
+    predict: Callable[..., Any] = estimate.predict
     update: Callable[..., Any] = estimate.update
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it learns with the linear estimate of `core.estimate`."""
+        return self.init is estimate.init

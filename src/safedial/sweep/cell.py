@@ -12,7 +12,7 @@ from typing import Any
 from safedial.simulation import simulate
 from safedial.sweep.grid import build, cell_key
 
-RESULTS = ("violations", "informative_rounds", "regret", "reward", "clairvoyant_reward")
+RESULTS = ("violations", "informative_rounds", "uncertified_rounds", "regret", "reward", "clairvoyant_reward")
 
 
 def run_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +47,8 @@ def read_cell(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         digest = content.pop("digest")
-        return content if digest == _digest(content) else None
+        intact = digest == _digest(content) and cell_key(content["cell"]) == path.stem
+        return content if intact else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -75,7 +75,7 @@ def run_sweep(
     require(backend == "loky" or address, "address", address, "is needed with dask", "for example tcp://127.0.0.1:8786")
     require(backend == "dask" or address is None, "address", address, "goes with backend dask")
     folder = output_folder(out)
-    (folder / "cells").mkdir(exist_ok=True)
+    output_folder(folder / "cells")
     started = time.perf_counter()
     write_text(folder / "grid.toml", grid.text)
     wanted = [cell for cell in grid.cells if read_cell(cell_path(folder, cell)) is None]

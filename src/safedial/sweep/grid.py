@@ -18,19 +18,20 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, curve_from_dict
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.policies import make_policy
 from safedial.worlds.linear import LinearWorld
 
-FORMAT = 1
+FORMAT = 2
 """Part of every cell's name: raise it when results move, and old files no longer count."""
 
 SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20}
@@ -87,6 +88,11 @@ def parse_grid(text: str) -> Grid:
     settings = _settings(content.get("sweep", {}))
     cells = tuple(_cells(settings, content))
     require(cells, "grid", settings["name"], "has no cells: a list in it is empty")
+    seen: set[str] = set()
+    for cell in cells:
+        key = cell_key(cell)
+        require(key not in seen, "grid", cell, "has the same cell twice", "drop the repeated value or policy")
+        seen.add(key)
     return Grid(settings["name"], text, cells)
 
 
@@ -120,7 +126,9 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
     """All combinations, each checked by building its objects once."""
     size, seeds = settings["seed_block"], settings["seeds"]
     blocks = [list(range(start, min(start + size, seeds))) for start in range(0, seeds, size)]
-    doses = _combinations(content.get("dose", {"curve": "identity"}), keep=("actions", "intensities"))
+    dose_table = content.get("dose", {"curve": "identity"})
+    require(isinstance(dose_table, dict), "[dose]", dose_table, "must be a table")
+    doses = _combinations(dose_table, keep=("actions", "intensities"))
     for policy, spec, world, dose in product(
         [each for table in content["policy"] for each in _combinations(table)],
         _combinations(content["spec"]),
@@ -143,11 +151,12 @@ def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
     except TypeError as error:
         raise InvalidInput(f"[world] {cell['world']}: {error}") from error
     world = built["world"]
+    check_dim(built["policy"].options.get("radius"), world.dim)
     return {
         **cell,
         "policy": {"name": built["policy"].name, **built["policy"].options},
         "spec": built["spec"].to_dict(),
-        "world": {name: getattr(world, name) for name in ("dim", "noise", "contexts", "baseline_cost")},
+        "world": asdict(world),
         "dose": built["dose"].cost.to_dict(),
     }
 

@@ -11,13 +11,24 @@ from safedial.experiments.tables import write_rows
 from safedial.measure import violation_interval
 from safedial.sweep.cell import cell_path, read_cell
 from safedial.sweep.engine import read_stored_grid
+from safedial.sweep.grid import Grid
 
-NUMBERS = ("violation_rate", "ci_low", "ci_high", "regret", "reward", "clairvoyant_reward", "reward_share")
+NUMBERS = (
+    "seeds",
+    "uncertified_rounds",
+    "violation_rate",
+    "ci_low",
+    "ci_high",
+    "regret",
+    "reward",
+    "clairvoyant_reward",
+    "reward_share",
+)
 
 
-def sweep_rows(folder: str | Path) -> list[dict[str, Any]]:
-    """One row for each combination, from the intact cells; `axes` are the settings that vary in the grid."""
-    grid = read_stored_grid(Path(folder))
+def sweep_rows(folder: str | Path, grid: Grid | None = None) -> list[dict[str, Any]]:
+    """One row for each combination of `grid` (by default the folder's own), from the intact cells."""
+    grid = grid or read_stored_grid(Path(folder))
     groups: dict[str, tuple[dict[str, Any], dict[str, list[float]]]] = {}
     for cell in grid.cells:
         found = read_cell(cell_path(Path(folder), cell))
@@ -47,13 +58,13 @@ def flatten(cell: dict[str, Any]) -> dict[str, Any]:
 
 def varying(rows: list[dict[str, Any]]) -> list[str]:
     """The settings that take more than one value, policy options included."""
-    names = {name: None for row in rows for name in row if name not in (*NUMBERS, "seeds")}
+    names = {name: None for row in rows for name in row if name not in NUMBERS}
     return [name for name in names if len({json.dumps(row.get(name)) for row in rows}) > 1]
 
 
-def write_table(folder: str | Path) -> Path:
+def write_table(folder: str | Path, grid: Grid | None = None) -> Path:
     """`sweep.csv` in the sweep's folder."""
-    rows = sweep_rows(folder)
+    rows = sweep_rows(folder, grid)
     columns = list({name: None for row in rows for name in row})
     require(rows, "folder", str(folder), "holds no finished cell yet", "run the sweep first")
     return write_rows(Path(folder) / "sweep.csv", [{name: row.get(name) for name in columns} for row in rows])
@@ -66,6 +77,7 @@ def _pooled(flat: dict[str, Any], pooled: dict[str, list[float]]) -> dict[str, A
     best = means["clairvoyant_reward"]
     return {
         "seeds": seeds,
+        "uncertified_rounds": sum(pooled["uncertified_rounds"]) / seeds,
         "violation_rate": sum(pooled["violations"]) / seeds / rounds,
         "ci_low": low,
         "ci_high": high,

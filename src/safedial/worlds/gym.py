@@ -17,7 +17,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
-from safedial.core.spec import SafetySpec
+from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import require
 from safedial.worlds.linear import LinearWorld, draw_chunk, draw_truth, generators
 
@@ -47,10 +47,14 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
     def __init__(
         self, world: LinearWorld, spec: SafetySpec, *, rounds: int = 1000, dose: DoseCurve | Dose | None = None
     ) -> None:
+        require(isinstance(world, LinearWorld), "world", world, "must be a LinearWorld")
+        require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
         require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
         require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary needs to see a learner")
-        require(np.ndim(spec.threshold) == 0, "threshold", spec.threshold, "must be one number")
+        for name in NUMBERS:
+            require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number")
         self.world, self.safety, self.rounds, self.dose = world, spec, rounds, as_dose(dose)
+        self._round = rounds
         bound = spec.context_bound
         self.observation_space = Box(-bound, bound, (world.dim,), np.float64)
         self.action_space = Box(0.0, 1.0, (1,), np.float64)
@@ -66,6 +70,7 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         """Play one round at `action` in [0, 1]."""
+        require(self._round < self.rounds, "step", self._round, "has no round to play", "call reset first")
         setting = np.asarray(action, dtype=float).ravel()
         valid = setting.shape == (1,) and bool(np.all((setting >= 0.0) & (setting <= 1.0)))
         require(valid, "action", action, "must be one number in [0, 1]")
@@ -76,11 +81,12 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
             gain * (float(context @ truth.reward_coef[0]) + draws.reward_noise[index, 0])
             + draws.reward_sensor[index, 0]
         )
-        cost = harm * (float(context @ truth.cost_coef[0]) + draws.cost_noise[index, 0]) + draws.cost_sensor[index, 0]
-        cost += self.world.baseline_cost
+        true = self.world.baseline_cost + harm * (float(context @ truth.cost_coef[0]) + draws.cost_noise[index, 0])
+        cost = true + draws.cost_sensor[index, 0]
         self._round += 1
         limit = self.safety.threshold
-        info = {"cost": float(cost), "violated": bool(cost > limit), "intensity": harm, "threshold": limit}
+        over = (cost if self.safety.threshold_on == "measured" else true) > limit
+        info = {"cost": float(cost), "violated": bool(over), "intensity": harm, "threshold": limit}
         return self._context(), float(reward), False, self._round >= self.rounds, info
 
     def _context(self) -> Array:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
-from safedial.worlds.noise import NOISES
+from safedial.worlds.noise import NOISES, context_scale
 
 Array = NDArray[np.float64]
 
@@ -55,6 +55,7 @@ class LinearWorld:
         dim: d ≥ 1.
         noise: a family of `NOISES`, for both targets; scaled by the spec's κ.
         contexts: "iid" or "adversarial".
+        mean: "linear", or "sine" for S·sin(π⟨x,θ⟩/(SL)), with which a linear learner is wrong.
         baseline_cost: b₀, known and constant.
     """
 
@@ -62,12 +63,16 @@ class LinearWorld:
     noise: str = "gaussian"
     contexts: Literal["iid", "adversarial"] = "iid"
     baseline_cost: float = 0.0
+    mean: Literal["linear", "sine"] = "linear"
 
     def __post_init__(self) -> None:
         whole = isinstance(self.dim, int) and not isinstance(self.dim, bool)
         require(whole and self.dim >= 1, "dim", self.dim, "must be a whole number >= 1")
         require(self.noise in NOISES, "noise", self.noise, "must be one of " + ", ".join(NOISES))
         require(self.contexts in ("iid", "adversarial"), "contexts", self.contexts, "must be 'iid' or 'adversarial'")
+        require(self.mean in ("linear", "sine"), "mean", self.mean, "must be 'linear' or 'sine'")
+        chosen = self.adversarial and self.noise == "context-scale"
+        require(not chosen, "noise", self.noise, "needs iid contexts", "choose another family for an adversary")
         number = isinstance(self.baseline_cost, (int, float)) and not isinstance(self.baseline_cost, bool)
         finite = number and np.isfinite(self.baseline_cost)
         require(finite, "baseline_cost", self.baseline_cost, "must be a finite number")
@@ -110,7 +115,25 @@ def draw_chunk(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.ran
     length = (spec.context_bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(normals, normals))
     context = np.ascontiguousarray(np.swapaxes(normals * length[..., None], 0, 1))
     by_round = {stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()}
-    return Draws(context if world.adversarial else context[:, :, 0], **by_round)
+    if world.adversarial:
+        return Draws(context, **by_round)
+    for stream in ("reward_noise", "cost_noise"):
+        by_round[stream] = by_round[stream] * noise_scale(world, spec, context[:, :, 0])
+    return Draws(context[:, :, 0], **by_round)
+
+
+def mean_outcome(world: LinearWorld, spec: SafetySpec, context: Array, coef: Array) -> Array:
+    """The mean of R/g or C/g at a context, (..., d) → (...)."""
+    linear = np.vecdot(context, coef)
+    if world.mean == "linear":
+        return linear
+    size = spec.coefficient_bound
+    return size * np.sin(np.pi * linear / (size * spec.context_bound))
+
+
+def noise_scale(world: LinearWorld, spec: SafetySpec, context: Array) -> Any:
+    """What the noise is multiplied by at a context: 1 but for `context-scale`."""
+    return context_scale(context, spec.context_bound) if world.noise == "context-scale" else 1.0
 
 
 def worst_context(candidates: Array, truth: Truth, prediction: Prediction) -> Array:

@@ -1,4 +1,6 @@
-"""Noise families, each scaled so that its optimal sub-Gaussian constant is exactly 1.
+"""Noise families of mean 0 and variance 1.
+
+Four are sub-Gaussian, each with optimal constant exactly 1:
 
 | family | distribution | why its constant is 1 |
 |---|---|---|
@@ -10,6 +12,14 @@
 A mean-zero variable's constant is at least its standard deviation, and here it equals it, so none of the four is
 given an easier time than its constant says. tests/worlds checks each moment-generating function on a grid.
 
+Three are not, and void the certified promise (κ is then only a scale); they are for policies that need no constants:
+
+| family | distribution |
+|---|---|
+| `student-t3` | Student's t with 3 degrees of freedom, over √3: no third moment |
+| `exponential` | Exp(1) − 1: skewed, with a one-sided heavy tail |
+| `context-scale` | Gaussian, its standard deviation between ½ and 1½ depending on the context (`context_scale`) |
+
 [1] Barreto, Marchal and Arbel (2024), on the optimal variance proxy of truncated Gaussians.
 """
 
@@ -17,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +53,20 @@ def truncated(rng: np.random.Generator, size: int) -> Array:
     from scipy.special import ndtr, ndtri
 
     tail = float(ndtr(-CUT))
-    density = math.exp(-0.5 * CUT**2) / math.sqrt(2.0 * math.pi)
-    deviation = math.sqrt(1.0 - 2.0 * CUT * density / (1.0 - 2.0 * tail))
-    return ndtri(tail + (1.0 - 2.0 * tail) * rng.random(size)) / deviation
+    return ndtri(tail + (1.0 - 2.0 * tail) * rng.random(size)) / _deviation()
+
+
+def student_t3(rng: np.random.Generator, size: int) -> Array:
+    return rng.standard_t(3.0, size) / math.sqrt(3.0)
+
+
+def exponential(rng: np.random.Generator, size: int) -> Array:
+    return rng.standard_exponential(size) - 1.0
+
+
+def context_scale(context: Array, bound: float) -> Array:
+    """½ + min(d·x₁²/L², 2)/2: the noise's standard deviation where it depends on the context."""
+    return 0.5 + 0.5 * np.minimum(context.shape[-1] * context[..., 0] ** 2 / bound**2, 2.0)
 
 
 NOISES: dict[str, Callable[[np.random.Generator, int], Array]] = {
@@ -52,4 +74,35 @@ NOISES: dict[str, Callable[[np.random.Generator, int], Array]] = {
     "uniform": uniform,
     "rademacher": rademacher,
     "truncated": truncated,
+    "student-t3": student_t3,
+    "exponential": exponential,
+    "context-scale": gaussian,
 }
+SUB_GAUSSIAN = ("gaussian", "uniform", "rademacher", "truncated")
+
+
+def quantile(name: str, probability: Any) -> Any:
+    """The smallest q with P(ξ ≤ q) ≥ probability, for noise of unit scale."""
+    from scipy.special import ndtr, ndtri, stdtrit
+
+    probability = np.asarray(probability, dtype=float)
+    if name == "uniform":
+        return (2.0 * probability - 1.0) * math.sqrt(3.0)
+    if name == "rademacher":
+        return np.where(probability > 0.5, 1.0, -1.0)
+    if name == "truncated":
+        tail = float(ndtr(-CUT))
+        return ndtri(tail + (1.0 - 2.0 * tail) * probability) / _deviation()
+    if name == "student-t3":
+        return stdtrit(3.0, probability) / math.sqrt(3.0)
+    if name == "exponential":
+        return -np.log1p(-probability) - 1.0
+    return ndtri(probability)
+
+
+def _deviation() -> float:
+    """The standard deviation of a standard normal variable cut at ±CUT."""
+    from scipy.special import ndtr
+
+    density = math.exp(-0.5 * CUT**2) / math.sqrt(2.0 * math.pi)
+    return math.sqrt(1.0 - 2.0 * CUT * density / (1.0 - 2.0 * float(ndtr(-CUT))))
