@@ -392,6 +392,15 @@ def test_a_decision_is_reported_once_to_the_agent_that_made_it():
     assert_unchanged(agent, before)
 
 
+def test_decisions_without_an_outcome_are_forgotten_in_the_end(monkeypatch):
+    monkeypatch.setattr("safedial.online.agent.OPEN_LIMIT", 5)
+    agent = Agent(2, make_spec())
+    decisions = [agent.decide([0.1, 0.2]) for _ in range(8)]
+    agent.update(decisions[-1], reward=0.1, cost=0.1)
+    with pytest.raises(InvalidInput, match="already"):
+        agent.update(decisions[0], reward=0.1, cost=0.1)
+
+
 def test_a_preview_changes_nothing_and_shows_what_decide_would_say():
     agent = trained(policy=make_policy("thompson"), spec=make_spec(promise="joint"))
     before = snapshot(agent)

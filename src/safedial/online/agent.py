@@ -37,6 +37,9 @@ Context = Sequence[float] | Vector | Mapping[str, float]
 ALARM_LEVEL = 0.01
 UNSAID: Any = object()
 
+OPEN_LIMIT = 100_000
+"""Decisions without an outcome that are remembered; older ones can be reported by context and action only."""
+
 
 class Agent:
     """Advises one safe action at a time and learns from its outcome.
@@ -247,6 +250,8 @@ class Agent:
         decision = self._advise(vector, norm, baseline_cost, coin)
         self._decisions += 1
         self._open[self._decisions] = None
+        if len(self._open) > OPEN_LIMIT:
+            del self._open[next(iter(self._open))]
         return decision
 
     def _advise(self, vector: Vector, norm: float, baseline_cost: float, coin: float) -> Decision:

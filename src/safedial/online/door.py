@@ -85,7 +85,7 @@ def check_decision(rules: Rules, open_rounds: Mapping[int, None], decision: Deci
     elif decision.rules is not rules:
         rule = "is another agent's, or from before it was loaded"
     elif decision.round not in open_rounds:
-        rule = "was reported already"
+        rule = "was reported already, or is too old"
     require(
         not rule, "decision", f"round {decision.round}", rule, "report a context and an action instead" if rule else ""
     )
