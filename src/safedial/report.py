@@ -124,11 +124,12 @@ def _synthetic(folder: Path) -> str:
         [
             "<h2>Figure “synthetic”: cumulative constrained regret</h2>",
             _image(folder / "synthetic.png", "HP-UCB and ε-greedy, d = 5 and d = 10"),
-            "<p>The same with every policy of this project that keeps the promise, on logarithmic axes:</p>",
+            "<p>The same with every policy of this project, on logarithmic axes (linear between −1 and 1):</p>",
             _image(folder / "synthetic_all.png", "All policies, with the bound of Theorem 2"),
             _html_table(["policy", *heads], lines),
-            "<p><small>Reward share: of the clairvoyant's, who knows θ* and μ* but keeps the noise margin. On-Expectation "
-            "does not: it breaks the promise, and where it earns more than the clairvoyant its regret is negative.</small></p>",
+            "<p><small>Reward share: of the clairvoyant's, who knows θ* and μ* but keeps the sub-Gaussian noise margin. Who "
+            "earns more has negative regret: HP-Conformal learns the noise's own quantile (a promise for exchangeable rounds); "
+            "On-Expectation keeps no margin and breaks the promise.</small></p>",
             _claim(
                 "Regret is Õ(d√T) (Theorem 2).",
                 f"Theorem 2 with its constants written out is {'never exceeded' if holds else 'EXCEEDED'}; it is at least "

@@ -12,7 +12,10 @@ DASHES = {"ε-Greedy, exploring rounds only": "--", "HP-UCB, mixture": "--"}
 
 
 def draw_synthetic(folder: str | Path) -> list[Path]:
-    """`synthetic.png` (the paper's two policies) and `synthetic_all.png` (all, with Theorem 2) from `synthetic.csv`."""
+    """`synthetic.png` (the paper's two policies) and `synthetic_all.png` (all, with Theorem 2) from `synthetic.csv`.
+
+    Regret is against the sub-Gaussian clairvoyant, so it can be negative: the vertical axis is linear between −1 and 1.
+    """
     rows = read_rows(Path(folder) / "synthetic.csv")
     dims = sorted({row["dim"] for row in rows})
     figure, panels = new_figure(columns=len(dims))
@@ -23,9 +26,9 @@ def draw_synthetic(folder: str | Path) -> list[Path]:
         _label(axes, dim)
     panels[0].legend(fontsize=7, frameon=False, loc="upper left")
     paths = [save(figure, Path(folder) / "synthetic.png")]
-    figure, panels = new_figure(columns=len(dims), height=3.4, sharey=True)
+    figure, panels = new_figure(columns=len(dims), height=3.8, sharey=True)
     for axes, dim in zip(panels, dims, strict=True):
-        for series in dict.fromkeys(row["series"] for row in rows if row["policy"] != "on_expectation"):
+        for series in dict.fromkeys(row["series"] for row in rows):
             _curve(axes, rows, dim, series)
         bound = [row for row in rows if row["dim"] == dim and row["series"] == "HP-UCB"]
         axes.plot(
@@ -36,8 +39,9 @@ def draw_synthetic(folder: str | Path) -> list[Path]:
             linewidth=1,
             label="Theorem 2, for HP-UCB",
         )
+        axes.axhline(0.0, color="black", linewidth=0.5)
         axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set_yscale("symlog", linthresh=1.0)
         _label(axes, dim)
     figure.legend(
         *panels[0].get_legend_handles_labels(), fontsize=7, frameon=False, loc="outside lower center", ncols=3
