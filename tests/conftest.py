@@ -6,10 +6,13 @@ import os
 
 import jax
 import pytest
+from hypothesis import settings
 
 from safedial import SafetySpec
 
 jax.config.update("jax_enable_x64", True)
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.load_profile("fixed")
 
 FULL = os.environ.get("SAFEDIAL_FULL") == "1"
 

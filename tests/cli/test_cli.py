@@ -122,7 +122,7 @@ def test_a_terminal_without_unicode_is_served_too():
 def test_an_interrupt_is_one_line_and_code_130():
     long = [*SIMULATE, "--rounds", "10000000"]
     process = subprocess.Popen([sys.executable, "-m", "safedial", *long], stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
+    time.sleep(5)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from scipy.linalg import cho_factor
 
 from safedial import InvalidInput
-from safedial.experiments.epsilon import time_per_round
+from safedial.experiments import epsilon
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.experiments.tables import read_rows
 from safedial.plots import draw_epsilon, draw_synthetic, draw_table1
@@ -65,16 +66,29 @@ def test_curves_have_bands_and_the_bound_lies_above(results):
 
 def test_epsilon_zero_is_hp_ucb_and_epsilon_one_the_first_action(results):
     last = {(row["dim"], row["series"]): row["regret"] for row in read_rows(results[0] / "synthetic.csv")}
-    epsilon = {
+    by_share = {
         (row["dim"], row["learn_from"], row["epsilon"]): row["regret"] for row in read_rows(results[0] / "epsilon.csv")
     }
     for dim in (5, 10):
-        assert epsilon[dim, "all", 0.0] == pytest.approx(last[dim, "HP-UCB"])
-        assert epsilon[dim, "all", 1.0] == pytest.approx(last[dim, "First action for ever"])
+        assert by_share[dim, "all", 0.0] == pytest.approx(last[dim, "HP-UCB"])
+        assert by_share[dim, "all", 1.0] == pytest.approx(last[dim, "First action for ever"])
 
 
-def test_exploring_only_costs_less_time_the_papers_way():
-    assert time_per_round(60, 1.0, "exploring") < time_per_round(60, 0.0, "all")
+@pytest.mark.parametrize(
+    ("share", "reading", "least", "most"), [(1.0, "exploring", 0, 0), (0.0, "exploring", 1, 1), (0.0, "all", 100, 400)]
+)
+def test_an_exploring_round_factors_nothing_and_an_unchanged_matrix_is_factored_once(
+    share, reading, least, most, monkeypatch
+):
+    factored = []
+
+    def count(gram, **options):
+        factored.append(len(gram))
+        return cho_factor(gram, **options)
+
+    monkeypatch.setattr(epsilon, "cho_factor", count)
+    assert epsilon.time_per_round(6, share, reading) > 0
+    assert least <= len(factored) <= most
 
 
 def test_a_report_without_results_says_what_to_run(tmp_path):

@@ -163,13 +163,11 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path):
     assert status(tmp_path / "out").done >= 2
 
 
-def test_a_finished_sweep_of_a_thousand_cells_is_recognised_at_once(tmp_path):
+def test_a_finished_sweep_of_a_thousand_cells_recomputes_nothing(tmp_path):
     grid = read_grid("thousand")
     short = parse_grid(grid.text.replace("rounds = 500", "rounds = 5"))
     assert run_sweep(short, tmp_path).computed == 1000
-    started = time.perf_counter()
     assert run_sweep(short, tmp_path).computed == 0
-    assert time.perf_counter() - started < 30, "benchmarks/run.py measures it; this only catches recomputing"
 
 
 def test_the_table_pools_seeds_and_names_what_varies(tmp_path):
