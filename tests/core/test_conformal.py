@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binomtest
 
-from safedial.core.conformal import rank, smallest_count, training_conditional_rank
+from safedial.core.conformal import rank, training_conditional_rank
 
 
 @given(st.integers(1, 5000), st.floats(0.001, 0.999))
@@ -18,13 +18,6 @@ def test_the_rank_leaves_at_most_the_risk_above_and_is_the_smallest_that_does(co
 @pytest.mark.parametrize(("count", "risk", "place"), [(99, 0.29, 71), (19, 0.05, 19), (9, 0.3, 7), (18, 0.05, 19)])
 def test_whole_products_count_as_whole(count, risk, place):
     assert rank(count, risk) == place
-
-
-@given(st.floats(0.001, 0.9))
-def test_the_smallest_count_is_just_enough(risk):
-    count = smallest_count(risk)
-    assert rank(count, risk) <= count
-    assert count == 1 or rank(count - 1, risk) > count - 1
 
 
 def test_the_next_score_exceeds_the_ranked_one_as_often_as_stated():

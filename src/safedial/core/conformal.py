@@ -10,7 +10,6 @@ i.i.d. scores it is Beta(n + 1 − k, k). `training_conditional_rank` takes the 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -30,16 +29,6 @@ def rank(count: Any, risk: Any) -> Any:
     whole = np.round(spare)
     kept = np.where(np.abs(spare - whole) <= 1e-14 * spare, whole, np.floor(spare))
     return (size - kept).astype(np.int64)
-
-
-def smallest_count(risk: float) -> int:
-    """The fewest scores with which a rank exists.
-
-    >>> smallest_count(0.05), smallest_count(0.01)
-    (19, 99)
-    """
-    count = max(1, math.ceil(1.0 / risk - 1.0 - 1e-9))
-    return count if rank(count, risk) <= count else count + 1
 
 
 def training_conditional_rank(count: int, risk: float, confidence: float) -> int:
