@@ -85,10 +85,12 @@ class Batch:
         self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {"regret": [], "violations": []}
         self.exact = clairvoyant()
+        self.drawn = 0
 
     def draw(self, step: int) -> Draws:
         """The next chunk's randomness; runs one chunk ahead, in a thread of its own."""
-        return draw_chunk(self.world, self.spec, self.rngs, step)
+        self.drawn += step
+        return draw_chunk(self.world, self.spec, self.rngs, step, self.drawn - step)
 
     def chunk(self, done: int, draws: Draws) -> None:
         step = len(draws.coin)
@@ -211,8 +213,11 @@ class Batch:
         return self._applied(np.where(reward_mean >= 0.0, safe.intensity, 0.0))[1] * reward_mean
 
     def results(self) -> dict[str, Any]:
+        shape = self.totals["regret"].shape
+        alarmed = self.policy.alarmed(self.state) if self.policy.alarmed else False
         return {
             **self.totals,
+            "alarmed": np.broadcast_to(alarmed, shape).copy(),
             "checkpoints": self.checkpoints,
             "regret_curve": np.stack(self.curves["regret"]),
             "violations_curve": np.stack(self.curves["violations"]),

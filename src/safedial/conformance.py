@@ -1,7 +1,7 @@
 """`check_policy`: one list of claims that every policy must meet, anyone's included.
 
 Each claim is a function of a policy that asserts what it says. The project's own policies are tested with the same
-list. Only a policy that calls itself "realized" is held to the promise.
+list. Only a policy that calls itself "certified" is held to the promise.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
     """Where the cost is known exactly (width 0), a realized promise leaves room for noise, sensor and baseline, at any
     time and with any amount of data.
     """
-    if policy.promise != "realized":
+    if policy.promise != "certified":
         return
     seen, coin = _predictions(200)
     for rounds in (1.0, 2500.0, 1e6):
@@ -118,7 +118,7 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
 
 def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: SafetySpec) -> None:
     """Before any data the mean cost may be S‖x‖, and no realized promise may bet on less."""
-    if policy.promise != "realized" or policy.knows_truth:
+    if policy.promise != "certified" or policy.knows_truth:
         return
     seen, coin = _predictions(200)
     nothing = 0.0 * seen.norm
@@ -198,7 +198,7 @@ def violations_stay_within_the_promised_risk(policy: Policy) -> None:
     from scipy.stats import binomtest
 
     spec = _spec(violation_risk=0.03, estimation_risk=0.02, cost_noise=0.3, reward_noise=0.3, threshold=[0.2, 2.0])
-    certified = policy.promise == "realized"
+    certified = policy.promise == "certified"
     for contexts in ("iid", "adversarial") if certified else ("iid",):
         run = simulate(policy, LinearWorld(dim=3, contexts=contexts), spec, rounds=300, seeds=40)
         total, rounds, risk = int(run.violations.sum()), run.violations.size * run.rounds, 0.05 if certified else 0.03

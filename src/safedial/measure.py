@@ -81,6 +81,7 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "regret_ci": list(seed_interval(simulation.regret[row])),
         "informative_rounds": float(simulation.informative_rounds[row].mean()),
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
+        "alarmed_seeds": int(simulation.alarmed[row].sum()),
         "settings": {
             "spec": simulation.spec.to_dict(),
             "policy": simulation.policy.options,
@@ -100,7 +101,7 @@ def _promised(simulation: Simulation, row: int) -> float | None:
     """δ + δ′ of a spec row (δ for a conformal promise), or None where nothing is promised about the realized cost."""
     if simulation.policy.promise == "expected":
         return None
-    estimation = simulation.spec.estimation_risk if simulation.policy.promise == "realized" else 0.0
+    estimation = simulation.spec.estimation_risk if simulation.policy.promise == "certified" else 0.0
     total = np.atleast_1d(simulation.spec.violation_risk + estimation)
     return float(total[row if total.size > 1 else 0])
 

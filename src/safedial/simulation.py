@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from safedial.batch import SWEPT, Batch, Round
 from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, as_dose
-from safedial.core.spec import NUMBERS, SafetySpec
+from safedial.core.spec import CONSTANTS, NUMBERS, SafetySpec
 from safedial.errors import require
 from safedial.policies import Policy, as_policy
 from safedial.worlds.linear import LinearWorld
@@ -33,7 +33,10 @@ CHUNK = 256
 
 @dataclass(frozen=True)
 class Simulation:
-    """Outcomes by (spec row, seed), and curves by (checkpoint, spec row, seed). Rewards and regret are noise-free."""
+    """Outcomes by (spec row, seed), and curves by (checkpoint, spec row, seed). Rewards and regret are noise-free.
+
+    `alarmed`: where the policy's own test found that rounds are not what its promise assumes (HP-Conformal only).
+    """
 
     policy: Policy
     world: LinearWorld
@@ -51,6 +54,7 @@ class Simulation:
     uncertified_rounds: Array
     full_dose_rounds: Array
     full_dose_violations: Array
+    alarmed: NDArray[np.bool_]
     checkpoints: NDArray[np.int64]
     regret_curve: Array
     violations_curve: Array
@@ -152,11 +156,13 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
         len(sizes) <= 1, "spec", {name: np.size(getattr(spec, name)) for name in SWEPT}, "has grids of unequal length"
     )
     check_dim(policy.options.get("radius"), world.dim)
-    if policy.promise == "conformal":
+    for name in CONSTANTS:
+        require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
+    if policy.promise != "conformal":
+        require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives")
+    else:
         require(not world.adversarial, "contexts", world.contexts, f"are not exchangeable, which {policy.name} needs")
-        require(
-            spec.promise == "per_round", "promise", spec.promise, f"is not what {policy.name} gives", "use per_round"
-        )
+        require(spec.promise != "joint", "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     for field in fields(spec):

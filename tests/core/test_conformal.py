@@ -4,36 +4,87 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binomtest
 
-from safedial.core.conformal import rank, training_conditional_rank
+from safedial.core.conformal import conforming_bound, p_value, p_values, places, sure_places, sure_top
 
 
-@given(st.integers(1, 5000), st.floats(0.001, 0.999))
-def test_the_rank_leaves_at_most_the_risk_above_and_is_the_smallest_that_does(count, risk):
-    place = int(rank(count, risk))
-    left = (count + 1 - place) / (count + 1)
-    assert left <= risk * (1 + 1e-12)
-    assert (count + 2 - place) / (count + 1) > risk * (1 - 1e-12)
+@given(st.integers(0, 5000), st.floats(0.001, 0.999))
+def test_the_places_spend_at_most_the_risk_and_waste_less_than_one_score(count, risk):
+    kept, top = (int(part) for part in places(count, risk))
+    assert 0 <= top <= kept <= count or (top == 0 and kept == count)
+    if top:
+        assert top / (kept + 1) <= risk * (1 + 1e-12)
+        assert top / kept > risk * (1 - 1e-12) or kept == top, "one score fewer would not do"
+        assert (top + 1) / (count + 1) > risk * (1 - 1e-12), "no larger rank exists among all"
+    else:
+        assert 1 / (count + 1) > risk * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(("count", "risk", "place"), [(99, 0.29, 71), (19, 0.05, 19), (9, 0.3, 7), (18, 0.05, 19)])
-def test_whole_products_count_as_whole(count, risk, place):
-    assert rank(count, risk) == place
+@pytest.mark.parametrize(
+    ("count", "risk", "kept", "top"),
+    [(99, 0.29, 99, 29), (19, 0.05, 19, 1), (9, 0.3, 9, 3), (18, 0.05, 18, 0), (148, 0.02, 99, 2), (105, 0.1, 99, 10)],
+)
+def test_whole_products_count_as_whole(count, risk, kept, top):
+    assert places(count, risk) == (kept, top)
 
 
 def test_the_next_score_exceeds_the_ranked_one_as_often_as_stated():
     rng = np.random.default_rng(0)
-    scores = rng.standard_normal((40_000, 60))
-    kept = np.sort(scores[:, :59], axis=1)[:, rank(59, 0.1) - 1]
-    hits = int((scores[:, 59] > kept).sum())
+    scores = rng.standard_normal((40_000, 66))
+    kept, top = places(65, 0.1)
+    assert (kept, top) == (59, 6)
+    bound = np.sort(scores[:, 65 - kept : 65], axis=1)[:, kept - top]
+    hits = int((scores[:, 65] > bound).sum())
     # Level 1e-6, two-sided: with continuous scores the rate is exactly 6/60.
     assert binomtest(hits, 40_000, 0.1).pvalue > 1e-6
 
 
 @pytest.mark.parametrize(("count", "risk", "confidence"), [(200, 0.1, 0.9), (1000, 0.02, 0.95), (30, 0.01, 0.9)])
-def test_the_training_conditional_rank_is_the_smallest_that_is_sure_enough(count, risk, confidence):
-    place = training_conditional_rank(count, risk, confidence)
-    if place <= count:
-        assert beta.cdf(risk, count + 1 - place, place) >= confidence
-        assert beta.cdf(risk, count + 2 - place, place - 1) < confidence
+def test_the_sure_rank_is_the_largest_that_is_sure_enough(count, risk, confidence):
+    top = sure_top(count, risk, confidence)
+    if top:
+        assert beta.cdf(risk, top, count + 1 - top) >= confidence
+    assert beta.cdf(risk, top + 1, count - top) < confidence
+    assert [part.tolist() for part in sure_places([count], risk, confidence)] == [[count], [top]]
+
+
+def test_p_values_of_exchangeable_scores_are_uniform_and_independent():
+    rng = np.random.default_rng(1)
+    scores = rng.standard_normal((4000, 30))
+    nobody = np.zeros_like(scores, dtype=int)
+    found = p_values(scores[:, :10], nobody[:, :10], scores[:, 10:], nobody[:, 10:])
+    for place in (0, 10, 19):
+        grid = np.arange(1, 12 + place) / (11 + place)
+        share = np.searchsorted(np.sort(found[:, place]), grid + 1e-12, side="right") / 4000
+        assert np.max(np.abs(share - grid)) < 0.044, "Dvoretzky-Kiefer-Wolfowitz at level 1e-6"
+    assert abs(np.corrcoef(found[:, 5], found[:, 6])[0, 1]) < 5 / np.sqrt(4000)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-4, 4), st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0, 2.0])), min_size=1, max_size=9),
+    st.integers(0, 10),
+)
+def test_the_conforming_bound_is_the_largest_value_that_enough_rounds_support(pairs, top):
+    residual, slope = np.array([float(pair[0]) for pair in pairs]), np.array([pair[1] for pair in pairs])
+    found = conforming_bound(residual, slope, top)
+    grid = np.concatenate([np.arange(-160, 161) / 16, [1e9]])
+    conforms = [v for v in grid if np.sum(residual >= slope * v) >= top]
+    if top == 0 or not conforms or max(conforms) == 1e9:
+        assert found == np.inf
     else:
-        assert beta.cdf(risk, 1, count) < confidence
+        assert found == pytest.approx(max(conforms), abs=1e-9)
+
+
+def test_p_values_of_a_batch_are_those_of_one_score_at_a_time():
+    rng = np.random.default_rng(2)
+    old, new = rng.integers(0, 6, (3, 2, 14)).astype(float), rng.integers(0, 6, (3, 2, 9)).astype(float)
+    old_groups, new_groups = rng.integers(0, 3, old.shape), rng.integers(0, 4, new.shape)
+    old[rng.random(old.shape) < 0.2], new[rng.random(new.shape) < 0.2] = np.inf, np.inf
+    found = p_values(old, old_groups, new, new_groups)
+    for index in np.ndindex(3, 2):
+        for step in range(9):
+            score, group = new[index][step], new_groups[index][step]
+            before = np.concatenate(
+                [old[index][old_groups[index] == group], new[index][:step][new_groups[index][:step] == group]]
+            )
+            expected = p_value(np.sort(before[np.isfinite(before)]), score) if np.isfinite(score) else np.nan
+            np.testing.assert_equal(found[index][step], expected)

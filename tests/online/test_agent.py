@@ -132,7 +132,7 @@ def test_lists_of_unequal_length_are_refused():
         ({"policy": "hp_usb"}, "hp_ucb"),
         ({"policy": make_policy("hp_ucb", radius="paper"), "dim": 1}, "radius"),
         ({"features": Features(names=("a", "b", "c"))}, "dim"),
-        ({"policy": None}, "policy"),
+        ({"policy": 3}, "policy"),
         ({"policy": make_policy("epsilon_greedy", learn_from="exploring")}, "learn_from"),
         ({"dose": "hill"}, "dose"),
         ({"dial": "knob"}, "dial"),

@@ -57,7 +57,7 @@ def test_every_altered_byte_is_refused(saved):
 
 def test_other_files_and_versions_are_named_for_what_they_are(saved, tmp_path):
     _, path = saved
-    path.write_bytes(path.read_bytes().replace(b"safedial-agent 1", b"safedial-agent 99", 1))
+    path.write_bytes(path.read_bytes().replace(b"safedial-agent 2", b"safedial-agent 99", 1))
     with pytest.raises(InvalidInput, match="version 99"):
         Agent.load(path)
     path.write_bytes(b"something else")

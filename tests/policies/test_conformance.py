@@ -111,7 +111,7 @@ def cheat(**changes):
         {"baseline_cost": lambda told: told["baseline_cost"] / 2},
         {"round": lambda told: 1.0},
         {"spec": lambda told: dataclasses.replace(told["spec"], cost_sensor_noise=0.0)},
-        {"spec": lambda told: dataclasses.replace(told["spec"], promise="per_round")},
+        {"spec": lambda told: dataclasses.replace(told["spec"], promise="certified")},
         {"spec": lambda told: dataclasses.replace(told["spec"], cost_noise=told["spec"].reward_noise)},
         {"spec": lambda told: dataclasses.replace(told["spec"], coefficient_bound=1.0)},
         {"prediction": lambda told: told["prediction"]._replace(width=told["prediction"].width / 10)},
@@ -156,7 +156,7 @@ def test_a_bound_that_is_not_a_number_gives_no_dose(name, options):
 def test_a_policy_that_cannot_run_online_says_so():
     with pytest.raises(InvalidInput, match="cannot run online"):
         Agent(3, make_spec(), policy="clairvoyant")
-    with pytest.raises(InvalidInput, match="simulations only"):
+    with pytest.raises(InvalidInput, match="promise"):
         Agent(3, make_spec(), policy="hp_conformal")
 
 
@@ -187,7 +187,7 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
     promises = {name: make_policy(name).promise for name in POLICIES}
     assert promises.pop("on_expectation") == "expected"
     assert promises.pop("hp_conformal") == "conformal"
-    assert set(promises.values()) == {"realized"}
+    assert set(promises.values()) == {"certified"}
 
 
 @pytest.mark.parametrize(

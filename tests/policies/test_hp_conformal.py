@@ -1,17 +1,15 @@
-"""HP-Conformal, split form: what is frozen, what is scored, and the promise itself in every world.
+"""HP-Conformal: what is frozen, what is scored, and the promise itself in every world, in both forms.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
-
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
-from safedial.core.conformal import rank
-from safedial.policies.hp_conformal import Rounds
+from safedial.policies.conformal.frozen import calibrates
+from safedial.worlds.linear import draw_chunk, draw_truth, generators, mean_outcome
 from tests.conftest import make_spec
 
 LEVEL = 1e-6
@@ -26,76 +24,90 @@ RISKS = [0.02, 0.05, 0.2]
 TIMES = (50, 100, 200, 1000)
 
 
+def at_most(members, risk):
+    return binomtest(int(members.sum()), members.size, risk, alternative="greater").pvalue > LEVEL
+
+
+@pytest.mark.parametrize("form", ["split", "full"])
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
-def test_each_round_violates_at_most_as_often_as_promised_within_each_group(world, count):
-    seeds, last = count(1500, 6000), TIMES[-1]
-    benefit = {}
-
-    def watch(round):
-        if round.number in TIMES:
-            benefit[round.number] = round.choice.reward_index[0] >= 0.0
-
-    spec = make_spec(violation_risk=RISKS, threshold=0.5)
-    policy = make_policy("hp_conformal", start_dose=1e-3, probe=0.5)
-    run = simulate(policy, LinearWorld(dim=4, **world), spec, rounds=last, seeds=seeds, points=last, observe=watch)
-    violated = np.diff(run.violations_curve, axis=0, prepend=0.0)
-    for time in TIMES:
+def test_each_round_violates_at_most_as_often_as_promised_within_each_group(world, form, count):
+    """What is learned does not depend on the doses, so decisions are asked for at `TIMES` only."""
+    spec = make_spec(violation_risk=np.array(RISKS)[:, None], threshold=0.5)
+    policy = make_policy("hp_conformal", form=form, start_dose=1e-3, probe=1.0)
+    for seen, choice, cost in rounds_of(policy, LinearWorld(dim=4, **world), spec, count(1500, 6000)):
+        violated = choice.intensity * cost > spec.threshold
         for row, risk in enumerate(RISKS):
-            for group in (True, False):
-                members = violated[time - 1, row][benefit[time] == group]
-                chance = binomtest(int(members.sum()), members.size, risk, alternative="greater").pvalue
-                assert chance > LEVEL, (time, risk, group, members.mean())
+            for group in (0, 1):
+                members = violated[row][seen.code[0] == group]
+                assert at_most(members, risk), (risk, group, members.mean())
 
 
-def test_the_promise_is_not_idle_where_doses_are_full():
-    """The test above can fail: full doses violate nearly as often as they may."""
-    spec = make_spec(violation_risk=0.2)
-    run = simulate(make_policy("hp_conformal", probe=0.01), LinearWorld(dim=4), spec, rounds=2000, seeds=50)
-    assert 0.17 < run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.205
-
-
-@pytest.mark.parametrize(("dim", "share"), [(5, 0.94), (10, 0.90)])
-def test_it_earns_most_of_what_one_who_knows_all_would(dim, share, count):
-    spec = make_spec(violation_risk=0.02)
-    run = simulate(
-        make_policy("hp_conformal", probe=0.01), LinearWorld(dim=dim), spec, rounds=10_000, seeds=count(20, 60)
+def test_the_promise_holds_within_the_users_groups_with_scaled_scores(count):
+    spec = make_spec(violation_risk=0.1)
+    world = LinearWorld(dim=3, noise="context-scale")
+    policy = make_policy(
+        "hp_conformal", start_dose=1e-3, probe=1.0, scaled=True, group=lambda x: "far" if x[0] > 0.5 else "near"
     )
-    assert run.reward.sum() / run.exact_clairvoyant_reward.sum() >= share
-    assert run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.021
+    for seen, choice, cost in rounds_of(policy, world, spec, count(1500, 6000), last=400):
+        violated = (choice.intensity * cost > spec.threshold)[0]
+        for group in range(4):
+            assert at_most(violated[seen.code[0] == group], 0.1), group
+    assert violated.mean() > 0.05, "the test is not idle"
 
 
-def test_rescoring_at_a_refit_equals_computing_from_scratch():
-    rng = np.random.default_rng(3)
-    state = Rounds(3, ridge=0.7, batch=(1, 4))
-    contexts, rewards, costs = rng.standard_normal((150, 1, 4, 3)), *rng.standard_normal((2, 150, 1, 4))
-    fits = []
-    for step in range(150):
-        before = state.next_fit
-        state.append(contexts[step], rewards[step], costs[step])
-        if state.next_fit != before:
-            fits.append(state.count)
-    assert fits[0] == 20
-    assert all(later == max(earlier + 1, int(np.ceil(1.1 * earlier))) for earlier, later in pairwise(fits))
-    seen = fits[-1]
-    for seed in range(4):
-        rows, held = contexts[0:seen:2, 0, seed], contexts[1:seen:2, 0, seed]
-        gram = rows.T @ rows + 0.7 * np.eye(3)
-        cost_coef = np.linalg.solve(gram, rows.T @ costs[0:seen:2, 0, seed])
-        reward_coef = np.linalg.solve(gram, rows.T @ rewards[0:seen:2, 0, seed])
-        scores, benefit = costs[1:seen:2, 0, seed] - held @ cost_coef, held @ reward_coef >= 0
-        for group in (0, 1):
-            expected = np.sort(scores[benefit == bool(group)])
-            assert state.sizes[0, seed, group] == expected.size
-            np.testing.assert_allclose(state.scores[0, seed, group, : expected.size], expected, atol=1e-12)
+def rounds_of(policy, world, spec, seeds, last=TIMES[-1]):
+    """(prediction, choice, C/g) at each of `TIMES`, with everything learned before."""
+    rngs = generators(list(range(seeds)))
+    truth = draw_truth(world, spec, rngs)
+    draws = draw_chunk(world, spec, rngs, last)
+    state = policy.init(world.dim, ridge=spec.ridge, batch=(1, seeds))
+    for index in range(last):
+        context = draws.context[index][None]
+        reward, cost = (
+            mean_outcome(world, spec, context, coef) + noise[index]
+            for coef, noise in zip(truth, (draws.reward_noise, draws.cost_noise), strict=True)
+        )
+        seen = policy.predict(state, context)
+        if index + 1 in TIMES:
+            yield seen, policy.decide(seen, spec, round=index + 1.0, coin=0.5), cost
+        state = policy.update(state, seen, reward, cost, np.ones((1, seeds)))
 
 
-def test_a_round_that_was_given_nothing_scores_infinity_and_does_not_train():
-    state = Rounds(1, ridge=1.0, batch=(1, 1))
-    for step in range(20):
-        state.append(np.ones((1, 1, 1)), np.ones((1, 1)), np.full((1, 1), np.inf if step in (2, 3) else 1.0))
-    assert np.isinf(state.scores[0, 0, 1, 9])
-    assert state.sizes[0, 0].tolist() == [0, 10]
-    assert state.cost_coef[0, 0, 0] == pytest.approx(9 / 10)
+def test_the_simulator_plays_the_same_promise():
+    """The test above can fail: full doses violate nearly as often as they may."""
+    spec = make_spec(violation_risk=0.2, threshold=0.1)
+    for form in ("split", "full"):
+        run = simulate(make_policy("hp_conformal", form=form), LinearWorld(dim=4), spec, rounds=1500, seeds=50)
+        assert 0.18 < run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.205
+        assert not run.alarmed.any()
+
+
+@pytest.mark.parametrize(
+    ("form", "dim", "share"), [("split", 5, 0.94), ("split", 10, 0.90), ("full", 5, 0.95), ("full", 10, 0.94)]
+)
+def test_it_earns_most_of_what_one_who_knows_all_would(form, dim, share, count):
+    spec = make_spec(violation_risk=0.02)
+    seeds = count(20, 60) if form == "split" else count(4, 60)
+    run = simulate(make_policy("hp_conformal", form=form), LinearWorld(dim=dim), spec, rounds=10_000, seeds=seeds)
+    spread = 0.0 if seeds >= 20 else 0.03
+    assert run.reward.sum() / run.exact_clairvoyant_reward.sum() >= share - spread
+    assert run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.0215
+
+
+def test_drift_breaks_the_promise_and_the_warning_says_so(count):
+    spec = make_spec(violation_risk=0.05)
+    world = LinearWorld(dim=5, noise="context-scale", contexts="drift")
+    run = simulate("hp_conformal", world, spec, rounds=3000, seeds=count(60, 300), points=30)
+    over, dosed = int(run.full_dose_violations.sum()), int(run.full_dose_rounds.sum())
+    assert binomtest(over, dosed, 0.05, alternative="greater").pvalue < LEVEL, "the promise fails"
+    assert run.alarmed.mean() > 0.9, "and the test of exchangeability finds it"
+
+
+def test_the_warning_is_silent_where_rounds_are_exchangeable(count):
+    spec = make_spec(violation_risk=0.05)
+    seeds = count(300, 1500)
+    run = simulate("hp_conformal", LinearWorld(dim=3, noise="student-t3"), spec, rounds=1000, seeds=seeds)
+    assert binomtest(int(run.alarmed.sum()), seeds, 0.01, alternative="greater").pvalue > LEVEL
 
 
 def test_until_a_group_has_scores_enough_the_start_dose_is_played():
@@ -106,28 +118,60 @@ def test_until_a_group_has_scores_enough_the_start_dose_is_played():
         policy,
         LinearWorld(dim=3),
         spec,
-        rounds=60,
+        rounds=140,
         seeds=5,
         observe=lambda seen: played.append(seen.choice.intensity[0]),
     )
     assert np.all(np.array(played[:38]) == 0.07), "19 calibration rounds need 38 rounds at least"
+    assert np.all(np.array(played[-1]) != 0.07)
     certified = []
     simulate(
-        make_policy("hp_conformal"), LinearWorld(dim=3), spec, rounds=5, seeds=2,
+        make_policy("hp_conformal", probe="sqrt"), LinearWorld(dim=3), spec, rounds=5, seeds=2,
         observe=lambda seen: certified.append(seen.choice.safe.intensity[0]),
     )  # fmt: skip
     np.testing.assert_allclose(certified, spec.threshold / (1.0 + spec.tail))
 
 
+@pytest.mark.parametrize("form", ["split", "full"])
+def test_a_risk_too_small_for_any_quantile_leaves_the_start_dose(form):
+    spec, played = make_spec(violation_risk=1e-6), []
+    policy = make_policy("hp_conformal", form=form, start_dose=0.07, probe=1.0)
+    simulate(policy, LinearWorld(dim=2), spec, rounds=80, seeds=3, observe=lambda r: played.append(r.choice.intensity))
+    assert np.all(np.array(played) == 0.07)
+
+
+def test_a_baseline_above_the_threshold_leaves_nothing():
+    spec = make_spec(violation_risk=0.1)
+    policy = make_policy("hp_conformal", start_dose=0.07)
+    run = simulate(policy, LinearWorld(dim=2, baseline_cost=0.7), spec, rounds=60, seeds=3)
+    assert run.uncertified_rounds.mean() == 60
+    assert run.informative_rounds.sum() == 0
+
+
 def test_a_surer_rank_violates_less():
     spec = make_spec(violation_risk=0.1)
     plain, sure = (
-        simulate(make_policy("hp_conformal", probe=0.01, confidence=c), LinearWorld(dim=3), spec, rounds=1500, seeds=40)
+        simulate(make_policy("hp_conformal", confidence=c), LinearWorld(dim=3), spec, rounds=1500, seeds=40)
         for c in (None, 0.95)
     )
     assert sure.full_dose_violations.sum() < plain.full_dose_violations.sum()
     assert sure.reward.sum() < plain.reward.sum()
-    assert rank(500, 0.1) < 500
+
+
+def test_scaled_scores_earn_more_where_noise_depends_on_the_context():
+    spec = make_spec(violation_risk=0.05)
+    world = LinearWorld(dim=5, noise="context-scale")
+    plain, scaled = (
+        simulate(make_policy("hp_conformal", scaled=s), world, spec, rounds=4000, seeds=20).reward.sum()
+        for s in (False, True)
+    )
+    assert scaled > 1.05 * plain
+
+
+def test_which_rounds_calibrate_depends_on_their_number_alone():
+    assert calibrates(np.arange(5), "split").tolist() == [False, True, False, True, False]
+    late = calibrates(np.arange(396, 408), "full").tolist()
+    assert late == [False, True, False, True, False, False, True, False, False, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -136,8 +180,40 @@ def test_a_surer_rank_violates_less():
         ({"contexts": "adversarial"}, {}, "exchangeable"),
         ({}, {"promise": "joint"}, "promise"),
         ({}, {"cost_sensor_noise": 0.1}, "sensor"),
+        ({}, {"promise": "conformal", "cost_noise": None}, "cost_noise"),
     ],
 )
 def test_what_it_cannot_promise_is_refused(world, changes, named):
     with pytest.raises(InvalidInput, match=named):
         simulate("hp_conformal", LinearWorld(dim=3, **world), make_spec(**changes), rounds=5, seeds=1)
+
+
+def test_other_policies_refuse_a_conformal_promise():
+    with pytest.raises(InvalidInput, match="promise"):
+        simulate("hp_ucb", LinearWorld(dim=3), make_spec(promise="conformal"), rounds=5, seeds=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"form": "half"}, "form"),
+        ({"start_dose": 0.0}, "start_dose"),
+        ({"start_dose": True}, "start_dose"),
+        ({"probe": 0.0}, "probe"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"group": -1}, "group"),
+        ({"group": 1.5}, "group"),
+        ({"window": 10}, "window"),
+        ({"scaled": None}, "scaled"),
+        ({"form": "full", "predictor": object()}, "split form"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, named):
+    with pytest.raises(InvalidInput, match=named):
+        make_policy("hp_conformal", **options)
+
+
+@pytest.mark.parametrize("group", [7, "age"])
+def test_a_group_that_is_no_column_is_refused(group):
+    with pytest.raises(InvalidInput, match="group"):
+        simulate(make_policy("hp_conformal", group=group), LinearWorld(dim=3), make_spec(), rounds=5, seeds=1)

@@ -17,14 +17,23 @@ def group() -> None:
 @bench.command()
 def online(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 26,
+    policy: Annotated[str, typer.Option(help="hp_probe or hp_conformal.")] = "hp_probe",
+    form: Annotated[str, typer.Option(help="hp_conformal: split or full.")] = "split",
+    rounds: Annotated[int, typer.Option(help="hp_conformal: rounds behind the first timed decision.")] = 100_000,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time Agent.decide and Agent.update, in microseconds."""
+    from safedial.bench.conformal import bench_conformal
     from safedial.bench.online import bench_online
     from safedial.cli.output import print_json, print_pairs
+    from safedial.errors import require
 
-    report = bench_online(dim)
+    require(policy in ("hp_probe", "hp_conformal"), "--policy", policy, "must be hp_probe or hp_conformal")
+    if policy == "hp_conformal":
+        report, title = bench_conformal(dim, form=form, rounds=rounds), "Agent with many rounds behind it, microseconds"
+    else:
+        report, title = bench_online(dim), "Agent, microseconds (bare: the same arithmetic with nothing around it)"
     if json:
         print_json(report)
     else:
-        print_pairs("Agent, microseconds (bare: the same arithmetic with nothing around it)", report)
+        print_pairs(title, report)

@@ -45,7 +45,7 @@ def simulate(
     total_risk: Annotated[float | None, _promise("Instead of the two: their sum.")] = None,
     threshold_on: Annotated[str, _promise("measured or true cost, where the sensor errs.")] = "measured",
     sensor_dependent: Annotated[bool, _promise("The sensor error may depend on the outcome's noise.")] = False,
-    promise: Annotated[str, _promise("per_round, or joint for never in any round.")] = "per_round",
+    promise: Annotated[str, _promise("certified, joint (never in any round) or conformal.")] = "certified",
     reward_noise: Annotated[float, _promise("Sub-Gaussian constant of the reward.")] = 1.0,
     cost_noise: Annotated[float, _promise("Sub-Gaussian constant of the cost.")] = 1.0,
     coefficient_bound: Annotated[float, _promise("S: bound on the coefficients' norm.")] = 1.0,
@@ -53,15 +53,17 @@ def simulate(
     ridge: Annotated[float, _promise("Regularisation.")] = 1.0,
     radius: Annotated[str | None, _rule("paper, determinant or mixture (default).")] = None,
     clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
-    probe: Annotated[str | None, _rule("hp_probe: sqrt (default) for 1/sqrt(t), or a share in [0, 1].")] = None,
+    probe: Annotated[str | None, _rule("hp_probe, hp_conformal: sqrt for 1/sqrt(t), or a share.")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
     learn_from: Annotated[str | None, _rule("epsilon_greedy: all (default) or exploring.")] = None,
     start_dose: Annotated[float | None, _rule("hp_conformal: an intensity you declare safe, to start with.")] = None,
     confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
+    form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
+    scaled: Annotated[bool | None, _rule("hp_conformal: divide scores by an estimated scale.", "--scaled")] = None,
     scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
     noise: Annotated[str, _world("The noise family: " + ", ".join(NOISES) + ".")] = "gaussian",
     mean: Annotated[str, _world("linear, or sine, with which a linear learner is wrong.")] = "linear",
-    contexts: Annotated[str, _world("iid or adversarial.")] = "iid",
+    contexts: Annotated[str, _world("iid, adversarial, or drift.")] = "iid",
     baseline_cost: Annotated[float, _world("Known cost without any action.")] = 0.0,
     reward_sensor_noise: Annotated[float, _world("Additive sensor error of the reward.")] = 0.0,
     cost_sensor_noise: Annotated[float, _world("Additive sensor error of the cost.")] = 0.0,
@@ -100,7 +102,7 @@ def simulate(
         mean=mean,  # pyright: ignore[reportArgumentType] -- checked by LinearWorld
     )
     given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
-    given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence}
+    given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence, "form": form, "scaled": scaled}
     chosen = _policy(policy, {name: value for name, value in given.items() if value is not None})
     curve = Dose.of(_curve(dose))
     with progress_bar(f"{chosen.label}, {seeds} seeds", rounds) as advance:
@@ -113,6 +115,11 @@ def simulate(
     promised = report["promised_risk"]
     shown["promised_risk"] = "none on the realized cost" if promised is None else f"at most {promised:g} a round"
     print_pairs(f"{chosen.label} in the linear world", shown)
+    if report["alarmed_seeds"]:
+        typer.echo(
+            f"The test of exchangeability fired in {report['alarmed_seeds']} of {seeds} seeds: rounds do not look "
+            "exchangeable there, and the conformal promise is in doubt (docs/conformal.md)."
+        )
     if report["uncertified_rounds"]:
         typer.echo(
             "In uncertified rounds not even zero keeps the promise: baseline cost or sensor noise fills the threshold."

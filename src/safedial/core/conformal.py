@@ -1,44 +1,129 @@
-"""Conformal ranks: which order statistic of n calibration scores bounds the next one.
+"""Conformal bounds: which of n calibration scores bounds the next one.
 
-If n + 1 scores are exchangeable, the last exceeds the ⌈(n+1)(1−δ)⌉-th smallest of the others with probability at most δ
-(ties only help), over the draw of all of them. Below n = 1/δ − 1 there is no such score.
+If n + 1 scores are exchangeable, the last is larger than the m-th largest of the others with probability at most
+m/(n+1) (ties only help), over the draw of all of them. So with m = ⌊(n+1)δ⌋ the m-th largest, which is the
+⌈(n+1)(1−δ)⌉-th smallest, bounds the next score with probability ≥ 1 − δ. Below n = 1/δ − 1 there is no such score.
 
-Given the calibration scores themselves, the chance that the next exceeds their k-th smallest is random: for continuous
-i.i.d. scores it is Beta(n + 1 − k, k). `training_conditional_rank` takes the smallest k for which it stays at or below
-δ with a stated confidence.
+**No waste.** m/(n+1) is below δ unless (n+1)δ is whole: with n = 148 scores and δ = .02, m = 2 spends .0134 of .02. The
+same m serves for the latest n′ = ⌈m/δ⌉ − 1 scores alone, and spends m/(n′+1), which is δ where 1/δ is whole. Which
+scores are used is decided by their number and order, not by their values, so the promise stays. `places` says both.
+
+**Given the calibration scores** the chance that the next exceeds their m-th largest is random: for continuous i.i.d.
+scores it is Beta(m, n + 1 − m). `sure_top` takes the largest m with which it is at most δ with a stated confidence.
+
+**Full conformal ridge** (`conforming_bound`). Let μ̂ be the ridge estimate from all n rounds, A its Gram matrix, r_i the
+residuals. With a further round (x, y) the estimate moves along A⁻¹x; with v = (y − ⟨x,μ̂⟩)/(1 + xᵀA⁻¹x) and
+k_i = x_iᵀA⁻¹x, the residuals after it are, exactly,
+
+    e_new = v           e_i = r_i − k_i v
+
+so that e_i/s_i ≥ e_new/s_new ⟺ r_i ≥ (s_i/s_new + k_i)·v: each round is a half-line in v, and the y that conform,
+#{i : e_i/s_i ≥ e_new/s_new} ≥ m, are bounded by sorting n numbers r_i/(s_i/s_new + k_i). docs/conformal.md derives it.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+NEAR = 1e-13
+"""A product within this of a whole number, relatively, counts as that number: 100·0.29 is 29, not 28.999…96."""
 
 
-def rank(count: Any, risk: Any) -> Any:
-    """⌈(n+1)(1−δ)⌉, from 1; above n where n scores are too few.
+def places(count: Any, risk: Any) -> tuple[Any, Any]:
+    """(n′, m): the m-th largest of the latest n′ of n scores bounds the next one at risk δ; m = 0 where n is too small.
 
-    It is (n+1) − ⌊(n+1)δ⌋, and a product within a few roundings of a whole number counts as that number, so that
-    δ = 0.29 and n = 99 give 71 and not 72.
-
-    >>> int(rank(19, 0.05)), int(rank(18, 0.05)), int(rank(99, 0.01))
-    (19, 19, 99)
+    >>> [int(part) for part in places(148, 0.02)], [int(part) for part in places(48, 0.02)]
+    ([99, 2], [48, 0])
     """
-    size = np.asarray(count, dtype=float) + 1.0
-    spare = size * risk
-    whole = np.round(spare)
-    kept = np.where(np.abs(spare - whole) <= 1e-14 * spare, whole, np.floor(spare))
-    return (size - kept).astype(np.int64)
+    size = np.asarray(count, dtype=float)
+    top = _floor((size + 1.0) * risk)
+    kept = np.where(top > 0.0, -_floor(-top / risk) - 1.0, size)
+    return kept.astype(np.int64), top.astype(np.int64)
 
 
-def training_conditional_rank(count: int, risk: float, confidence: float) -> int:
-    """The smallest k with P(Beta(n + 1 − k, k) ≤ δ) ≥ confidence; n + 1 where there is none.
+def _floor(value: Any) -> Any:
+    whole = np.round(value)
+    return np.where(np.abs(value - whole) <= NEAR * np.abs(value), whole, np.floor(value))
 
-    >>> training_conditional_rank(1000, 0.05, 0.9)
-    960
+
+def sure_places(count: Any, risk: Any, confidence: float) -> tuple[Any, Any]:
+    """`places` for the promise given the calibration scores: all n of them, and `sure_top` for m."""
+    tops = np.frompyfunc(lambda size, chance: sure_top(int(size), float(chance), confidence), 2, 1)
+    size = np.asarray(count)
+    return size, np.asarray(tops(size, risk), dtype=np.int64)
+
+
+@lru_cache(maxsize=65536)
+def sure_top(count: int, risk: float, confidence: float) -> int:
+    """The largest m with P(Beta(m, n + 1 − m) ≤ δ) ≥ confidence; 0 where there is none.
+
+    >>> sure_top(1000, 0.05, 0.9)
+    41
     """
     from scipy.special import betainc
 
-    ranks = np.arange(1, count + 1)
-    holds = betainc(count + 1.0 - ranks, ranks, risk) >= confidence
-    return int(ranks[holds][0]) if holds.any() else count + 1
+    tops = np.arange(1, count + 1)
+    holds = betainc(tops, count + 1.0 - tops, risk) >= confidence
+    return int(holds.sum())
+
+
+def p_value(earlier: Array, score: float) -> float:
+    """(1 + how many of the sorted `earlier` scores are ≥ this one)/(1 + how many there are).
+
+    If all are exchangeable, it is uniform or larger, and independent of the p-values of the earlier ones.
+
+    >>> p_value(np.array([0.1, 0.4, 0.9]), 0.5)
+    0.5
+    """
+    return (1.0 + earlier.size - int(np.searchsorted(earlier, score, side="left"))) / (1.0 + earlier.size)
+
+
+def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
+    """`p_value` of each new score (..., m) among the earlier ones of its group: the old (..., n) and the new before it.
+
+    A score of +∞ is not known: it counts for nothing, and its own p-value is NaN. All batches at once: scores are
+    replaced by their ranks (a new one before an old one equal to it), and each batch and group is an interval of keys.
+    """
+    count, m = int(np.prod(new.shape[:-1])), new.shape[-1]
+    scores, before = new.reshape(count, m), old.reshape(count, old.shape[-1])
+    groups, former = new_groups.reshape(count, m), old_groups.reshape(count, old.shape[-1])
+    kinds = 1 + int(max(groups.max(initial=0), former.max(initial=0)))
+    known, counted = np.isfinite(scores), np.isfinite(before)
+    batch = np.arange(count)[:, None] * kinds
+    width = m + old.shape[-1]
+    rank = np.argsort(np.argsort(np.concatenate([scores, before], axis=1), axis=1, kind="stable"), axis=1)
+    keys = np.sort(((batch + former) * width + rank[:, m:])[counted])
+    first = (batch + groups) * width
+    place, low, high = (np.searchsorted(keys, edge) for edge in (first + rank[:, :m], first, first + width))
+    beside = (groups[:, :, None] == groups[:, None, :]) & known[:, None, :] & np.tri(m, k=-1, dtype=bool)
+    above = high - place + (beside & (scores[:, None, :] >= scores[:, :, None])).sum(axis=-1)
+    chances = (1.0 + above) / (1.0 + high - low + beside.sum(axis=-1))
+    return np.where(known, chances, np.nan).reshape(new.shape)
+
+
+def conforming_bound(residual: Array, slope: Array, top: int) -> float:
+    """The largest v with #{i : residual_i ≥ slope_i·v} ≥ top; +∞ where it has no bound, or none conforms, or top is 0.
+
+    A round with slope > 0 counts for v ≤ residual/slope. A slope ≤ 0 is rare (it needs x_iᵀA⁻¹x ≤ −s_i/s_new): such a
+    round counts for v ≥ residual/slope, or, at slope 0, always or never.
+
+    >>> conforming_bound(np.array([1.0, 2.0, 3.0]), np.ones(3), 2)
+    2.0
+    """
+    if top < 1:
+        return np.inf
+    ordinary = slope > 0.0
+    limits = np.sort(residual[ordinary] / slope[ordinary])[::-1]
+    starts = np.sort(residual[slope < 0.0] / slope[slope < 0.0])
+    always = int(np.sum((slope == 0.0) & (residual >= 0.0)))
+    if starts.size + always >= top:
+        return np.inf
+    counted = np.arange(1, limits.size + 1) + np.searchsorted(starts, limits, side="right") + always
+    conforming = counted >= top
+    return float(limits[np.argmax(conforming)]) if conforming.any() else np.inf

@@ -74,14 +74,10 @@ def certify(
 def rounded_spec(spec: SafetySpec) -> SafetySpec:
     """The spec with every number that enters the cost's bound moved to the safe side by 64u."""
     up, down = 1.0 + 64.0 * UNIT, 1.0 - 64.0 * UNIT
+    moved = {"reward_noise": up, "cost_noise": up, "cost_sensor_noise": up, "coefficient_bound": up}
+    moved |= {"threshold": down, "context_bound": (1.0 + NORM_SLACK) * up}
     return replace(
-        spec,
-        threshold=spec.threshold * down,
-        reward_noise=spec.reward_noise * up,
-        cost_noise=spec.cost_noise * up,
-        cost_sensor_noise=spec.cost_sensor_noise * up,
-        coefficient_bound=spec.coefficient_bound * up,
-        context_bound=spec.context_bound * (1.0 + NORM_SLACK) * up,
+        spec, **{name: getattr(spec, name) * by for name, by in moved.items() if getattr(spec, name) is not None}
     )
 
 

@@ -44,7 +44,7 @@ def tail_factor(spec: SafetySpec, round: Any) -> Any:
     >>> f"{tail_factor(spec, round=1):.3f}"
     '3.035'
     """
-    if spec.promise == "per_round":
+    if spec.promise != "joint":
         return spec.tail
     risk = round_risk(spec, round)
     xp = namespace(risk)

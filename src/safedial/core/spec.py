@@ -1,8 +1,9 @@
 """What is promised, and what the promise rests on: checked at the door.
 
-    per round:  with probability ≥ 1 − δ′, for all t:  P(C_t > τ | history, X_t, α_t) ≤ δ,
+    certified:  with probability ≥ 1 − δ′, for all t:  P(C_t > τ | history, X_t, α_t) ≤ δ,
                 hence P(C_t > τ) ≤ δ + δ′ in every round
     joint:      P(C_t > τ in any round) ≤ δ + δ′, by spending δ_t = 6δ/(π² t²)
+    conformal:  P(C_t > τ) ≤ δ in every round, for exchangeable rounds; needs none of the constants
 
 The numbers of a `SafetySpec` may be arrays: they broadcast against the batch, so a grid of specs is one call.
 """
@@ -48,7 +49,9 @@ class SafetySpec:
         estimation_risk: δ′, the chance, once for all rounds, that the cost's confidence set ever misses.
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`.
         ridge: λ > 0, fixed in advance.
-        promise: "per_round", or "joint" for "never in any round".
+        promise: "certified", in every round; "joint" for "never in any round", certified as well; or "conformal", for
+            exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
+            `cost_noise` and S, if given), and `total_risk` is δ.
         reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
         sensor_dependent: True if the sensor error may depend on the outcome's own noise.
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
@@ -60,15 +63,15 @@ class SafetySpec:
     """
 
     threshold: Any
-    reward_noise: Any
-    cost_noise: Any
-    coefficient_bound: Any
-    context_bound: Any
+    reward_noise: Any = None
+    cost_noise: Any = None
+    coefficient_bound: Any = None
+    context_bound: Any = None
     violation_risk: Any = None
     estimation_risk: Any = None
     total_risk: Any = None
     ridge: Any = 1.0
-    promise: Literal["per_round", "joint"] = "per_round"
+    promise: Literal["certified", "joint", "conformal"] = "certified"
     reward_sensor_noise: Any = 0.0
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False
@@ -81,25 +84,30 @@ class SafetySpec:
     """Whether κ_r = κ_c, one number: then one radius serves both."""
 
     def __post_init__(self) -> None:
+        _one_of("promise", self.promise, ("certified", "joint", "conformal"))
         for name in NUMBERS:
-            if getattr(self, name) is not None or name not in RISKS:
+            if getattr(self, name) is not None or not (name in RISKS or self._may_lack(name)):
                 object.__setattr__(self, name, _number(name, getattr(self, name)))
         self._split_total_risk()
         self._check_sizes()
-        _one_of("promise", self.promise, ("per_round", "joint"))
         _one_of("threshold_on", self.threshold_on, ("measured", "true"))
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
-        object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk))
+        known = self.estimation_risk is not None
+        object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk) if known else None)
         object.__setattr__(self, "tail", (2.0 * _log_inverse(self.violation_risk)) ** 0.5)
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
+
+    def _may_lack(self, name: str) -> bool:
+        return self.promise == "conformal" and name in CONSTANTS
 
     def _check_sizes(self) -> None:
         """Positive numbers, of a size whose squares and quotients are floats: beyond, rounding bounds mean nothing."""
         for name, way_out in POSITIVE.items():
             value = getattr(self, name)
-            require(np.all(value > 0), name, value, "must be > 0", way_out)
-            _of_usual_size(name, value)
+            if value is not None:
+                require(np.all(value > 0), name, value, "must be > 0", way_out)
+                _of_usual_size(name, value)
         for name in ("reward_sensor_noise", "cost_sensor_noise"):
             value = getattr(self, name)
             require(np.all(value >= 0), name, value, "must be >= 0")
@@ -115,11 +123,13 @@ class SafetySpec:
                 "give the sum, or its two parts",
             )
             _risk("total_risk", self.total_risk)
-            object.__setattr__(self, "violation_risk", self.total_risk * VIOLATION_SHARE)
-            object.__setattr__(self, "estimation_risk", self.total_risk - self.violation_risk)
+            whole = self.promise == "conformal"
+            object.__setattr__(self, "violation_risk", self.total_risk * (1.0 if whole else VIOLATION_SHARE))
+            object.__setattr__(self, "estimation_risk", None if whole else self.total_risk - self.violation_risk)
             object.__setattr__(self, "total_risk", None)
         _risk("violation_risk", self.violation_risk)
-        _risk("estimation_risk", self.estimation_risk)
+        if self.estimation_risk is not None or self.promise != "conformal":
+            _risk("estimation_risk", self.estimation_risk)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; `SafetySpec.from_dict` gives the same spec back."""
@@ -134,10 +144,14 @@ class SafetySpec:
         """The inverse of `to_dict`; unknown or missing names are named in the error."""
         unknown = sorted(set(fields) - {each.name for each in dataclass_fields(cls) if each.init})
         require(not unknown, "spec", unknown, "has names that are not fields of a SafetySpec")
-        missing = sorted(set(POSITIVE) - {"ridge"} - set(fields))
+        needed = {"threshold"} if fields.get("promise") == "conformal" else {"threshold", *CONSTANTS}
+        missing = sorted(needed - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
         return cls(**fields)
 
+
+CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
+"""What the certified promises rest on and the conformal one does not."""
 
 DERIVED = ("log_inverse_risk", "tail", "same_noise")
 RISKS = ("violation_risk", "estimation_risk", "total_risk")
@@ -146,6 +160,8 @@ NUMBERS = (*POSITIVE, *RISKS, "reward_sensor_noise", "cost_sensor_noise")
 
 def _number(name: str, value: Any) -> Any:
     """A Python float, or an array of floats; bool, text, NaN and infinity are refused."""
+    way_out = f"{POSITIVE[name]}, or use promise='conformal'" if name in CONSTANTS else ""
+    require(value is not None, name, value, "must be a finite number", way_out)
     numbers = None if isinstance(value, (bool, str)) else np.asarray(value)
     if numbers is None or numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers)):
         raise InvalidInput(f"{name} = {value!r}: must be a finite number")

@@ -1,7 +1,9 @@
 """`Agent`: the in-memory online learner.
 
-    context ─► Features ─► Learner.read (certified) ─► Policy.decide ─► dose curve ─► Dial ─► Decision
-    outcome ─► outcome.normalise ─► Learner.update, monitor
+    context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
+    outcome ─► outcome.normalise ─► learner.learn, monitor
+
+The learner is the linear one (learner.py, certified) or the conformal one (conformal.py), by the policy's promise.
 
 Everything is checked before anything changes: a call that raises `InvalidInput` leaves the agent as it was.
 """
@@ -18,12 +20,12 @@ from numpy.typing import NDArray
 from safedial.core import monitor
 from safedial.core.action import Choice
 from safedial.core.dose import Dose, DoseCurve
-from safedial.core.estimate import Prediction
-from safedial.core.rounding import UNIT, round_down, round_up, rounded_spec
+from safedial.core.rounding import round_down, round_up, rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
-from safedial.online.decision import Decision
+from safedial.online.conformal import ConformalLearner
+from safedial.online.decision import Decision, Rules, promise_of
 from safedial.online.door import check_decision, column, in_row, make_rules, read_context, read_contexts
 from safedial.online.learner import Learner
 from safedial.online.memory import arguments, recall, remember
@@ -47,11 +49,15 @@ class Agent:
     Args:
         dim: the context's dimension (with `features`, their number, an intercept included).
         spec: the promise and its assumptions; plain numbers, no arrays.
-        policy: a policy, or its name with the default options; `hp_probe` by default.
+        policy: a policy, or its name with the default options; by default `hp_probe`, or `hp_conformal` where the
+            spec's promise is "conformal".
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.
-        fallback_action: what to advise where nothing is certified, in the dial's units; its low end by default.
+        start_action: `hp_conformal` only: a setting that you declare safe for every context, in the dial's units, used
+            until there are rounds enough. Without it the spec's constants must certify one.
+        fallback_action: what to advise where nothing is promised, in the dial's units; by default the declared start
+            action, or else the dial's low end.
         seed: of the coin that randomised policies toss.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3,
@@ -68,22 +74,22 @@ class Agent:
         dim: int,
         spec: SafetySpec,
         *,
-        policy: str | Policy = "hp_probe",
+        policy: str | Policy | None = None,
         dose: DoseCurve | Dose | None = None,
         dial: Dial | None = None,
         features: Features | None = None,
+        start_action: float | None = None,
         fallback_action: float | None = None,
         seed: int = 0,
     ) -> None:
-        self._rules = rules = make_rules(dim, spec, policy, dose, dial, features, fallback_action)
+        self._rules = rules = make_rules(dim, spec, policy, dose, dial, features, start_action, fallback_action)
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._straight = rules.dial.is_plain and rules.dose.cost.name == "identity"
         self._safe_spec = rounded_spec(spec)
-        self._norm_error = 1.0 + (rules.dim + 8) * UNIT
-        self._learner = Learner(rules.dim, spec.ridge)
+        self._learner = _learner(rules)
         self._decisions = 0
-        self._open: dict[int, None] = {}
+        self._open: dict[int, Any] = {}
         self._monitor, self._alarmed_at = monitor.init(), 0
         self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
 
@@ -126,7 +132,7 @@ class Agent:
 
     @property
     def violations(self) -> int:
-        """How many watched outcomes exceeded the threshold."""
+        """How many watched outcomes of certified decisions exceeded the threshold."""
         return int(self._monitor.violations)
 
     @property
@@ -141,7 +147,12 @@ class Agent:
 
     @property
     def evidence(self) -> float:
-        """Evidence that the promise is broken: 1 at the start; ≥ 100 with probability at most 0.01 + δ′ if it holds."""
+        """Evidence that the promise is broken: 1 at the start; ≥ 100 with probability at most 0.01 + δ′ if it holds.
+
+        For HP-Conformal: evidence that rounds are not exchangeable; ≥ 100 with probability at most 0.01 if they are.
+        """
+        if isinstance(self._learner, ConformalLearner):
+            return self._learner.evidence
         return float(monitor.evidence(self._monitor))
 
     @property
@@ -149,8 +160,20 @@ class Agent:
         """Whether the evidence reached 100. The fallback is then advised until `resume` is called."""
         return self._alarmed_at > 0
 
-    def resume(self) -> None:
-        """Take the alarm back and watch afresh: a person's decision, after finding out what went wrong."""
+    def resume(self, *, forget: bool = False) -> None:
+        """Take the alarm back and watch afresh: a person's decision, after finding out what went wrong.
+
+        Args:
+            forget: HP-Conformal only: start up again without the earlier rounds, where they no longer resemble the
+                new ones. Open decisions can then be reported by context and action only.
+        """
+        if isinstance(self._learner, ConformalLearner):
+            self._learner.watch_afresh()
+            if forget:
+                self._learner.forget()
+                self._open.clear()
+        else:
+            require(not forget, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
         self._monitor, self._alarmed_at = monitor.init(), 0
 
     def decide(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
@@ -204,6 +227,7 @@ class Agent:
             self._fold(vector, norm, normalise(self._rules, applied, reward, cost, baseline), context)
         else:
             vector, norm = read_context(self._rules, context)
+            self._check_order([(vector, norm)])
             baseline = 0.0 if baseline_cost is UNSAID else baseline_cost
             self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline))
 
@@ -223,6 +247,7 @@ class Agent:
         columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
         rows = enumerate(zip(*columns, strict=True))
         samples = [in_row(number, normalise, self._rules, *row) for number, row in rows]
+        self._check_order(vectors)
         for vector, sample in zip(vectors, samples, strict=True):
             self._fold(*vector, sample)
 
@@ -246,23 +271,23 @@ class Agent:
         return agent
 
     def _decide(self, vector: Vector, norm: float, baseline_cost: float) -> Decision:
+        self._learner.begin()
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(vector, norm, baseline_cost, coin)
         self._decisions += 1
-        self._open[self._decisions] = None
+        self._open[self._decisions] = self._learner.open(vector)
         if len(self._open) > OPEN_LIMIT:
             del self._open[next(iter(self._open))]
         return decision
 
     def _advise(self, vector: Vector, norm: float, baseline_cost: float, coin: float) -> Decision:
         rules, learner, number = self._rules, self._learner, self._decisions + 1
-        reward, cost, width = learner.read(vector, norm)
-        rounds = float(learner.samples)
-        prediction = Prediction(reward, cost, width, norm * self._norm_error, learner.log_det, rounds, rules.dim)
+        prediction: Any = learner.predict(vector, norm)
         baseline = round_up(baseline_cost) if baseline_cost else 0.0
         choice = rules.policy.decide(
             prediction, self._safe_spec, round=float(number), coin=coin, baseline_cost=baseline
         )
+        prediction, choice = learner.view(prediction, choice)
         doubt = self._doubt(choice) if self._alarmed_at or choice.bounds.refuted or not choice.safe.certified else ""
         if doubt:
             safe_setting, setting = None, rules.fallback_action
@@ -271,17 +296,19 @@ class Agent:
             if choice.intensity != choice.safe.intensity:
                 setting = self._setting(choice.intensity)
         intensity = setting if self._straight else float(rules.dose.cost.effect(rules.dial.action(setting)))
-        certified = not doubt and rules.policy.promise == "realized"
+        certified = not doubt and promise_of(rules, choice) == "certified"
         return Decision(
             setting, intensity, safe_setting, number, certified, vector, prediction, choice, baseline_cost, doubt, rules
         )
 
     def _doubt(self, choice: Choice) -> str:
         if self._alarmed_at:
-            return "alarm"
+            return "alarm" if self._rules.policy.promise == "certified" else "drift"
         return "assumption_broken" if choice.bounds.refuted else "no_certified_action"
 
     def _setting(self, intensity: float) -> float:
+        if self._rules.start_action is not None and intensity == self._rules.policy.options["start_dose"]:
+            return self._rules.start_action
         if self._straight:
             return round_down(intensity)
         curve, dial = self._rules.dose.cost, self._rules.dial
@@ -289,17 +316,34 @@ class Agent:
         return action if dial.is_plain else dial.setting(action)
 
     def _fold(self, vector: Vector, norm: float, sample: Sample, decision: Decision | None = None) -> None:
-        if sample.weight > 0.0:
-            self._learner.update(vector, norm, sample.reward, sample.cost, sample.weight)
         # Without its decision an outcome is taken for the oldest open round's; before any decision it is history.
         number = decision.round if decision else next(iter(self._open), 0)
-        self._open.pop(number, None)
+        self._learner.learn(vector, norm, sample, self._open.pop(number, None))
+        if isinstance(self._learner, ConformalLearner):
+            if not self._alarmed_at and self._learner.evidence >= 1.0 / ALARM_LEVEL:
+                self._alarmed_at = max(self._decisions, 1)
+            return
         watch = decision.certified and sample.applied <= decision.action if decision else not self._alarmed_at
-        if number and watch and self._rules.policy.promise == "realized":
+        if number and watch and self._rules.policy.promise == "certified":
             self._watch(counted(self._rules.spec, sample, float(number)))
+
+    def _check_order(self, vectors: list[tuple[Vector, float]]) -> None:
+        """Outcomes that are reported by context must be those of the oldest open rounds, in order."""
+        for (vector, _), number in zip(vectors, self._open.values(), strict=False):
+            if not self._learner.is_open(number, vector):
+                raise InvalidInput(
+                    "context: is not that of the oldest open round, which hp_conformal must know; "
+                    "report the Decision itself"
+                )
 
     def _watch(self, seen: tuple[bool, float] | None) -> None:
         if seen:
             self._monitor = monitor.update(self._monitor, *seen)
             if seen[0] and not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
                 self._alarmed_at = self._decisions
+
+
+def _learner(rules: Rules) -> Learner | ConformalLearner:
+    if rules.policy.promise == "conformal":
+        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge)
+    return Learner(rules.dim, rules.spec.ridge)

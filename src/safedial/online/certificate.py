@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from safedial.core.dose import DoseCurve
 from safedial.core.safe_set import round_risk, tail_factor
+from safedial.online import conformal_certificate as conformal
 from safedial.online.decision import LIMITS, Decision, Rules
 from safedial.online.units import rounded_down
 from safedial.version import __version__
 
 
 def assumptions(rules: Rules) -> list[str]:
-    """All that the promise rests on, one sentence each."""
+    """All that the certified promise rests on, one sentence each."""
     spec = rules.spec
     kind = "of any kind, and" if spec.sensor_dependent else "independent of the outcome's own noise given the past, and"
     sensor = [
@@ -30,8 +30,7 @@ def assumptions(rules: Rules) -> list[str]:
         f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and {spec.cost_noise:g} "
         "(cost), given all earlier rounds, the context and the action",
         *(sensor if spec.reward_sensor_noise or spec.cost_sensor_noise else []),
-        "the dose curves are exact, down to the smallest action used: "
-        f"reward {_curve(rules.dose.reward)}, cost {_curve(rules.dose.cost)}",
+        conformal.exact_curves(rules),
         "a stated baseline cost is exact",
         "the applied action is at most the advised one and is fixed before the outcome acts",
         "every outcome of a non-zero action is reported, in decision order, whatever it was",
@@ -44,6 +43,8 @@ def statement(decision: Decision) -> str:
     rules, spec = decision.rules, decision.rules.spec
     if decision.doubt:
         return f"none: {LIMITS[decision.doubt]}"
+    if rules.policy.promise == "conformal":
+        return conformal.statement(decision)
     if rules.policy.promise == "expected":
         return f"none on the realized cost: only its mean is kept at or below {spec.threshold:g}"
     cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
@@ -55,28 +56,20 @@ def statement(decision: Decision) -> str:
 
 def certificate(decision: Decision) -> dict[str, Any]:
     """Plain values only: what was known, what was bounded, what was chosen, what it rests on."""
+    if decision.rules.policy.promise == "conformal":
+        return {**_common(decision), **conformal.facts(decision)}
     rules, choice, seen = decision.rules, decision.choice, decision.prediction
     spec, bounds = rules.spec, choice.bounds
-    factor = tail_factor(spec, decision.round) if rules.policy.promise == "realized" else 0.0
+    factor = tail_factor(spec, decision.round) if rules.policy.promise == "certified" else 0.0
     uncut = seen.cost + bounds.cost_radius * seen.width if bounds.cost_radius else bounds.cost_upper
     return {
-        "promise": "certified" if decision.certified else "none",
-        "statement": statement(decision),
-        "holds": decision.certified,
+        **_common(decision),
         "assumptions": assumptions(rules),
-        "round": decision.round,
-        "context": decision.context.tolist(),
         "risk": {
             "violation_risk": spec.violation_risk,
             "estimation_risk": spec.estimation_risk,
             "this_round": round_risk(spec, decision.round),
         },
-        "policy": {"name": rules.policy.name, **rules.policy.options},
-        "spec": spec.to_dict(),
-        "dim": rules.dim,
-        "dose": rules.dose.to_dict(),
-        "dial": rules.dial.to_dict(),
-        "features": rules.features.to_dict() if rules.features else None,
         "model": {
             "informative_rounds": seen.informative_rounds,
             "reward": seen.reward,
@@ -91,6 +84,24 @@ def certificate(decision: Decision) -> dict[str, Any]:
         "cost_upper": bounds.cost_upper,
         "noise_margin": factor * spec.cost_noise,
         "sensor_margin": factor * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0,
+    }
+
+
+def _common(decision: Decision) -> dict[str, Any]:
+    """What every certificate holds, whatever the promise."""
+    rules, choice = decision.rules, decision.choice
+    return {
+        "promise": decision.promise,
+        "statement": statement(decision),
+        "holds": decision.promise != "none",
+        "round": decision.round,
+        "context": decision.context.tolist(),
+        "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
+        "spec": rules.spec.to_dict(),
+        "dim": rules.dim,
+        "dose": rules.dose.to_dict(),
+        "dial": rules.dial.to_dict(),
+        "features": rules.features.to_dict() if rules.features else None,
         "baseline_cost": decision.baseline_cost,
         "safe_intensity": choice.safe.intensity,
         "reward_index": choice.reward_index,
@@ -103,27 +114,39 @@ def certificate(decision: Decision) -> dict[str, Any]:
     }
 
 
+def plain_options(options: dict[str, Any]) -> dict[str, Any]:
+    """A policy's options as plain values; a function or a model by its name."""
+    plain = (str, int, float, bool, type(None))
+    return {name: value if isinstance(value, plain) else {"custom": _name(value)} for name, value in options.items()}
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
 def explain(decision: Decision) -> str:
     """What was advised, what set it, the promise, the arithmetic, the risks and the assumptions."""
     dial, facts = decision.rules.dial, certificate(decision)
     largest = "no setting is certified"
     if decision.safe_action is not None:
-        word = "safe" if decision.rules.policy.promise == "realized" else "allowed"
+        word = "allowed" if decision.rules.policy.promise == "expected" else "safe"
         largest = f"the largest {word} one is {dial.text(decision.safe_action)}"
     head = f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
     lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
     if decision.doubt:
-        lines.append("  WARNING: nothing is certified here; the fallback is advised.")
+        lines.append("  WARNING: nothing is promised here; the fallback is advised.")
         return "\n".join([*lines, f"  Promise: {facts['statement']}."])
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
     lines.append(f"  Promise: {facts['statement']}.")
-    lines += [f"  {line}" for line in _arithmetic(decision, facts)]
+    arithmetic = conformal.arithmetic if decision.rules.policy.promise == "conformal" else _arithmetic
+    lines += [f"  {line}" for line in arithmetic(decision, facts)]
     lines.append(f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']}).")
-    if decision.certified:
+    if decision.rules.policy.promise == "certified":
         lines.append(
             f"  Risks spent: {facts['risk']['this_round']:.3g} on noise in this round, "
             f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set."
         )
+    if facts["holds"]:
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)
 
@@ -160,8 +183,3 @@ def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
         given = decision.choice.intensity / decision.choice.safe.intensity
         lines.append(f"Given is {given:.4g} of it.")
     return lines
-
-
-def _curve(curve: DoseCurve) -> str:
-    parameters = ", ".join(f"{name} {value}" for name, value in curve.parameters.items())
-    return f"{curve.name} ({parameters})" if parameters else curve.name

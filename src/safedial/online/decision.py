@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.dose import Dose
-from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy
@@ -25,6 +25,7 @@ class Rules(NamedTuple):
     dim: int
     fallback_action: float
     features: Features | None
+    start_action: float | None = None
 
 
 class Text(str):
@@ -44,7 +45,7 @@ class Decision(NamedTuple):
         intensity: g_c(action) in [0, 1], the cost's share of a full dose.
         safe_action: the largest setting that keeps the promise, or None where nothing is certified.
         round: the decision's number, from 1.
-        certified: whether the promise on the realized cost holds for this action, given the assumptions.
+        certified: whether the certified promise on the realized cost holds for this action, given the assumptions.
         doubt: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
         preview: True where nobody decided: the answer of `Agent.preview`.
     """
@@ -55,7 +56,7 @@ class Decision(NamedTuple):
     round: int
     certified: bool
     context: NDArray[np.float64]
-    prediction: Prediction
+    prediction: Any
     choice: Choice
     baseline_cost: float
     doubt: str
@@ -65,7 +66,14 @@ class Decision(NamedTuple):
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)
         safe = "None" if self.safe_action is None else self.rules.dial.text(self.safe_action)
-        return f"Decision(round={self.round}, action={action}, safe_action={safe}, certified={self.certified})"
+        return f"Decision(round={self.round}, action={action}, safe_action={safe}, promise={self.promise!r})"
+
+    @property
+    def promise(self) -> str:
+        """Which promise holds for this action: "certified", "conformal", "declared" (a start dose that you declared
+        safe) or "none".
+        """
+        return "none" if self.doubt else promise_of(self.rules, self.choice)
 
     @property
     def limit(self) -> str:
@@ -86,7 +94,16 @@ class Decision(NamedTuple):
         return Text(explain(self))
 
 
+def promise_of(rules: Rules, choice: Choice) -> str:
+    """The promise behind a choice that is not in doubt."""
+    if rules.policy.promise == "conformal" and not math.isfinite(choice.bounds.cost_upper):
+        return "certified" if rules.policy.options["start_dose"] is None else "declared"
+    return "none" if rules.policy.promise == "expected" else rules.policy.promise
+
+
 LIMITS = {
+    "drift": "costs do not look exchangeable over rounds, on which the conformal promise rests, "
+    "so the fallback is advised until a person resumes",
     "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
     "assumption_broken": "the data contradict the stated norms (a bound lies below what they allow), "
     "so the fallback is advised",
@@ -100,6 +117,8 @@ LIMITS = {
     "level": "the dial's levels: the next level up is above the safe setting",
     "full_dose": "the end of the dial: the largest setting is allowed",
     "cost_bound": "the cost bound: a higher setting could break the promise",
+    "conformal_bound": "the conformal bound: a higher setting could break the promise",
+    "start_dose": "too few rounds of this group are known to say anything, so the start dose is used",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
 }
 
@@ -118,6 +137,11 @@ def _limit(decision: Decision) -> str:
         return "probe"
     if dial.levels and decision.intensity < choice.intensity * (1.0 - 1e-9):
         return "level"
+    if decision.rules.policy.promise == "conformal" and decision.promise != "conformal":
+        return "start_dose"
     if choice.intensity >= 1.0:
         return "full_dose"
-    return "cost_bound" if decision.rules.policy.promise == "realized" else "mean_bound"
+    return BOUNDS[decision.rules.policy.promise]
+
+
+BOUNDS = {"certified": "cost_bound", "conformal": "conformal_bound", "expected": "mean_bound"}

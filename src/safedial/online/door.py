@@ -13,9 +13,10 @@ from safedial.core.confidence import check_dim
 from safedial.core.dose import as_dose
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import NORM_SLACK
-from safedial.core.spec import NUMBERS, SafetySpec
+from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.blas import dnrm2
+from safedial.online.conformal_door import conformal_start
 from safedial.online.decision import Decision, Rules
 from safedial.online.units import Dial, Features, as_vector, real
 from safedial.policies import Policy, as_policy
@@ -25,7 +26,9 @@ Result = TypeVar("Result")
 Vector = NDArray[np.float64]
 
 
-def make_rules(dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, features: Any, fallback_action: Any) -> Rules:
+def make_rules(
+    dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, features: Any, start_action: Any, fallback_action: Any
+) -> Rules:
     """What is fixed for the life of an agent, checked."""
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
     require(whole, "dim", dim, "must be a whole number >= 1")
@@ -37,10 +40,16 @@ def make_rules(dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, features:
     require(features is None or isinstance(features, Features), "features", features, "must be a Features")
     if features is not None:
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
-    rules = Rules(
-        spec, _policy(policy, int(dim)), as_dose(dose), knob, int(dim), _fallback(knob, fallback_action), features
-    )
-    _warn_where_no_level_is_reached(rules)
+    curves = as_dose(dose)
+    rule, start = _policy(policy, spec, int(dim)), None
+    if rule.promise == "conformal":
+        rule, start = conformal_start(rule, spec, curves, knob, features, start_action)
+        fallback_action = start if fallback_action is None else fallback_action
+    else:
+        require(start_action is None, "start_action", start_action, f"is not for {rule.name}", "it starts certified")
+    rules = Rules(spec, rule, curves, knob, int(dim), _fallback(knob, fallback_action), features, start)
+    if rule.promise != "conformal":
+        _warn_where_no_level_is_reached(rules)
     return rules
 
 
@@ -58,9 +67,15 @@ def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vecto
     else:
         vector = as_vector(context, rules.dim, "context")
     norm = dnrm2(vector)
-    if not norm <= rules.spec.context_bound * (1.0 + NORM_SLACK):
+    if not norm <= context_limit(rules):
         _refuse_context(rules, vector, norm)
     return vector, norm
+
+
+def context_limit(rules: Rules) -> float:
+    """The largest norm that a context may have: L and a rounding, or just a size whose square is a float."""
+    bound = rules.spec.context_bound
+    return LARGEST if bound is None else bound * (1.0 + NORM_SLACK)
 
 
 def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
@@ -71,7 +86,7 @@ def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
         raise InvalidInput(f"context[{names[bad[0]]!r}] = {vector[bad[0]]}: must be a finite number")
     largest = int(np.argmax(np.abs(vector)))
     raise InvalidInput(
-        f"context: has norm {norm:.6g}, must have norm at most context_bound = {rules.spec.context_bound:g} "
+        f"context: has norm {norm:.6g}, must have norm at most context_bound = {context_limit(rules):g} "
         f"(its largest part is [{names[largest]!r}] = {vector[largest]:.4g}); scale the features, "
         "or state a larger bound at the start"
     )
@@ -113,10 +128,17 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
         raise InvalidInput(f"row {row}: {error}") from error
 
 
-def _policy(policy: Any, dim: int) -> Policy:
-    rule = as_policy(policy)
+def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:
+    default = "hp_conformal" if spec.promise == "conformal" else "hp_probe"
+    rule = as_policy(default if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
-    require(rule.is_linear, "policy", rule.name, "runs in simulations only, for now", "choose hp_probe or hp_ucb")
+    known = rule.is_linear or rule.name == "hp_conformal"
+    require(known, "policy", rule.name, "has a learner of its own, which an Agent does not know", "simulate it instead")
+    same = (rule.promise == "conformal") == (spec.promise == "conformal")
+    words = f"does not go with policy {rule.name}, whose promise is {rule.promise!r}"
+    require(
+        same, "promise", spec.promise, words, "give the spec promise='conformal' for hp_conformal, and for no other"
+    )
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
     check_dim(rule.options.get("radius"), dim)

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.core.action import Choice
+from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, round_up
 from safedial.online.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
+from safedial.online.outcome import Sample
 
 Array = NDArray[np.float64]
 
@@ -36,6 +39,7 @@ class Learner:
         self.inverse = np.asfortranarray(np.eye(dim) / ridge)
         self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
         self.samples = 0
+        self._norm_error = 1.0 + (dim + 8) * UNIT
         self.log_det = self.reward_squares = self.cost_squares = 0.0
         self._refresh_scale()
 
@@ -44,6 +48,30 @@ class Learner:
         width, slack, direction, _ = self._certified(context, norm)
         cost = ddot(direction, self.cost_rhs)
         return ddot(direction, self.reward_rhs), cost + 32.0 * UNIT * abs(cost) + slack, width
+
+    def begin(self) -> None:
+        """Before a decision: nothing to do."""
+
+    def predict(self, context: Array, norm: float) -> Prediction:
+        """What a decision depends on, its norm rounded up."""
+        reward, cost, width = self.read(context, norm)
+        return Prediction(reward, cost, width, norm * self._norm_error, self.log_det, float(self.samples), self.dim)
+
+    def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
+        """What a decision keeps: both are plain values already."""
+        return prediction, choice
+
+    def open(self, context: Array) -> None:
+        """A round without an outcome leaves nothing."""
+
+    def is_open(self, number: Any, context: Array) -> bool:  # noqa: ARG002 -- the conformal learner needs both
+        """Any outcome may be reported by its context."""
+        return True
+
+    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:  # noqa: ARG002 -- likewise
+        """Fold in an outcome, if it teaches anything."""
+        if sample.weight > 0.0:
+            self.update(context, norm, sample.reward, sample.cost, sample.weight)
 
     def coef(self, target: str) -> Array:
         """The least-squares estimate of "reward" or "cost"."""

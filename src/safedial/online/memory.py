@@ -10,6 +10,7 @@ from safedial.core.dose import Dose
 from safedial.core.monitor import Monitor
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
+from safedial.online.certificate import plain_options
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy, make_policy
 from safedial.version import __version__
@@ -25,13 +26,14 @@ def remember(agent: Agent) -> tuple[dict[str, Any], dict[str, Any]]:
         "safedial_version": __version__,
         "dim": rules.dim,
         "spec": rules.spec.to_dict(),
-        "policy": {"name": rules.policy.name, "options": rules.policy.options},
+        "policy": {"name": rules.policy.name, "options": plain_options(rules.policy.options)},
         "dose": rules.dose.to_dict(),
         "dial": rules.dial.to_dict(),
         "features": rules.features.to_dict() if rules.features else None,
+        "start_action": rules.start_action,
         "fallback_action": rules.fallback_action,
         "counts": [agent._decisions, agent._alarmed_at],
-        "open": list(agent._open),
+        "open": list(agent._open.items()),
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
@@ -44,10 +46,19 @@ def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
     saved = header["policy"]
     if policy is not None:
         require(policy.name == saved["name"], "policy", policy.name, f"must be the saved one, {saved['name']!r}")
+    own = sorted(name for name, value in saved["options"].items() if isinstance(value, dict))
+    require(
+        policy is not None or not own,
+        "policy",
+        saved["name"],
+        f"was saved with your own {', '.join(own)}, which the file does not hold",
+        "give the policy again: Agent.load(path, policy=...)",
+    )
     return {
         "dim": header["dim"],
         "spec": SafetySpec.from_dict(header["spec"]),
         "policy": policy or make_policy(saved["name"], **saved["options"]),
+        "start_action": header["start_action"],
         "dose": Dose.from_dict(header["dose"]),
         "dial": Dial(**header["dial"]),
         "features": Features(**header["features"]) if header["features"] else None,
@@ -60,7 +71,7 @@ def recall(agent: Agent, header: dict[str, Any], arrays: dict[str, Any]) -> None
     """Put what was learned, counted and watched back into a fresh agent."""
     agent._learner.restore(arrays)
     agent._decisions, agent._alarmed_at = header["counts"]
-    agent._open = dict.fromkeys(header["open"])
+    agent._open = dict(header["open"])
     agent._rng.bit_generator.state = header["coin"]
     *log_evidence, rounds, violations = arrays["monitor"]
     agent._monitor = Monitor(np.array(log_evidence), rounds, violations)

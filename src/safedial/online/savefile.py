@@ -20,7 +20,7 @@ import numpy as np
 from safedial.errors import InvalidInput
 
 FORMAT = "safedial-agent"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:

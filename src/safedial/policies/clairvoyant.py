@@ -24,4 +24,4 @@ def clairvoyant() -> Policy:
         bounds = Bounds(prediction.reward, prediction.cost, 0.0, 0.0, False)
         return choose(prediction.reward, safe, bounds)
 
-    return Policy("clairvoyant", "Clairvoyant", "realized", decide, {}, knows_truth=True, learns=False)
+    return Policy("clairvoyant", "Clairvoyant", "certified", decide, {}, knows_truth=True, learns=False)

@@ -53,4 +53,4 @@ def epsilon_greedy(
         return exploit._replace(intensity=intensity, safe=safe, learn=learn, exploring=exploring)
 
     options = {"radius": radius, "clip": clip, "epsilon": epsilon, "learn_from": learn_from}
-    return Policy("epsilon_greedy", "ε-Greedy", "realized", decide, options, randomised=True)
+    return Policy("epsilon_greedy", "ε-Greedy", "certified", decide, options, randomised=True)

@@ -44,4 +44,4 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
         least = least_informative_intensity(spec)
         return choose(prediction.reward, safe, bounds, probe=share, least_probe=least)
 
-    return Policy("hp_probe", "HP-Probe", "realized", decide, {"radius": radius, "clip": clip, "probe": probe})
+    return Policy("hp_probe", "HP-Probe", "certified", decide, {"radius": radius, "clip": clip, "probe": probe})

@@ -34,4 +34,4 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
         safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost)
         return choose(bounds.reward_upper, safe, bounds)
 
-    return Policy("hp_ucb", "HP-UCB", "realized", decide, {"radius": radius, "clip": clip})
+    return Policy("hp_ucb", "HP-UCB", "certified", decide, {"radius": radius, "clip": clip})

@@ -30,18 +30,19 @@ class Policy(NamedTuple):
     Attributes:
         name: as in `POLICIES`.
         label: as the paper, or this project's documents, call it.
-        promise: "realized" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is proved
-            for exchangeable rounds; "expected" if only the mean cost is bounded.
+        promise: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
+            proved for exchangeable rounds; "expected" if only the mean cost is bounded.
         decide: the rule.
         options: how it was configured; `make_policy(name, **options)` gives it again.
         knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
         randomised: the choice depends on `coin`.
         learns: outcomes matter to it.
+        alarmed: of a state, where rounds do not look as the promise assumes, for each element of the batch.
     """
 
     name: str
     label: str
-    promise: Literal["realized", "conformal", "expected"]
+    promise: Literal["certified", "conformal", "expected"]
     decide: Decide
     options: dict[str, Any]
     knows_truth: bool = False
@@ -50,6 +51,7 @@ class Policy(NamedTuple):
     init: Callable[..., Any] = estimate.init
     predict: Callable[..., Any] = estimate.predict
     update: Callable[..., Any] = estimate.update
+    alarmed: Callable[[Any], Any] | None = None
 
     @property
     def is_linear(self) -> bool:

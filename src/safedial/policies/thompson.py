@@ -36,5 +36,5 @@ def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float 
         return choose(sampled, safe, bounds)
 
     return Policy(
-        "thompson", "Thompson", "realized", decide, {"radius": radius, "clip": clip, "scale": scale}, randomised=True
+        "thompson", "Thompson", "certified", decide, {"radius": radius, "clip": clip, "scale": scale}, randomised=True
     )

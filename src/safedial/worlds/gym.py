@@ -17,9 +17,9 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
-from safedial.core.spec import NUMBERS, SafetySpec
+from safedial.core.spec import CONSTANTS, NUMBERS, SafetySpec
 from safedial.errors import require
-from safedial.worlds.linear import LinearWorld, draw_chunk, draw_truth, generators
+from safedial.worlds.linear import LinearWorld, draw_chunk, draw_truth, generators, mean_outcome
 
 Array = NDArray[np.float64]
 
@@ -53,6 +53,8 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
         require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary needs to see a learner")
         for name in NUMBERS:
             require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number")
+        for name in CONSTANTS:
+            require(getattr(spec, name) is not None, name, None, "is needed: the world is made from it")
         self.world, self.safety, self.rounds, self.dose = world, spec, rounds, as_dose(dose)
         self._round = rounds
         bound = spec.context_bound
@@ -77,11 +79,10 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
         index, context, alpha = self._round, self._context(), float(setting[0])
         gain, harm = float(self.dose.reward.effect(alpha)), float(self.dose.cost.effect(alpha))
         draws, truth = self._draws, self._truth
-        reward = (
-            gain * (float(context @ truth.reward_coef[0]) + draws.reward_noise[index, 0])
-            + draws.reward_sensor[index, 0]
-        )
-        true = self.world.baseline_cost + harm * (float(context @ truth.cost_coef[0]) + draws.cost_noise[index, 0])
+        means = (mean_outcome(self.world, self.safety, context, coef[0]) for coef in truth)
+        reward_mean, cost_mean = (float(mean) for mean in means)
+        reward = gain * (reward_mean + draws.reward_noise[index, 0]) + draws.reward_sensor[index, 0]
+        true = self.world.baseline_cost + harm * (cost_mean + draws.cost_noise[index, 0])
         cost = true + draws.cost_sensor[index, 0]
         self._round += 1
         limit = self.safety.threshold

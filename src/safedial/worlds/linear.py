@@ -4,7 +4,9 @@
 
 θ*, μ* and the contexts are standard normal vectors scaled to norm S, S and L (section Experimental Results).
 Contexts may instead be chosen by an adversary that sees the learner's estimate: of `CANDIDATES` fresh draws it sends
-the one whose cost the learner underestimates most, in units of the confidence width.
+the one whose cost the learner underestimates most, in units of the confidence width. Or they drift: before scaling, the
+first coordinate of round t is multiplied by t/`DRIFT`, so contexts turn towards ± the first axis, and rounds are not
+exchangeable; with noise `context-scale` they come from where costs are the most uncertain.
 
 Every number comes from a generator keyed by (seed, stream), drawn in order of rounds: results do not depend on how
 seeds are batched, how rounds are chunked, or which engine asks.
@@ -26,6 +28,7 @@ from safedial.worlds.noise import NOISES, context_scale
 Array = NDArray[np.float64]
 
 CANDIDATES = 4
+DRIFT = 1000
 STREAMS = ("truth", "context", "reward_noise", "cost_noise", "coin", "reward_sensor", "cost_sensor")
 
 
@@ -54,14 +57,14 @@ class LinearWorld:
     Args:
         dim: d ≥ 1.
         noise: a family of `NOISES`, for both targets; scaled by the spec's κ.
-        contexts: "iid" or "adversarial".
+        contexts: "iid", "adversarial" or "drift".
         mean: "linear", or "sine" for S·sin(π⟨x,θ⟩/(SL)), with which a linear learner is wrong.
         baseline_cost: b₀, known and constant.
     """
 
     dim: int
     noise: str = "gaussian"
-    contexts: Literal["iid", "adversarial"] = "iid"
+    contexts: Literal["iid", "adversarial", "drift"] = "iid"
     baseline_cost: float = 0.0
     mean: Literal["linear", "sine"] = "linear"
 
@@ -69,7 +72,8 @@ class LinearWorld:
         whole = isinstance(self.dim, int) and not isinstance(self.dim, bool)
         require(whole and self.dim >= 1, "dim", self.dim, "must be a whole number >= 1")
         require(self.noise in NOISES, "noise", self.noise, "must be one of " + ", ".join(NOISES))
-        require(self.contexts in ("iid", "adversarial"), "contexts", self.contexts, "must be 'iid' or 'adversarial'")
+        kinds = ("iid", "adversarial", "drift")
+        require(self.contexts in kinds, "contexts", self.contexts, "must be 'iid', 'adversarial' or 'drift'")
         require(self.mean in ("linear", "sine"), "mean", self.mean, "must be 'linear' or 'sine'")
         chosen = self.adversarial and self.noise == "context-scale"
         require(not chosen, "noise", self.noise, "needs iid contexts", "choose another family for an adversary")
@@ -94,8 +98,10 @@ def draw_truth(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.ran
     return Truth(pairs[:, 0], pairs[:, 1])
 
 
-def draw_chunk(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int) -> Draws:
-    """The next `rounds` rounds of every seed; contexts gain a candidates axis where an adversary will choose."""
+def draw_chunk(
+    world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int, done: int = 0
+) -> Draws:
+    """The `rounds` rounds after `done`, of every seed; contexts gain a candidates axis where an adversary chooses."""
     noise = NOISES[world.noise]
     seeds = len(rngs["context"])
     normals = np.empty((seeds, rounds, CANDIDATES if world.adversarial else 1, world.dim))
@@ -112,6 +118,8 @@ def draw_chunk(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.ran
         for stream, scale in scales.items():
             if scale:
                 numbers[stream][row] = noise(rngs[stream][row], rounds) * scale
+    if world.contexts == "drift":
+        normals[..., 0] *= np.arange(done + 1, done + rounds + 1)[:, None] / DRIFT
     length = (spec.context_bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(normals, normals))
     context = np.ascontiguousarray(np.swapaxes(normals * length[..., None], 0, 1))
     by_round = {stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()}

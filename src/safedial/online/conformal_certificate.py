@@ -1,0 +1,149 @@
+"""The certificate of an HP-Conformal decision: which promise, which group, how many rounds, what would void it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from safedial.core.conformal import places, sure_places
+from safedial.core.dose import DoseCurve
+from safedial.online.decision import Decision, Rules
+from safedial.online.units import rounded_down
+
+
+def exact_curves(rules: Rules) -> str:
+    return (
+        "the dose curves are exact, down to the smallest action used: "
+        f"reward {_curve(rules.dose.reward)}, cost {_curve(rules.dose.cost)}"
+    )
+
+
+def assumptions(decision: Decision) -> list[str]:
+    """All that this decision's promise rests on, one sentence each."""
+    rules = decision.rules
+    spec, options = rules.spec, rules.policy.options
+    shared = [
+        exact_curves(rules),
+        "sensors do not err; a stated baseline cost is exact",
+        "the applied action is at most the advised one, is above zero, and is fixed before the outcome acts",
+    ]
+    if decision.promise == "declared":
+        return ["the start dose is safe for every context, as you declared"]
+    if decision.promise == "certified":
+        return [
+            f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
+            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given the context "
+            "and the action",
+            *shared,
+        ]
+    confidence = options["confidence"]
+    marginal = "the probability is over the calibration rounds too, and within the group, not for one context"
+    if confidence is not None:
+        marginal = f"with probability {confidence:g} over the calibration rounds of a refit it holds given them"
+    late = "an outcome that is late or missing counts against the promise, whatever it would have been"
+    if options["form"] == "full":
+        late = "whether an outcome is late or missing does not depend on the context or on what it would have been"
+    return [
+        "rounds are exchangeable: contexts and noise come as if drawn independently from one source, without drift, "
+        "and no round influences another (watched: see evidence)",
+        *shared,
+        marginal,
+        late,
+        f"the form ({options['form']}), the groups, the predictor, the window ({options['window']} rounds) and the "
+        "ridge were fixed before the first round",
+    ]
+
+
+def statement(decision: Decision) -> str:
+    """The promise in one sentence."""
+    spec = decision.rules.spec
+    if decision.promise == "declared":
+        return f"none of ours yet: you declared the start dose safe, P(cost > {spec.threshold:g}) is as you know it"
+    words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
+    if decision.promise == "certified":
+        return f"{words}, from the constants (start-up)"
+    return f"{words}, for exchangeable rounds, within its group"
+
+
+def facts(decision: Decision) -> dict[str, Any]:
+    """Plain values: the group, its n, the rank, the bound, and what it rests on."""
+    rules, seen = decision.rules, decision.prediction
+    kept, top = rank(decision)
+    upper = decision.choice.bounds.cost_upper
+    size = int(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
+    return {
+        "assumptions": [] if decision.promise == "none" else assumptions(decision),
+        "risk": {"violation_risk": rules.spec.violation_risk, "this_round": rules.spec.violation_risk},
+        "model": {
+            "reward": seen.reward,
+            "cost": seen.cost,
+            "scale": seen.scale,
+            "context_norm": seen.norm,
+            "rounds": seen.rounds,
+            "known_outcomes": seen.known,
+            "rounds_at_refit": seen.fitted,
+        },
+        "group": {
+            "label": seen.label,
+            "benefit_expected": bool(seen.code % 2),
+            "calibration_rounds": size,
+            "used": kept,
+            "rank_from_top": top,
+            "rank": kept + 1 - top if top else None,
+        },
+        "start_dose": rules.policy.options["start_dose"],
+        "cost_upper": upper if math.isfinite(upper) else None,
+    }
+
+
+def rank(decision: Decision) -> tuple[int, int]:
+    """(how many scores of the group were used, which of them from the top); (n, 0) where they were too few."""
+    rules, seen = decision.rules, decision.prediction
+    size, risk = np.asarray(seen.sizes[min(seen.code, len(seen.sizes) - 1)]), rules.spec.violation_risk
+    confidence = rules.policy.options["confidence"]
+    kept, top = places(size, risk) if confidence is None else sure_places(size, risk, confidence)
+    return int(kept), int(top)
+
+
+def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
+    """The bound and the division that gave the largest safe intensity, with the numbers in it."""
+    spec, group, upper = decision.rules.spec, told["group"], told["cost_upper"]
+    whose = "benefit expected" if group["benefit_expected"] else "no benefit expected"
+    if group["label"] is not None:
+        whose += f", label {group['label']!r}"
+    safe = rounded_down(told["safe_intensity"])
+    count = f"{group['calibration_rounds']} calibration rounds of its group ({whose})"
+    if upper is None:
+        needed = math.ceil(1.0 / spec.violation_risk) - 1
+        lines = [
+            f"The start: the last refit had {count}; a conformal bound at risk {spec.violation_risk:g} needs at least "
+            f"{needed} whose outcomes are known. Until then the largest intensity is {safe}."
+        ]
+    else:
+        lines = [
+            f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {told['model']['cost']:.4g} "
+            f"and a margin {upper - told['model']['cost']:.4g}, from the {_nth(group['rank'])} smallest of the latest "
+            f"{group['used']} scores; there are {count}."
+        ]
+        room = f"{spec.threshold:g}"
+        if decision.baseline_cost:
+            room = f"({room} less the baseline cost {decision.baseline_cost:g})"
+        if told["safe_intensity"] >= 1.0:
+            lines.append(f"The largest intensity: 1, since {upper:.4g} is at most {room}.")
+        else:
+            lines.append(f"The largest intensity: {room} / {upper:.4g} = {safe}.")
+    if told["limit"] == "probe":
+        lines.append(f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it.")
+    return lines
+
+
+def _nth(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _curve(curve: DoseCurve) -> str:
+    parameters = ", ".join(f"{name} {value}" for name, value in curve.parameters.items())
+    return f"{curve.name} ({parameters})" if parameters else curve.name

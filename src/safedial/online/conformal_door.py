@@ -1,0 +1,58 @@
+"""What an agent with HP-Conformal checks at the door: its start, its groups, and what voids its promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safedial.core.dose import Dose
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.online.units import Dial, Features, real
+from safedial.policies import Policy, make_policy
+
+
+def conformal_start(
+    policy: Policy, spec: SafetySpec, dose: Dose, dial: Dial, features: Features | None, start_action: Any
+) -> tuple[Policy, float | None]:
+    """The policy with its start dose and group resolved, and the start dose in the dial's units (None: certified)."""
+    sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+    require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
+    options = {**policy.options, "group": _column(policy.options["group"], features)}
+    setting = None if start_action is None else real("start_action", start_action)
+    if setting is not None:
+        options["start_dose"] = _declared(options["start_dose"], dose, dial, setting)
+    if options["start_dose"] is None:
+        known = spec.cost_noise is not None and spec.coefficient_bound is not None
+        require(
+            known,
+            "start_action",
+            None,
+            "is missing: until there are rounds enough, a dose must come from somewhere",
+            "declare one that is safe for every context, or give cost_noise and coefficient_bound to certify one",
+        )
+        return make_policy(policy.name, **options), None
+    if setting is None:
+        setting = dial.setting(float(dose.cost.action(options["start_dose"])))
+    gives = float(dose.cost.effect(dial.action(setting))) > 0.0
+    require(gives, "start_action", dial.text(setting), "gives nothing, and nothing would ever be learned")
+    return make_policy(policy.name, **options), setting
+
+
+def _declared(given: float | None, dose: Dose, dial: Dial, setting: float) -> float:
+    inside = dial.low < setting <= dial.high
+    require(inside, "start_action", setting, f"must lie above {dial.low:g} and at most at {dial.high:g}")
+    settable = dial.levels is None or setting in dial.levels
+    require(settable, "start_action", setting, f"must be one of the dial's levels {dial.levels}")
+    intensity = float(dose.cost.effect(dial.action(setting)))
+    within = given is None or intensity <= given
+    require(within, "start_action", setting, f"is above the policy's start_dose = {given}", "give one of them")
+    return intensity if given is None else given
+
+
+def _column(group: Any, features: Features | None) -> Any:
+    """A feature's name as its column's number; anything else as it is."""
+    if not isinstance(group, str):
+        return group
+    names = tuple(features.names) if features else ()
+    require(group in names, "group", group, "must be the name of one of the features", ", ".join(names))
+    return names.index(group)

@@ -1,0 +1,192 @@
+"""What a refit freezes: predictors, and every calibration round's score and group under them.
+
+Between refits these alone decide. Pure functions of the rounds so far; arrays have any batch shape in front, and the n
+calibration rounds, oldest first, as the last axis.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.conformal import conforming_bound, places, sure_places
+from safedial.core.spec import SafetySpec
+from safedial.policies.conformal.predictors import Fitted, fit_each, linear, ridge_fit, scale_of
+
+Array = NDArray[np.float64]
+
+EARLY = 400
+"""The full form keeps two of three rounds apart from this round on, and every second one before it."""
+
+SLACK = 1e-12
+"""The bound is raised by this share of its parts' sizes: more than rounding can take from it."""
+
+
+class Setup(NamedTuple):
+    """How rounds are used; the options of `hp_conformal` with the same names."""
+
+    form: str = "split"
+    group: int | str | Callable[[Any], Hashable] | None = None
+    predictor: Any = None
+    scaled: Any = False
+    window: int = 100_000
+
+
+class Full(NamedTuple):
+    """Full conformal ridge: A⁻¹ and μ̂ from every known round, and the calibration rounds' residuals and scales."""
+
+    inverse: Array
+    coef: Array
+    residual: Array
+    scales: Array
+
+
+class Frozen(NamedTuple):
+    """Predictors (functions of contexts (..., n, d)), and the calibration rounds under them.
+
+    `codes` are groups: twice the label's number, and one more where benefit is expected. `ages` count the later rounds
+    of the same group. `sizes` counts each group, with a last one that is always empty: a group never seen.
+    `cache` holds the quantiles for the last spec asked.
+    """
+
+    reward: Fitted
+    cost: Fitted
+    scale: Fitted
+    rows: Array
+    scores: Array
+    codes: Any
+    ages: Any
+    sizes: Any
+    full: Full | None
+    cache: list[Any]
+
+
+def calibrates(numbers: Any, form: str) -> Any:
+    """Which rounds, numbered from 0, calibrate: every second one; in the full form every third one from `EARLY` on."""
+    if form == "split":
+        return numbers % 2 == 1
+    return np.where(numbers < EARLY, numbers % 2 == 1, numbers % 3 == 0)
+
+
+def freeze(setup: Setup, ridge: float, numbers: Any, context: Array, reward: Array, cost: Array, label: Any) -> Frozen:
+    """Fit on the rounds apart, then score and group the others. A cost of +∞ is an outcome that is not known."""
+    mask, known = calibrates(numbers, setup.form), np.isfinite(cost)
+    held, rest = np.flatnonzero(mask), np.flatnonzero(~mask)
+    apart, seen = np.take(context, rest, axis=-2), known[..., rest]
+    targets = np.stack([reward[..., rest], cost[..., rest]], axis=-1)
+    predict_reward, predict_cost = _predictors(setup, ridge, apart, targets, seen)
+    predict_scale = _constant_scale
+    if setup.scaled is not False:
+        residual = np.where(seen, targets[..., 1], 0.0) - predict_cost(apart)
+        predict_scale = scale_of(apart, residual, seen, ridge, setup.scaled)
+    rows, outcome = np.take(context, held, axis=-2), cost[..., held]
+    guess, scales, benefit = predict_cost(rows), predict_scale(rows), predict_reward(rows)
+    if not np.all(np.isfinite(guess) & np.isfinite(scales) & np.isfinite(benefit)):
+        words = "a predictor gave values that are not finite: such rounds score +inf and get the start dose"
+        warnings.warn(words, UserWarning, stacklevel=2)
+    codes = 2 * label[..., held] + (benefit >= 0.0)
+    groups = 2 * (int(label.max(initial=0)) + 1)
+    sizes = np.zeros((*codes.shape[:-1], groups + 1), dtype=np.int64)
+    ages = np.empty(codes.shape, dtype=np.int32)
+    for code in range(groups):
+        member = codes == code
+        sizes[..., code] = member.sum(axis=-1)
+        counted = np.cumsum(member, axis=-1, dtype=np.int32)
+        ages = np.where(member, counted[..., -1:] - counted, ages)
+    full = None
+    if setup.form == "full":
+        inverse, coef = ridge_fit(context, cost[..., None], known, ridge)
+        full = Full(inverse, coef[..., 0], outcome - linear(coef[..., 0])(rows), scales)
+    scores = score(outcome, guess, scales)
+    return Frozen(predict_reward, predict_cost, predict_scale, rows, scores, codes, ages, sizes, full, [])
+
+
+def score(cost: Array, guess: Array, scale: Array) -> Array:
+    """(C/g − ĉ(x))/ŝ(x); +∞ where the outcome or the prediction is not known."""
+    with np.errstate(invalid="ignore"):
+        scores = (cost - guess) / scale
+    return np.where(np.isnan(scores) | ~np.isfinite(guess), np.inf, scores)
+
+
+def upper(
+    frozen: Frozen, context: Array, cost: Any, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
+) -> Any:
+    """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ where nothing can be said."""
+    if frozen.full is not None:
+        return _full_upper(frozen, frozen.full, context, scale, code, spec, confidence)
+    quantile = quantiles(frozen, spec, confidence)
+    if isinstance(code, int):
+        margin = scale * float(quantile[min(code, len(quantile) - 1)])
+    else:
+        group = np.broadcast_to(np.minimum(code, quantile.shape[-1] - 1), quantile.shape[:-1])
+        margin = scale * np.take_along_axis(quantile, group[..., None], axis=-1)[..., 0]
+    return cost + margin + SLACK * (abs(cost) + abs(margin))
+
+
+def quantiles(frozen: Frozen, spec: SafetySpec, confidence: float | None) -> Array:
+    """The score that bounds the next one of each group, (..., groups + 1); +∞ where there is none."""
+    if not frozen.cache or frozen.cache[0] is not spec:
+        kept, top = _places(frozen.sizes, spec, confidence)
+        found = np.full(kept.shape, np.inf)
+        count = frozen.scores.shape[-1]
+        for code in range(kept.shape[-1] - 1):
+            used = (frozen.codes == code) & (frozen.ages < kept[..., code, None])
+            found[..., code] = _nth_largest(np.where(used, frozen.scores, -np.inf), top[..., code], count)
+        frozen.cache[:] = [spec, found]
+    return frozen.cache[1]
+
+
+def _full_upper(
+    frozen: Frozen, full: Full, context: Array, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
+) -> Any:
+    direction = (full.inverse @ context[..., None])[..., 0]
+    centre = np.vecdot(context, full.coef)
+    code = np.asarray(code)
+    size = np.take_along_axis(frozen.sizes, np.minimum(code, frozen.sizes.shape[-1] - 1)[..., None], axis=-1)
+    kept, top = (part[..., 0] for part in _places(size, spec, confidence))
+    slope = full.scales / np.asarray(scale)[..., None] + (frozen.rows @ direction[..., None])[..., 0]
+    used = (frozen.codes == code[..., None]) & (frozen.ages < kept[..., None])
+    if np.all(slope > 0.0):
+        bound = _nth_largest(np.where(used, full.residual / slope, -np.inf), top, slope.shape[-1])
+    else:
+        residual, slopes = np.broadcast_to(full.residual, used.shape), np.broadcast_to(slope, used.shape)
+        bound = np.empty(top.shape)
+        for index in np.ndindex(*top.shape):
+            mine = used[index]
+            bound[index] = conforming_bound(residual[index][mine], slopes[index][mine], int(top[index]))
+    margin = (1.0 + np.vecdot(context, direction)) * bound
+    found = centre + margin + SLACK * (np.abs(centre) + np.abs(margin))
+    return found if np.ndim(found) else float(found)
+
+
+def _nth_largest(values: Array, top: Any, count: int) -> Array:
+    """The top-th largest along the last axis; +∞ where top is 0."""
+    deepest = int(np.max(top, initial=0))
+    if deepest == 0:
+        return np.full(top.shape, np.inf)
+    best = np.sort(np.partition(values, count - deepest, axis=-1)[..., count - deepest :], axis=-1)
+    chosen = np.take_along_axis(best, np.minimum(deepest - top, deepest - 1)[..., None], axis=-1)[..., 0]
+    return np.where(top > 0, chosen, np.inf)
+
+
+def _places(size: Any, spec: SafetySpec, confidence: float | None) -> tuple[Any, Any]:
+    """(kept, top) for each group: `places`, or `sure_places` where a confidence is asked for."""
+    risk = np.asarray(spec.violation_risk)[..., None]
+    return places(size, risk) if confidence is None else sure_places(size, risk, confidence)
+
+
+def _predictors(setup: Setup, ridge: float, apart: Array, targets: Array, seen: Any) -> tuple[Fitted, Fitted]:
+    _, coef = ridge_fit(apart, targets, seen, ridge)
+    reward, cost = linear(coef[..., 0]), linear(coef[..., 1])
+    if setup.predictor is not None:
+        reward = fit_each(setup.predictor, apart, targets[..., 0], seen, "predictor", reward)
+        cost = fit_each(setup.predictor, apart, targets[..., 1], seen, "predictor", cost)
+    return reward, cost
+
+
+def _constant_scale(contexts: Array) -> Array:
+    return np.ones(contexts.shape[:-1])

@@ -1,0 +1,114 @@
+"""Predictors for HP-Conformal: ridge regression for a whole batch at once, or anyone's `fit` and `predict`.
+
+A fitted predictor is a function from contexts (..., n, d) to (..., n). Rounds whose outcome is unknown have no part in
+a fit. Whatever a predictor says is only a proposal, which conformal scores correct; so nothing here can break the
+promise, but it can cost reward. A prediction that is not a finite number counts as "unknown": such a calibration round
+scores +∞ and such a new round gets the start dose.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.errors import InvalidInput, require
+
+Array = NDArray[np.float64]
+Fitted = Callable[[Array], Array]
+
+FEWEST = 50
+"""A model of the user's is fitted from this many rounds on; many cannot work with a handful."""
+
+SMALLEST_SCALE = 0.1
+"""ŝ(x) is at least this share of the mean absolute residual."""
+
+
+def ridge_fit(rows: Array, targets: Array, seen: Any, ridge: float) -> tuple[Array, Array]:
+    """(A⁻¹, coefficients) of ridge regression on the rows that were seen: rows (..., n, d), targets (..., n, k)."""
+    if not np.all(seen):
+        rows, targets = (np.where(seen[..., None], part, 0.0) for part in (rows, targets))
+    gram = np.matrix_transpose(rows) @ rows + ridge * np.eye(rows.shape[-1])
+    inverse = np.asarray(np.linalg.inv(gram), dtype=float)
+    return inverse, inverse @ (np.matrix_transpose(rows) @ targets)
+
+
+def linear(coef: Array) -> Fitted:
+    return lambda rows: (rows @ coef[..., None])[..., 0]
+
+
+def fit_each(model: Any, rows: Array, target: Array, seen: Any, name: str, early: Fitted) -> Fitted:
+    """A copy of `model` fitted for each element of the batch; `early` where fewer than `FEWEST` rounds are known."""
+    batch = target.shape[:-1]
+    models: dict[tuple[int, ...], Any] = {}
+    for index in np.ndindex(*batch):
+        known = seen[index]
+        if known.sum() >= FEWEST:
+            models[index] = own = copy.deepcopy(model)
+            _trying(name, "fit", own.fit, rows[index][known], target[index][known])
+
+    def predict(contexts: Array) -> Array:
+        answers = early(contexts)
+        for index, own in models.items():
+            answer = _trying(name, "predict", own.predict, contexts[index])
+            answers[index] = _one_each(name, answer, contexts.shape[-2])
+        return answers
+
+    return predict
+
+
+def try_out(name: str, model: Any, dim: int) -> None:
+    """Refuse at the start what would fail at the first refit: no `fit` or `predict`, or an answer of another shape."""
+    able = callable(getattr(model, "fit", None)) and callable(getattr(model, "predict", None))
+    require(able, name, model, "must have fit(X, y) and predict(X), as scikit-learn's regressors do")
+    rng = np.random.default_rng(0)
+    rows, target = rng.standard_normal((FEWEST, dim)), rng.random(FEWEST)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit_each(model, rows, target, np.full(FEWEST, True), name, linear(np.zeros(dim)))(rows[:5])
+
+
+def scale_of(rows: Array, residual: Array, seen: Any, ridge: float, model: Any) -> Fitted:
+    """ŝ(x): how large residuals are at x, from the rounds apart; above 0 everywhere.
+
+    Ridge regression of |residual| on 1, x and x², or a model's own; cut below at a tenth of the mean |residual|.
+    """
+    size = np.where(seen, np.abs(residual), 0.0)
+    mean = size.sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1)
+    least = np.where(mean > 0.0, SMALLEST_SCALE * mean, 1.0)
+    _, coef = ridge_fit(_with_squares(rows), size[..., None], seen, ridge)
+    on_squares = linear(coef[..., 0])
+
+    def fitted(contexts: Array) -> Array:
+        return on_squares(_with_squares(contexts))
+
+    own = fitted if model is True else fit_each(model, rows, size, seen, "scaled", fitted)
+    return lambda contexts: np.maximum(own(contexts), least[..., None])
+
+
+def _with_squares(rows: Array) -> Array:
+    return np.concatenate([np.ones((*rows.shape[:-1], 1)), rows, rows * rows], axis=-1)
+
+
+def _trying(name: str, step: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InvalidInput(f"{name}: its {step} failed ({said}); nothing was changed") from error
+
+
+def _one_each(name: str, answer: Any, count: int) -> Array:
+    values = np.asarray(answer)
+    fine = values.shape == (count,) and values.dtype.kind in "iuf"
+    require(
+        fine,
+        name,
+        f"an answer of shape {values.shape} and type {values.dtype}",
+        f"predict must return one number for each of {count} contexts",
+    )
+    return values.astype(float)

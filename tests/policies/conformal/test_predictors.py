@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+
+from safedial import InvalidInput, LinearWorld, make_policy, simulate
+from tests.conftest import make_spec
+
+
+def shares(world, **options):
+    spec = make_spec(violation_risk=0.1, cost_noise=0.3, reward_noise=0.3)
+    run = simulate(make_policy("hp_conformal", **options), world, spec, rounds=1200, seeds=6)
+    return run.reward.sum() / run.exact_clairvoyant_reward.sum()
+
+
+def test_sklearns_ridge_is_ours():
+    world = LinearWorld(dim=3)
+    ours, theirs = shares(world), shares(world, predictor=Ridge(alpha=1.0, fit_intercept=False))
+    assert ours == pytest.approx(theirs, abs=1e-9)
+
+
+def test_a_better_predictor_earns_more_where_the_mean_is_not_linear():
+    world = LinearWorld(dim=2, mean="sine")
+    assert shares(world, predictor=KNeighborsRegressor(15)) > shares(world) + 0.01
+
+
+def test_a_model_may_estimate_the_scale():
+    world = LinearWorld(dim=2, noise="context-scale")
+    assert shares(world, scaled=KNeighborsRegressor(15)) > 0.5
+
+
+class Odd:
+    """A predictor with a fault."""
+
+    def __init__(self, answer, fit_fails=False):
+        self.answer, self.fit_fails = answer, fit_fails
+
+    def fit(self, rows, target):
+        if self.fit_fails:
+            raise RuntimeError("no luck\nat all")
+
+    def predict(self, rows):
+        return self.answer(rows)
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (object(), "fit"),
+        (Odd(lambda rows: rows), "shape"),
+        (Odd(lambda rows: np.zeros((len(rows), 1))), "shape"),
+        (Odd(lambda rows: ["a"] * len(rows)), "type"),
+        (Odd(lambda rows: np.zeros(len(rows)), fit_fails=True), "no luck"),
+        (Odd(lambda rows: rows[99]), "predict failed"),
+        (LinearRegression, "fit"),
+    ],
+)
+@pytest.mark.parametrize("option", ["predictor", "scaled"])
+def test_a_predictor_that_cannot_work_is_refused_before_the_first_round(model, named, option):
+    with pytest.raises(InvalidInput, match=named) as caught:
+        simulate(make_policy("hp_conformal", **{option: model}), LinearWorld(dim=3), make_spec(), rounds=50, seeds=2)
+    assert option in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_predictions_that_are_not_numbers_get_the_start_dose():
+    half = Odd(lambda rows: np.where(rows[:, 0] > 0, np.nan, 0.0))
+    policy = make_policy("hp_conformal", predictor=half, start_dose=0.0123, probe=1.0)
+    seen = []
+    with pytest.warns(UserWarning, match="not finite"):
+        simulate(
+            policy, LinearWorld(dim=2), make_spec(violation_risk=0.1), rounds=300, seeds=3,
+            observe=lambda r: seen.append((r.context[0, :, 0], r.choice.intensity[0])),
+        )  # fmt: skip
+    for first, intensity in seen[200:]:
+        assert np.all(intensity[first > 0] == 0.0123)
+        assert np.all(intensity[first <= 0] != 0.0123)
+
+
+def test_without_any_known_outcome_predictions_are_zero():
+    from safedial.policies.conformal.predictors import linear, ridge_fit, scale_of
+
+    rows, nothing = np.ones((4, 2)), np.zeros(4, dtype=bool)
+    _, coef = ridge_fit(rows, np.ones((4, 1)), nothing, 1.0)
+    assert linear(coef[..., 0])(rows).tolist() == [0.0] * 4
+    assert scale_of(rows, np.ones(4), nothing, 1.0, True)(rows).tolist() == [1.0] * 4
