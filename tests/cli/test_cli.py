@@ -167,6 +167,10 @@ def test_bench_online_reports_each_number():
     for name in ("decide_p50_us", "decide_p99_us", "update_p50_us", "bare_decide_us", "bare_update_us"):
         assert report[name] > 0
     assert run("bench", "online", "--dim", "0").returncode == 2
+    small = ("bench", "online", "--policy", "hp_conformal", "--dim", "3", "--rounds", "300")
+    assert json.loads(run(*small, "--json").stdout)["decide_p50_us"] > 0
+    assert "decide p50 us" in run(*small, "--form", "full").stdout
+    assert run("bench", "online", "--policy", "fixed").returncode == 2
 
 
 def test_doctor_says_what_is_missing():

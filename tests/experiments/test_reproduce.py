@@ -11,7 +11,7 @@ from safedial import InvalidInput
 from safedial.experiments import epsilon
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.experiments.tables import read_rows
-from safedial.plots import draw_epsilon, draw_synthetic, draw_table1
+from safedial.plots import draw_conformal, draw_epsilon, draw_synthetic, draw_table1
 from safedial.report import write_report
 
 
@@ -32,16 +32,16 @@ def results(tmp_path_factory):
 def test_everything_is_written_and_named(results):
     folder, files = results
     assert {path.name for path in folder.iterdir()} == {file.rsplit("/", 1)[1] for file in files}
-    assert {"table1.csv", "synthetic.csv", "epsilon.csv", "epsilon_time.csv", "report.html"} <= {
+    assert {"table1.csv", "synthetic.csv", "epsilon.csv", "epsilon_time.csv", "conformal.csv", "report.html"} <= {
         path.name for path in folder.iterdir()
     }
 
 
 def test_the_report_is_one_file_that_fetches_nothing(results):
     page = (results[0] / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 5
     assert "http" not in page.replace("http-equiv", "")
-    for words in ("Table 1", "Figure", "greedy", "The paper:", "never exceeded"):
+    for words in ("Table 1", "Figure", "greedy", "The paper:", "never exceeded", "HP-Conformal, full"):
         assert words in page
 
 
@@ -52,6 +52,7 @@ def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     assert draw_table1(folder).exists()
     assert all(path.exists() for path in draw_synthetic(folder))
     assert draw_epsilon(folder).exists()
+    assert draw_conformal(folder).exists()
     assert write_report(folder).exists()
 
 
@@ -119,3 +120,15 @@ def test_all_20_cells_overlap_the_paper_with_30_seeds():
     assert [row["threshold"] for row in rows[:10]] == THRESHOLDS
     assert len(PAPER["hp_ucb"]) == len(PAPER["on_expectation"]) == 10
     assert all(row["overlaps_paper"] for row in rows)
+
+
+def test_every_world_has_every_policy_and_says_where_its_promise_holds(results):
+    rows = read_rows(results[0] / "conformal.csv")
+    assert len(rows) == 6 * 6
+    holds = {(row["world"], row["policy"]): row["promise_holds"] for row in rows}
+    assert holds["Gaussian noise", "hp_ucb"]
+    assert not holds["Student-t(3) noise", "hp_ucb"]
+    assert holds["Student-t(3) noise", "hp_conformal"]
+    assert not holds["contexts drift", "hp_conformal"]
+    assert not any(holds[world, "on_expectation"] for world, _ in holds)
+    assert all(0.0 <= row["full_dose_violation_rate"] <= 1.0 for row in rows)

@@ -210,7 +210,7 @@ def test_your_own_parts_are_given_again_on_load(tmp_path):
     told = agent.preview([0.5, 0.1, 0.1]).certificate
     assert told["policy"]["predictor"] == {"custom": "Ridge"}
     assert told["group"]["label"] is True
-    assert "label True" in agent.preview([0.5, 0.1, 0.1]).explain()
+    assert "expected, True)" in agent.preview([0.5, 0.1, 0.1]).explain()
 
 
 def test_a_group_never_seen_gets_the_start_dose():
@@ -227,6 +227,7 @@ def test_a_group_never_seen_gets_the_start_dose():
     new = agent.decide({"age": 90, "weight": 70})
     assert (new.promise, new.action, new.limit) == ("declared", 0.05, "start_dose")
     assert "0 calibration rounds" in new.explain()
+    assert "age = 90)" in new.explain()
     agent.update(new, reward=0.0, cost=0.0)
     assert agent.decide({"age": 90, "weight": 70}).promise == "declared"
 

@@ -71,3 +71,14 @@ def test_an_adversary_or_a_sweep_cannot_be_an_environment():
         SafeDialEnv(LinearWorld(dim=3, contexts="adversarial"), make_spec())
     with pytest.raises(InvalidInput, match="threshold"):
         SafeDialEnv(LinearWorld(dim=3), make_spec(threshold=[0.1, 0.2]))
+
+
+def test_the_mean_is_the_worlds_own_and_the_constants_are_needed():
+    world, spec = LinearWorld(dim=3, mean="sine"), make_spec(reward_noise=1e-9, cost_noise=1e-9)
+    env = SafeDialEnv(world, spec)
+    context, _ = env.reset(seed=0)
+    _, reward, _, _, info = env.step(np.array([1.0]))
+    expected = [np.sin(np.pi * (context @ coef[0])) for coef in env._truth]
+    assert [reward, info["cost"]] == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(InvalidInput, match="cost_noise"):
+        SafeDialEnv(world, make_spec(promise="conformal", cost_noise=None))

@@ -15,16 +15,22 @@ def test_coefficients_and_contexts_lie_on_their_spheres():
     assert np.all(np.linalg.norm(draws.context, axis=-1) <= 3.0)
 
 
-@pytest.mark.parametrize("contexts", ["iid", "adversarial"])
+@pytest.mark.parametrize("contexts", ["iid", "adversarial", "drift"])
 @pytest.mark.parametrize("noise", ["gaussian", "truncated"])
 def test_a_seed_gives_the_same_rounds_however_they_are_chunked(contexts, noise):
     spec, world = make_spec(cost_sensor_noise=0.1), LinearWorld(dim=3, contexts=contexts, noise=noise)
     whole = draw_chunk(world, spec, generators([7, 8]), 20)
     rngs = generators([8])
-    parts = [draw_chunk(world, spec, rngs, size) for size in (3, 16, 1)]
+    parts = [draw_chunk(world, spec, rngs, size, done) for size, done in ((3, 0), (16, 3), (1, 19))]
     for name in whole._fields:
         joined = np.concatenate([getattr(part, name)[:, 0] for part in parts])
         np.testing.assert_array_equal(joined, getattr(whole, name)[:, 1])
+
+
+def test_drifting_contexts_turn_towards_the_first_axis():
+    world = LinearWorld(dim=4, contexts="drift")
+    first = np.abs(draw_chunk(world, make_spec(), generators([0, 1]), 4000).context[:, :, 0])
+    assert first[:200].mean() < 0.15 < 0.7 < first[-200:].mean()
 
 
 def test_streams_are_independent_of_each_other():

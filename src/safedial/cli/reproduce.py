@@ -41,6 +41,12 @@ def synthetic(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("result
 
 
 @reproduce.command()
+def conformal(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("results"), json: Json = False) -> None:
+    """Reward against violations in six worlds: what each promise costs, and where it does not hold."""
+    _finish(_conformal(seeds, rounds, out), json)
+
+
+@reproduce.command()
 def report(out: Out = Path("results"), json: Json = False) -> None:
     """One self-contained HTML page from the results that are there."""
     from safedial.report import write_report
@@ -53,8 +59,8 @@ def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("resul
     """Everything there is, and the report."""
     from safedial.report import write_report
 
-    paths = [*_table1(5, seeds, rounds, out)[1], *_synthetic(seeds, rounds, out), write_report(out)]
-    _finish(paths, json)
+    paths = [*_table1(5, seeds, rounds, out)[1], *_synthetic(seeds, rounds, out), *_conformal(seeds, rounds, out)]
+    _finish([*paths, write_report(out)], json)
 
 
 def _table1(dim: int, seeds: int, rounds: int, out: Path) -> tuple[list[dict[str, Any]], list[Path]]:
@@ -78,6 +84,16 @@ def _synthetic(seeds: int, rounds: int, out: Path) -> list[Path]:
     with progress_bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
         paths += write_epsilon(out, seeds=seeds, rounds=rounds, progress=advance)
     return [*paths, *draw_synthetic(out), draw_epsilon(out)]
+
+
+def _conformal(seeds: int, rounds: int, out: Path) -> list[Path]:
+    from safedial.cli.output import progress_bar
+    from safedial.experiments.conformal import SERIES, WORLDS, write_conformal
+    from safedial.plots import draw_conformal
+
+    with progress_bar(f"Six worlds, {seeds} seeds", len(WORLDS) * len(SERIES) * rounds) as advance:
+        paths = write_conformal(out, seeds=seeds, rounds=rounds, progress=advance)
+    return [*paths, draw_conformal(out)]
 
 
 def _finish(paths: list[Path], json: bool) -> None:

@@ -86,7 +86,7 @@ def facts(decision: Decision) -> dict[str, Any]:
             "rounds_at_refit": seen.fitted,
         },
         "group": {
-            "label": seen.label,
+            "label": _label(rules, seen.label),
             "benefit_expected": bool(seen.code % 2),
             "calibration_rounds": size,
             "used": kept,
@@ -112,7 +112,7 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     spec, group, upper = decision.rules.spec, told["group"], told["cost_upper"]
     whose = "benefit expected" if group["benefit_expected"] else "no benefit expected"
     if group["label"] is not None:
-        whose += f", label {group['label']!r}"
+        whose += f", {group['label']}"
     safe = rounded_down(told["safe_intensity"])
     count = f"{group['calibration_rounds']} calibration rounds of its group ({whose})"
     if upper is None:
@@ -137,6 +137,15 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     if told["limit"] == "probe":
         lines.append(f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it.")
     return lines
+
+
+def _label(rules: Rules, label: Any) -> Any:
+    """A group's label as the user gave it: a feature's raw value by its name, anything else as it is."""
+    column, features = rules.policy.options["group"], rules.features
+    if label is None or features is None or not isinstance(column, int) or column >= len(features.names):
+        return label
+    raw = label * (features.scale or ())[column] + (features.center or ())[column]
+    return f"{features.names[column]} = {raw:g}"
 
 
 def _nth(number: int) -> str:
