@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from safedial.online.agent import Agent
     from safedial.online.decision import Decision
     from safedial.online.units import Dial, Features
+    from safedial.replay.record import Replay
+    from safedial.replay.run import replay
     from safedial.simulation import Simulation, simulate
     from safedial.worlds.linear import LinearWorld
 
@@ -40,6 +42,8 @@ _LAZY = {
     "Dial": "safedial.online.units",
     "Features": "safedial.online.units",
     "LinearWorld": "safedial.worlds.linear",
+    "Replay": "safedial.replay.record",
+    "replay": "safedial.replay",
     "Simulation": "safedial.simulation",
     "simulate": "safedial.simulation",
 }
@@ -56,6 +60,7 @@ __all__ = [
     "LinearWorld",
     "MissingExtra",
     "Policy",
+    "Replay",
     "SafetySpec",
     "Simulation",
     "__version__",
@@ -71,6 +76,7 @@ __all__ = [
     "make_policy",
     "on_expectation",
     "power",
+    "replay",
     "simulate",
     "tabulated",
     "thompson",
@@ -82,7 +88,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'safedial' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_LAZY[name]), name)
+    module = import_module(_LAZY[name])
+    value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -138,7 +138,7 @@ def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any) 
     """
     xp = namespace(reward_intensity, cost_intensity)
     informative = xp.logical_and(reward_intensity > 0.0, cost_intensity > 0.0)
-    weight = xp.where(informative, 1.0, 0.0)
+    weight = xp.where(informative, 1.0 + 0.0 * cost_intensity, 0.0 * cost_intensity)
     pairs = (
         (reward_intensity, spec.reward_noise, spec.reward_sensor_noise),
         (cost_intensity, spec.cost_noise, spec.cost_sensor_noise),
