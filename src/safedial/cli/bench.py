@@ -37,3 +37,23 @@ def online(
         print_json(report)
     else:
         print_pairs(title, report)
+
+
+@bench.command()
+def replay(
+    dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 512,
+    rounds: Annotated[int, typer.Option(help="Rounds to replay; the slow engines are timed on the first ones.")] = 4096,
+    engine: Annotated[str, typer.Option(help="all (reference, rank_one, blocked), one of them, or jax.")] = "all",
+    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    device: Annotated[str | None, typer.Option(help="For jax: cpu or gpu.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Time the replay engines, in microseconds a round, beside a matrix product."""
+    from safedial.bench.replay import bench_replay
+    from safedial.cli.output import print_json, print_pairs
+
+    report = bench_replay(dim, rounds=rounds, engine=engine, dtype=dtype, device=device)
+    if json:
+        print_json(report)
+    else:
+        print_pairs("Replay, hp_ucb (GFLOP/s of blocked count 4d² a round)", report)

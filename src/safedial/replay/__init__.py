@@ -5,7 +5,7 @@ Three engines, one answer, different cost for each round at dimension d:
 | engine | how | arithmetic |
 |---|---|---|
 | `reference` | a fresh Cholesky factor each round, the paper's way | d³/3 |
-| `rank_one` | Sherman–Morrison on a kept Σ⁻¹ | 3d², bound by memory |
+| `rank_one` | Sherman–Morrison on a kept Σ⁻¹ | 4d², bound by memory |
 | `blocked` | blocks of rounds by matrix products (`replay.blocked`) | 3d², at the speed of a matrix product |
 | `jax` | `blocked` in JAX, for CPU and GPU | 4d² |
 

@@ -40,7 +40,7 @@ PANEL = 128
 
 @dataclass
 class Kept(rank_one.Kept):
-    """As for `rank_one`, with room for V."""
+    """As for `rank_one`, but only the lower triangle of Σ⁻¹ counts; and room for V."""
 
     room: Any = None
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-BLAS = ("gemm", "symm", "syrk", "trsm", "symv", "syr", "ger", "dot", "axpy")
+BLAS = ("gemm", "symm", "syrk", "trsm", "gemv", "ger", "symv", "syr", "dot", "axpy")
 LAPACK = ("potrf", "potri")
 
 STRIPE = 256

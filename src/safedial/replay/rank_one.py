@@ -1,6 +1,6 @@
-"""Sherman–Morrison each round, on a kept Σ⁻¹ (core.estimate): 3d² flops, but every round reads and writes the matrix.
+"""Sherman–Morrison each round on a kept Σ⁻¹, as core.estimate writes it: 4d² flops, and the matrix read and written.
 
-The matrix is symmetric, so only its lower triangle is kept: half the memory traffic of the textbook form.
+A matrix–vector product and an outer product, in place: the textbook's form, bound by memory rather than by arithmetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from safedial.replay.turn import Turn
 
 @dataclass
 class Kept:
-    """Σ⁻¹ (lower triangle, column order), the coefficients [θ̂, μ̂] as (d, 2), ln det(Σ/λ) and N."""
+    """Σ⁻¹ (column order), the coefficients [θ̂, μ̂] as (d, 2), ln det(Σ/λ) and N."""
 
     inverse: NDArray[Any]
     coef: NDArray[Any]
@@ -35,13 +35,13 @@ def advance(state: Kept, rows: NDArray[Any], turn: Turn) -> None:
     """Replay the rounds of `rows` (n, d), in order."""
     blas = routines(rows.dtype)
     for index, context in enumerate(rows):
-        direction = blas.symv(1.0, state.inverse, context, lower=1)
+        direction = blas.gemv(1.0, state.inverse, context, trans=1)
         squared = max(float(blas.dot(context, direction)), 0.0)
         reward, cost = (float(blas.dot(context, column)) for column in state.coef.T)
         weight, *targets = turn(index, reward, cost, squared, state.log_det, state.informative_rounds)
         if weight > 0.0:
             gain = weight / (1.0 + weight * squared)
-            blas.syr(-gain, direction, a=state.inverse, lower=1, overwrite_a=1)
+            blas.ger(-gain, direction, direction, a=state.inverse, overwrite_a=1)
             for column, target, mean in zip(state.coef.T, targets, (reward, cost), strict=True):
                 blas.axpy(direction, column, a=gain * (target - mean))
             state.log_det += math.log1p(weight * squared)
@@ -49,6 +49,6 @@ def advance(state: Kept, rows: NDArray[Any], turn: Turn) -> None:
 
 
 def finish(state: Kept) -> Estimate:
-    """The estimate, Σ⁻¹ filled to both triangles."""
+    """The estimate; the lower triangle of Σ⁻¹ serves for both."""
     coef = state.coef
     return Estimate(fill_upper(state.inverse), coef[:, 0], coef[:, 1], state.log_det, state.informative_rounds)

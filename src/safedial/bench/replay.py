@@ -1,0 +1,148 @@
+"""How long a replay takes for each round, by engine, beside this machine's matrix product.
+
+hp_ucb, unit noise, τ = 0.5, contexts of norm 1. Each engine is timed from the call to the answer, set-up included. The
+slow engines are timed on fewer rounds, the first ones, and the report says how many. `triangle_us_per_round` is the
+bare arithmetic of a rank-one engine that keeps one triangle of Σ⁻¹ (symv, syr) and decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.policies import hp_ucb
+from safedial.replay import Replay, replay
+from safedial.replay.linalg import routines, scaled_identity
+
+ENGINES = ("reference", "rank_one", "blocked")
+CHOICES = ("all", *ENGINES, "jax")
+
+POLICY = hp_ucb()
+SPEC = SafetySpec(
+    threshold=0.5,
+    violation_risk=0.01,
+    estimation_risk=0.01,
+    reward_noise=1,
+    cost_noise=1,
+    coefficient_bound=1,
+    context_bound=1,
+)
+
+REFERENCE_ROUNDS = 64
+REFERENCE_FLOPS, RANK_ONE_FLOPS = 2e11, 1e11
+"""What the slow engines may spend: some seconds each."""
+
+
+def bench_replay(
+    dim: int, *, rounds: int, engine: str = "all", dtype: str = "float64", device: str | None = None
+) -> dict[str, Any]:
+    """Microseconds a round, flop rates (4d² a round) and the largest difference in actions between the engines."""
+    for name, value in (("dim", dim), ("rounds", rounds)):
+        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+    require(engine in CHOICES, "engine", engine, "must be one of " + ", ".join(CHOICES))
+    given = _rounds(dim, rounds, dtype)
+    counts = {
+        "reference": min(rounds, REFERENCE_ROUNDS, max(2, int(REFERENCE_FLOPS / (dim**3 / 3 + 1e6)))),
+        "rank_one": min(rounds, max(32, int(RANK_ONE_FLOPS / (4 * dim**2 + 1e5)))),
+        "blocked": rounds,
+        "jax": rounds,
+    }
+    named = ENGINES if engine == "all" else (engine,)
+    outcomes: dict[str, Replay] = {}
+    for name in named:
+        part = tuple(column[: counts[name]] for column in given)
+        options: dict[str, Any] = {"device": device} if name == "jax" else {}
+        outcomes[name] = _fastest(name, part, dtype, options, repeats=1 if name == "reference" else 2)
+    times = {name: outcome.seconds / outcome.rounds * 1e6 for name, outcome in outcomes.items()}
+    fastest = times.get("blocked", times.get("jax"))
+    report = {
+        "dim": dim,
+        "rounds": rounds,
+        "dtype": dtype,
+        "device": outcomes[named[-1]].device,
+        **{f"{name}_us_per_round": times.get(name) for name in ENGINES},
+        "gemm_gflops": gemm_gflops(max(dim, 512), dtype),
+        "blocked_gflops": None if fastest is None else 4e-3 * dim**2 / fastest,
+        "max_action_difference": _largest_difference(outcomes, "intensity"),
+        "reference_rounds": counts["reference"] if "reference" in outcomes else 0,
+        "rank_one_rounds": counts["rank_one"] if "rank_one" in outcomes else 0,
+        "max_width_difference": _largest_difference(outcomes, "width"),
+        "closest_to_the_switch": min(float(np.abs(each.reward_index).min()) for each in outcomes.values()),
+        "block": outcomes[named[-1]].block,
+    }
+    if engine == "all":
+        report["triangle_us_per_round"] = _triangle(given[0][: min(200, counts["rank_one"])], dtype)
+    if engine == "jax":
+        report |= {"jax_us_per_round": times["jax"], "kernel": outcomes["jax"].kernel}
+    return report
+
+
+def gemm_gflops(dim: int, dtype: str) -> float:
+    """The rate of a dim×dim matrix product, best of a few, through the BLAS that the engines use."""
+    rng = np.random.default_rng(1)
+    left = np.asfortranarray(rng.standard_normal((dim, dim)), dtype=dtype)
+    room, gemm = np.empty_like(left), routines(np.dtype(dtype)).gemm
+    seconds = [_seconds(lambda: gemm(1.0, left, left, c=room, overwrite_c=1)) for _ in range(4)]
+    return 2e-9 * dim**3 / min(seconds)
+
+
+def _rounds(dim: int, count: int, dtype: str) -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((count, dim))
+    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True) * (1.0 + 1e-6)
+    return contexts.astype(dtype), *rng.standard_normal((2, count))
+
+
+def _fastest(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str, Any], *, repeats: int) -> Replay:
+    """The fastest of `repeats` runs: the first also wakes threads and, in JAX, compiles."""
+    contexts, rewards, costs = given
+    runs = (
+        replay(POLICY, contexts, rewards, costs, SPEC, engine=engine, dtype=dtype, **options) for _ in range(repeats)
+    )
+    return min(runs, key=lambda outcome: outcome.seconds)
+
+
+def block_times(dim: int, *, rounds: int, blocks: list[int], dtype: str = "float64") -> dict[int, float]:
+    """Microseconds a round of `blocked` for each block size, interleaved, the best of three."""
+    given = _rounds(dim, rounds, dtype)
+    times = {block: float("inf") for block in blocks}
+    for _ in range(3):
+        for block in blocks:
+            outcome = _fastest("blocked", given, dtype, {"block": block}, repeats=1)
+            times[block] = min(times[block], outcome.seconds / rounds * 1e6)
+    return times
+
+
+def _largest_difference(outcomes: dict[str, Replay], name: str) -> float:
+    """Over every pair of engines, on the rounds both played."""
+    traces = [getattr(outcome, name)[0] for outcome in outcomes.values()]
+    pairs = [(left, right) for left in traces for right in traces if left is not right]
+    shortest = [min(len(left), len(right)) for left, right in pairs]
+    return max(
+        (float(np.abs(left[:size] - right[:size]).max()) for (left, right), size in zip(pairs, shortest, strict=True)),
+        default=0.0,
+    )
+
+
+def _triangle(contexts: Any, dtype: str) -> float:
+    """Microseconds a round of symv and syr on one triangle."""
+    blas, inverse = routines(np.dtype(dtype)), scaled_identity(contexts.shape[1], 1.0, dtype)
+
+    def loop() -> None:
+        for context in contexts:
+            direction = blas.symv(1.0, inverse, context, lower=1)
+            gain = 1.0 / (1.0 + float(blas.dot(context, direction)))
+            blas.syr(-gain, direction, a=inverse, lower=1, overwrite_a=1)
+
+    return min(_seconds(loop), _seconds(loop)) / len(contexts) * 1e6
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
