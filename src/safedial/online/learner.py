@@ -30,6 +30,9 @@ REBUILD_ROUNDS, REBUILD_DIMS = 4096, 64
 that the state depends on the data alone; the cubic cost is spread over many quadratic updates."""
 
 
+STRIPE = 256
+
+
 class Learner:
     """Ridge regression of two targets on shared contexts."""
 
@@ -97,12 +100,20 @@ class Learner:
             self.rebuild()
 
     def rebuild(self) -> None:
-        """Σ⁻¹ afresh from Σ by Cholesky; kept as it was if Σ is numerically singular."""
-        factor, failed = dpotrf(self.gram, lower=1)
+        """Σ⁻¹ afresh from Σ by Cholesky; kept as it was if Σ is numerically singular.
+
+        The upper triangle of `inverse` is free, so Σ is factored and inverted there and no third matrix is held; only
+        the diagonal, which both triangles share, is set aside.
+        """
+        diagonal = self.inverse.diagonal().copy()
+        _copy_lower_to_upper(self.gram, self.inverse)
+        _, failed = dpotrf(self.inverse, lower=0, clean=0, overwrite_a=1)
         if not failed:
-            fresh, failed = dpotri(factor, lower=1, overwrite_c=1)
-            if not failed and np.isfinite(fresh[-1, 0]):
-                self.inverse = np.asfortranarray(fresh)
+            _, failed = dpotri(self.inverse, lower=0, overwrite_c=1)
+        if not failed and np.isfinite(self.inverse[0, -1]):
+            _copy_lower_to_upper(self.inverse.T, self.inverse.T)
+        else:
+            np.fill_diagonal(self.inverse, diagonal)
 
     def _certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
         """(width, slack of the cost's mean, direction, how worn it is); the proposal is repaired where it is worn."""
@@ -162,3 +173,13 @@ class Learner:
         samples, self.log_det, self.reward_squares, self.cost_squares = (float(value) for value in arrays["scalars"])
         self.samples = int(samples)
         self._refresh_scale()
+
+
+def _copy_lower_to_upper(source: Array, target: Array) -> None:
+    """Write the lower triangle of `source`, diagonal included, into the upper one of `target`, a stripe at a time."""
+    for start in range(0, len(source), STRIPE):
+        stop = start + STRIPE
+        target[start:stop, stop:] = source[stop:, start:stop].T
+        corner = target[start:stop, start:stop]
+        upper = np.tri(len(corner), dtype=bool).T
+        np.copyto(corner, source[start:stop, start:stop].T, where=upper)
