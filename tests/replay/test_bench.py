@@ -10,10 +10,19 @@ from safedial.bench.replay import bench_replay, block_times
 from safedial.cli import app
 from safedial.plots.replay import draw_growth, slope
 
-KEYS = (
-    "dim, rounds, dtype, device, reference_us_per_round, rank_one_us_per_round, blocked_us_per_round, gemm_gflops, "
-    "blocked_gflops, max_action_difference, reference_rounds"
-).split(", ")
+KEYS = [
+    "dim",
+    "rounds",
+    "dtype",
+    "device",
+    "reference_us_per_round",
+    "rank_one_us_per_round",
+    "blocked_us_per_round",
+    "gemm_gflops",
+    "blocked_gflops",
+    "max_action_difference",
+    "reference_rounds",
+]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

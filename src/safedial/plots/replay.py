@@ -38,7 +38,7 @@ def draw_growth(data: Path, path: Path) -> Path:
         late = dims >= FITTED
         power = slope(dims[late], times[late])
         axes.loglog(
-            dims, times, color=colour, marker=marker, markersize=4, linewidth=1, label=f"{label}, d^{power:.1f}"
+            dims, times, color=colour, marker=marker, markersize=4, linewidth=1, label=f"{label}, $d^{{{power:.1f}}}$"
         )
     floor = 4e-3 * dims**2 / np.array([row["gemm_gflops"] for row in rows])
     axes.loglog(dims, floor, color="#999999", linestyle=":", linewidth=1, label="4d² at the GEMM rate")
