@@ -112,6 +112,19 @@ def online() -> None:
         )
 
 
+def replays() -> None:
+    from safedial.bench.replay import bench_replay
+
+    print("\nReplay, microseconds a round (hp_ucb, unit noise); docs/replay.md has more")
+    print(f"  {'d':>6} {'reference':>11} {'rank one':>9} {'blocked':>9} {'GEMM GFLOP/s':>13} {'blocked GFLOP/s':>16}")
+    for dim, rounds in ((64, 8192), (512, 8192), (2048, 4096)):
+        row = bench_replay(dim, rounds=rounds)
+        print(
+            f"  {dim:>6} {row['reference_us_per_round']:>11.1f} {row['rank_one_us_per_round']:>9.1f} "
+            f"{row['blocked_us_per_round']:>9.1f} {row['gemm_gflops']:>13.0f} {row['blocked_gflops']:>16.0f}"
+        )
+
+
 def start_up() -> None:
     print("\nStart-up, seconds (best of 5)")
     for label, words in (
@@ -132,3 +145,4 @@ if __name__ == "__main__":
     table1_grid()
     sweeps()
     online()
+    replays()

@@ -2,7 +2,9 @@
 
 It holds the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) beside a maintained Σ⁻¹ (`inverse`). A direction
 y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). Matrices are
-symmetric, kept as their lower triangles in column order, so that one symmetric product reads half the memory.
+symmetric, kept as their lower triangles in column order, so that one symmetric product reads half the memory. At high
+dimension the last few samples wait beside them and are applied together (`online.pending`), and what was certified for
+a context is kept until the next sample, since an update mostly follows the decision for the same context.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, round_up
 from safedial.online.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.online.outcome import Sample
+from safedial.online.pending import Pending
 
 Array = NDArray[np.float64]
 
@@ -41,13 +44,15 @@ class Learner:
         self.gram = np.asfortranarray(np.eye(dim) * ridge)
         self.inverse = np.asfortranarray(np.eye(dim) / ridge)
         self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
+        self.pending = Pending(dim)
         self.samples = 0
         self._norm_error = 1.0 + (dim + 8) * UNIT
         self.log_det = self.reward_squares = self.cost_squares = 0.0
+        self.known: tuple[Array, float, tuple[float, float, Array, float]] | None = None
         self._refresh_scale()
 
     def read(self, context: Array, norm: float) -> tuple[float, float, float]:
-        """(reward, cost, width) at a context of norm `norm`, the last two certified upper values; touches nothing."""
+        """(reward, cost, width) at a context of norm `norm`, the last two certified upper values; learns nothing."""
         width, slack, direction, _ = self._certified(context, norm)
         cost = ddot(direction, self.cost_rhs)
         return ddot(direction, self.reward_rhs), cost + 32.0 * UNIT * abs(cost) + slack, width
@@ -78,7 +83,7 @@ class Learner:
 
     def coef(self, target: str) -> Array:
         """The least-squares estimate of "reward" or "cost"."""
-        return dsymv(1.0, self.inverse, self.reward_rhs if target == "reward" else self.cost_rhs, lower=1)
+        return self._direction(self.reward_rhs if target == "reward" else self.cost_rhs)
 
     def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
         """Fold in one normalised sample with weight ω > 0."""
@@ -87,17 +92,35 @@ class Learner:
             self.rebuild()
             width, _, direction, _ = self._certified(context, norm)
         gained = weight * width * width
-        dsyr(-weight / (1.0 + gained), direction, a=self.inverse, overwrite_a=1, lower=1)
-        dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
+        self._fold_in(context, direction, weight, weight / (1.0 + gained))
         daxpy(context, self.reward_rhs, a=weight * reward)
         daxpy(context, self.cost_rhs, a=weight * cost)
         self.reward_squares += weight * reward * reward
         self.cost_squares += weight * cost * cost
         self.log_det = round_up(self.log_det + math.log1p(gained))
         self.samples += 1
-        self._refresh_scale()
         if self.samples % max(REBUILD_ROUNDS, REBUILD_DIMS * self.dim) == 0:
             self.rebuild()
+
+    def _fold_in(self, context: Array, direction: Array, weight: float, gain: float) -> None:
+        """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when the room for waiting samples is full."""
+        self.known = None
+        if self.pending.full:
+            dsyr(-gain, direction, a=self.inverse, overwrite_a=1, lower=1)
+            dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
+            self._refresh_scale()
+            return
+        row = math.sqrt(weight) * context
+        self.pending.add(row, math.sqrt(gain) * direction)
+        if self.pending.full:
+            self._apply_pending()
+        else:
+            self.diagonal += row * row
+            self._set_scale()
+
+    def _apply_pending(self) -> None:
+        self.pending.apply(self.gram, self.inverse)
+        self._refresh_scale()
 
     def rebuild(self) -> None:
         """Σ⁻¹ afresh from Σ by Cholesky; kept as it was if Σ is numerically singular.
@@ -105,6 +128,9 @@ class Learner:
         The upper triangle of `inverse` is free, so Σ is factored and inverted there and no third matrix is held; only
         the diagonal, which both triangles share, is set aside.
         """
+        self.known = None
+        if self.pending.count:
+            self._apply_pending()
         diagonal = self.inverse.diagonal().copy()
         _copy_lower_to_upper(self.gram, self.inverse)
         _, failed = dpotrf(self.inverse, lower=0, clean=0, overwrite_a=1)
@@ -117,19 +143,31 @@ class Learner:
 
     def _certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
         """(width, slack of the cost's mean, direction, how worn it is); the proposal is repaired where it is worn."""
-        direction = dsymv(1.0, self.inverse, context, lower=1)
+        known = self.known
+        if known is not None and known[1] == norm and np.array_equal(known[0], context):
+            return known[2]
+        direction = self._direction(context)
         width, slack, worn = self._bounds(context, norm, direction)
-        if worn <= WORN:
-            return width, slack, direction, worn
-        return self._repaired(context, norm, direction)
+        found = (width, slack, direction, worn) if worn <= WORN else self._repaired(context, norm, direction)
+        if self.pending.room:
+            self.known = (context.copy(), norm, found)
+        return found
+
+    def _direction(self, vector: Array) -> Array:
+        """inverse·vector, waiting samples included."""
+        return self.pending.less_moves(vector, dsymv(1.0, self.inverse, vector, lower=1))
+
+    def _residual(self, context: Array, direction: Array) -> Array:
+        """x − Σy, waiting samples included."""
+        return self.pending.less_rows(direction, dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1))
 
     def _repaired(self, context: Array, norm: float, direction: Array) -> tuple[float, float, Array, float]:
         """The best of three proposals: the given one, one step of refinement, and 0, which is as good as no data.
 
         A proposal that is not finite has a residual that is not a number, and loses to 0.
         """
-        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
-        proposals = (np.zeros(self.dim), direction, direction + dsymv(1.0, self.inverse, residual, lower=1))
+        residual = self._residual(context, direction)
+        proposals = (np.zeros(self.dim), direction, direction + self._direction(residual))
         best = (math.inf, math.inf, proposals[0], math.inf)
         for proposal in proposals:
             width, slack, worn = self._bounds(context, norm, proposal)
@@ -138,7 +176,7 @@ class Learner:
         return best
 
     def _bounds(self, context: Array, norm: float, direction: Array) -> tuple[float, float, float]:
-        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+        residual = self._residual(context, direction)
         return certify(
             self.ridge,
             self.samples + self.dim,
@@ -153,7 +191,11 @@ class Learner:
         )
 
     def _refresh_scale(self) -> None:
-        self.scale: Array = np.sqrt(self.gram.diagonal())
+        self.diagonal: Array = self.pending.diagonal(self.gram)
+        self._set_scale()
+
+    def _set_scale(self) -> None:
+        self.scale: Array = np.sqrt(self.diagonal)
         self.scale_norm: float = dnrm2(self.scale)
 
     def state(self) -> dict[str, Array]:
@@ -165,6 +207,7 @@ class Learner:
             "reward_rhs": self.reward_rhs,
             "cost_rhs": self.cost_rhs,
             "scalars": scalars,
+            **self.pending.state(),
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
@@ -172,6 +215,8 @@ class Learner:
         self.reward_rhs, self.cost_rhs = arrays["reward_rhs"].copy(), arrays["cost_rhs"].copy()
         samples, self.log_det, self.reward_squares, self.cost_squares = (float(value) for value in arrays["scalars"])
         self.samples = int(samples)
+        self.known = None
+        self.pending.restore(arrays)
         self._refresh_scale()
 
 
