@@ -207,15 +207,14 @@ def split(options, device, setting):
         big = clock(products, square, rows) / block * 1e6
         inner = jax.jit(lambda inverse, rows: matmul(matmul(rows, inverse), rows.T))
         gram_cost = clock(inner, square, rows) / block * 1e6
-        joined = jax.random.normal(jax.random.key(3), (block, block + dim), dtype)
+        rest = jax.random.normal(jax.random.key(3), (block // 2, block + run), dtype)
         turned = jnp.eye(run, dtype=dtype)
-        cut, put = jax_program.cut, jax_program.put
 
-        def trailing(joined, turned):
-            mine = matmul(turned.T, cut(joined, 0, run))
-            return put(joined - 1e-3 * matmul(mine[:, :block].T, mine), mine, 0, axis=0)
+        def trailing(rest, turned):
+            mine = matmul(turned.T, rest[:run])
+            return rest - matmul(mine[:, : block // 2].T * 1e-3, mine)
 
-        trail = clock(jax.jit(trailing), joined, turned) / run * 1e6
+        trail = clock(jax.jit(trailing), rest, turned) / run * 1e6
         names = ("norm", "rewards", "costs", "seen")
         rule = kernel.Rule(POLICY.decide, True, SPEC, dim, None, names)
         corner = matmul(rows[:run], rows[:run].T)
@@ -235,8 +234,11 @@ def split(options, device, setting):
     }
 
 
-def cholesky_reference(options, device, dtype, rounds=32):
-    """The paper's way on the device: each round factors Σ afresh and solves for three right-hand sides, in one loop."""
+def cholesky_reference(options, device, dtype, estimates, rounds=32):
+    """The paper's way on the device: each round factors Σ afresh and solves for three right-hand sides, in one loop.
+
+    `estimates`: solve for Σ⁻¹x, θ̂ and μ̂ themselves (two triangles); else for what a decision needs (one).
+    """
     dim = options.dim
     with jax_blocked.x64(dtype == "float64"), jax.default_device(device):
         rows = jax.random.normal(jax.random.key(4), (rounds, dim), dtype) / dim**0.5
@@ -246,8 +248,11 @@ def cholesky_reference(options, device, dtype, rounds=32):
             row = rows[index]
             factor = jnp.linalg.cholesky(gram)
             sides = jnp.concatenate([row[:, None], rhs], axis=1)
-            solved = jax.scipy.linalg.solve_triangular(factor, sides, lower=True)
-            seen = jnp.sum(solved[:, :1] * solved, axis=0)
+            if estimates:
+                seen = row @ jax.scipy.linalg.cho_solve((factor, True), sides)
+            else:
+                solved = jax.scipy.linalg.solve_triangular(factor, sides, lower=True)
+                seen = jnp.sum(solved[:, :1] * solved, axis=0)
             return gram + row[:, None] * row[None, :], rhs + row[:, None] * 0.1, total + seen[0]
 
         def run(gram):
@@ -293,7 +298,7 @@ def main():
     options = parser.parse_args()
     options.dim, options.rounds = (128, 1024) if options.small else (2048, 65_536)
     options.forms = ("plain", "pallas") if options.device == "gpu" else ("plain",)
-    grid = "512:32:1,512:32:2,512:32:4,512:64:4,512:16:1,256:32:1,1024:32:1"
+    grid = "512:32:4,512:32:2,512:32:8,512:64:8,512:16:2,512:16:1,256:32:4,256:16:1,1024:32:4"
     grid = "128:16:1,128:32:1" if options.small else grid
     options.sizes = [tuple(map(int, item.split(":"))) for item in (options.sizes or grid).split(",")]
     options.out.mkdir(parents=True, exist_ok=True)
@@ -314,7 +319,8 @@ def main():
     guarded(report, "table", table, options, device)
     path.write_text(json.dumps(report, indent=1))
     for dtype in options.dtypes:
-        guarded(report, f"reference_{dtype}", cholesky_reference, options, device, dtype)
+        guarded(report, f"reference_{dtype}", cholesky_reference, options, device, dtype, False)
+        guarded(report, f"reference_estimates_{dtype}", cholesky_reference, options, device, dtype, True)
     for dtype in options.dtypes:
         setting = guarded(report, f"best_{dtype}", best_setting, report["table"], dtype)
         if "error" not in setting:

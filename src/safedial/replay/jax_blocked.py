@@ -40,7 +40,7 @@ def replay_jax(
     device: str | None = None,
     run: int | None = None,
     kernel: str = "auto",
-    warps: int = 1,
+    warps: int = 4,
 ) -> tuple[Trace, tuple[Estimate, ...], int, str, str]:
     """(trace, estimates, block, device, kernel) of a replay.
 
@@ -104,7 +104,8 @@ def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, t
     block = plan.block
     blocks = max(1, min(CHUNK_BYTES // (block * rounds.dim * rounds.dtype.itemsize), -(-rounds.number // block)))
     steps, form = _compile(rules, plan, blocks, forms)
-    states = [jax.device_put(_start(plan.wide, spec.ridge, rounds.dtype), plan.device) for spec in learning]
+    with jax.default_device(plan.device):
+        states = [_start(plan.wide, spec.ridge, rounds.dtype) for spec in learning]
     waiting: deque[tuple[int, list[Any]]] = deque()
     for start in range(0, rounds.number, blocks * block):
         part = slice(start, min(start + blocks * block, rounds.number))
@@ -166,14 +167,14 @@ def _chunk(rounds: Rounds, part: slice, size: int) -> Any:
 
 
 def _start(dim: int, ridge: float, dtype: Any) -> tuple[Any, ...]:
-    zero = np.zeros((), dtype)
-    inverse = np.zeros((dim, dim), dtype)
-    np.fill_diagonal(inverse, 1.0 / ridge)
-    return inverse, np.zeros((dim, 2), dtype), zero, zero
+    """No data yet: Σ = λI, made on the device."""
+    zeros = (jnp.zeros((), dtype) for _ in range(2))
+    return jnp.eye(dim, dtype=dtype) / ridge, jnp.zeros((dim, 2), dtype), *zeros
 
 
 def _estimate(state: tuple[Any, ...], dim: int) -> Estimate:
-    inverse, coef = np.asarray(state[0])[:dim, :dim], np.asarray(state[1])[:dim]
+    """The estimate as arrays that stay on the device until somebody looks."""
+    inverse, coef = state[0][:dim, :dim], state[1][:dim]
     return Estimate(inverse, coef[:, 0], coef[:, 1], float(state[2]), int(state[3]))
 
 

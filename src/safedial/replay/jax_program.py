@@ -1,14 +1,17 @@
 """The compiled program of `replay.jax_blocked`: a chunk of blocks, each of them runs of rounds.
 
-For a block of B rounds, with rows X (B, d) and P = [G | V] (B, B + d), V = XΣ⁻¹ and G = VXᵀ, each run s of n rounds:
+For a block of B rounds, with rows X (B, d), V = XΣ⁻¹, G = VXᵀ and E, first the identity, P = [E | G]. Each run s of n
+rounds:
 
     T, record ← the run's sequential kernel on G_ss, m_s          (`replay.kernel`)
     Q = Tᵀ P_s            what each round of the run saw at its turn
-    W = Q_G,ᵀ on the rounds behind the run, else 0
-    P ← P − W·diag(s)·Q   m ← m + W·step          P_s ← Q
+    W = the G-part of Q behind the run, transposed
+    P ← P − W·diag(s)·Q   m ← m + W·step          for the rounds behind the run
 
-and after the block, with U the V-part of P, whose rows are now Σ⁻¹x as each round saw it: Σ⁻¹ ← Σ⁻¹ − Uᵀdiag(s)U and
-coef ← coef + Uᵀ·step. Two levels of blocks: B is large for the d×d products, n small for the kernel.
+and after the block, with the rows Q of all runs, U = Q_E·V, whose rows are Σ⁻¹x as each round saw it, and
+Σ⁻¹ ← Σ⁻¹ − Uᵀdiag(s)U, coef ← coef + Uᵀ·step. Two levels of blocks: B is large for the d×d products, n small for the
+kernel. The runs of a block are written out one after the other, so that each touches only what it needs (E to its left,
+G to its right), and so that a GPU can launch them as one recorded graph.
 """
 
 from __future__ import annotations
@@ -25,6 +28,14 @@ from safedial.replay import kernel as kernels
 
 matmul = partial(jnp.matmul, precision="highest")
 cut, put = jax.lax.dynamic_slice_in_dim, jax.lax.dynamic_update_slice_in_dim
+
+
+GRAPHS: dict[str, Any] = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,WHILE",
+    "xla_gpu_graph_min_graph_size": 1,
+}
+"""Compiler options of this program alone: launch kernels as recorded graphs. A compiler that does not know them goes
+without."""
 
 
 class Plan(NamedTuple):
@@ -50,7 +61,13 @@ def program(rule: Any, plan: Plan, blocks: int, form: str) -> Callable[..., tupl
     kinds = [np.int32 if number == 6 else dtype for number in range(8)]
     given = [jax.ShapeDtypeStruct(shape, kind, sharding=place) for shape, kind in zip(shapes, kinds, strict=True)]
     step = jax.jit(partial(_chunk_of_blocks, rule, plan, form), donate_argnums=0)
-    return step.lower(tuple(given[:4]), *given[4:]).compile()
+    lowered = step.lower(tuple(given[:4]), *given[4:])
+    if plan.device.platform == "cpu":
+        return lowered.compile()
+    try:
+        return lowered.compile(compiler_options=GRAPHS)
+    except Exception:
+        return lowered.compile()
 
 
 def _chunk_of_blocks(
@@ -83,26 +100,23 @@ def _one_block(rule: Any, plan: Plan, form: str, state: Any, rows: Any, inputs: 
     rows = jnp.pad(rows, ((0, 0), (0, wide - rows.shape[1])))
     inputs = inputs.at[0].set(jnp.sqrt(squares))
     projected = matmul(rows, inverse)
-    joined = jnp.concatenate([matmul(projected, rows.T), projected], axis=1)
-    place = jnp.arange(block)
-
-    def one_run(number: Any, carry: Any) -> Any:
-        joined, means, log_det, count, record = carry
-        left = number * run
-        mine, own = cut(joined, left, run), cut(means, left, run).T
+    gram, means, turns = matmul(projected, rows.T), matmul(rows, coef), jnp.zeros((block, 0), dtype)
+    records, seen = [], []
+    for left in range(0, block, run):
+        right = left + run
         start = jnp.stack([before + left, log_det, count, jnp.zeros_like(count)])
-        turned, told = sequence(rule, cut(mine, left, run, axis=1), own, start, cut(inputs, left, run, axis=1))
+        turned, told = sequence(rule, gram[:run, :run], means[:run].T, start, inputs[:, left:right])
         gain, steps = told[0], told[1:3].T
-        mine = matmul(turned.T, mine)
-        behind = jnp.where(place[:, None] >= left + run, mine[:, :block].T, 0.0)
-        joined = put(joined - matmul(behind * gain, mine), mine, left, axis=0)
-        means = means + matmul(behind, steps)
-        count = count + jnp.sum(gain > 0.0).astype(dtype)
-        return joined, means, told[6, -1] + told[12, -1], count, put(record, told, left, axis=1)
-
-    carry = (joined, matmul(rows, coef), log_det, count, jnp.zeros((kernels.ROWS, block), dtype))
-    joined, _, log_det, count, record = jax.lax.fori_loop(0, block // run, one_run, carry)
-    directions = joined[:, block:]
+        mine = matmul(turned.T, jnp.concatenate([turns[:run], jnp.eye(run, dtype=dtype), gram[:run, run:]], axis=1))
+        ahead = mine[:, right:].T
+        rest = jnp.concatenate([turns[run:], jnp.zeros((block - right, run), dtype), gram[run:, run:]], axis=1)
+        rest = rest - matmul(ahead * gain, mine)
+        turns, gram, means = rest[:, :right], rest[:, right:], means[run:] + matmul(ahead, steps)
+        log_det, count = told[6, -1] + told[12, -1], count + jnp.sum(gain > 0.0).astype(dtype)
+        records.append(told)
+        seen.append(jnp.pad(mine[:, :right], ((0, 0), (0, block - right))))
+    record = jnp.concatenate(records, axis=1)
+    directions = matmul(jnp.concatenate(seen), projected)
     scaled = directions * jnp.sqrt(record[0])[:, None]
     inverse = inverse - matmul(scaled.T, scaled)
     coef = coef + matmul(directions.T, record[1:3].T)

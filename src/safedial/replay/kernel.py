@@ -5,9 +5,10 @@ decides by the policy's own rule, and eliminates itself (`replay.blocked`):
 
     s = ω/(1 + ω·G_jj)      G ← G − s·G_:j G_j:      m ← m + s(y_j − m_j)·G_:j
 
-Beside them it keeps T (n, n), first the identity, on which the same elimination acts: T_:c ← T_:c − s·G_jc·T_:j for
-c > j. After the run Tᵀ turns any rows that belong to these rounds, of G or of V, into what each round saw when its turn
-came, so the rest of the block follows by matrix products alone, without a factor or a solve, which are slow on a GPU.
+Below G it keeps T (n, n), first the identity, on which the same elimination acts: column c > j of both loses s·G_jc
+times column j. After the run Tᵀ turns any rows that belong to these rounds, of G or of E, into what each round saw when
+its turn came, so the rest of the block follows by matrix products alone, without a factor or a solve, which are slow on
+a GPU.
 
 The body works on whole vectors with masks, never on slices of a value, because that is what a kernel can hold in
 registers; the same body runs in both forms.
@@ -83,21 +84,23 @@ def learned(rule: Rule, prediction: Prediction, given: dict[str, Any], number: A
     return choice, weight, reward, cost
 
 
-def _sequence(rule: Rule, gram: Any, means: tuple[Any, Any], start: tuple[Any, Any, Any], read: Any, emit: Any) -> Any:
-    """Loop over the run's rounds. `read(k, j)` is input k of round j, `emit(record, j, values)` writes the record."""
-    size, dtype = gram.shape[0], gram.dtype
+def _sequence(rule: Rule, both: Any, means: tuple[Any, Any], start: tuple[Any, Any, Any], read: Any, emit: Any) -> Any:
+    """Loop over the run's rounds on `both` = G above T, (2n, n), with the means padded to 2n.
+
+    `read(k, j)` is input k of round j, `emit(record, j, values)` writes the record.
+    """
+    size, dtype = both.shape[1], both.dtype
     first, log_det, count = start
-    across = lax.broadcasted_iota(jnp.int32, (size, size), 1)
-    down = lax.broadcasted_iota(jnp.int32, (size, size), 0)
-    place = lax.iota(jnp.int32, size)
+    across = lax.broadcasted_iota(jnp.int32, (2 * size, size), 1)
+    down = lax.broadcasted_iota(jnp.int32, (2 * size, size), 0)
+    place = lax.iota(jnp.int32, 2 * size)
     zero, one = jnp.zeros((), dtype), jnp.ones((), dtype)
 
     def body(index: Any, carry: Any) -> Any:
-        gram, turned, reward_mean, cost_mean, log_det, count, record = carry
+        both, reward_mean, cost_mean, log_det, count, record = carry
         index = jnp.asarray(index, jnp.int32)
-        column = jnp.sum(jnp.where(across == index, gram, zero), axis=1)
-        row = jnp.sum(jnp.where(down == index, gram, zero), axis=0)
-        turned_column = jnp.sum(jnp.where(across == index, turned, zero), axis=1)
+        column = jnp.sum(jnp.where(across == index, both, zero), axis=1)
+        row = jnp.sum(jnp.where(down == index, both, zero), axis=0)
         here = place == index
         squared = jnp.maximum(jnp.sum(jnp.where(here, column, zero)), zero)
         reward = jnp.sum(jnp.where(here, reward_mean, zero))
@@ -115,8 +118,7 @@ def _sequence(rule: Rule, gram: Any, means: tuple[Any, Any], start: tuple[Any, A
         record = emit(record, index, [value.astype(dtype) for value in (gain, *steps, *seen, *chosen, growth)])
         after = jnp.where(across > index, (gain * row)[None, :], zero)
         return (
-            gram - column[:, None] * (gain * row)[None, :],
-            turned - turned_column[:, None] * after,
+            both - column[:, None] * after,
             reward_mean + steps[0] * column,
             cost_mean + steps[1] * column,
             log_det + growth,
@@ -124,11 +126,9 @@ def _sequence(rule: Rule, gram: Any, means: tuple[Any, Any], start: tuple[Any, A
             record,
         )
 
-    turned = jnp.where(across == down, one, zero)
     record = emit(None, None, None)
-    carry = (gram, turned, *means, log_det, count, record)
-    _, turned, *_, record = lax.fori_loop(0, size, body, carry)
-    return turned, record
+    both, *_, record = lax.fori_loop(0, size, body, (both, *means, log_det, count, record))
+    return both, record
 
 
 def run_plain(rule: Rule, gram: Any, means: Any, start: Any, inputs: Any) -> tuple[Any, Any]:
@@ -136,14 +136,16 @@ def run_plain(rule: Rule, gram: Any, means: Any, start: Any, inputs: Any) -> tup
 
     def emit(record: Any, index: Any, values: Any) -> Any:
         if record is None:
-            return jnp.zeros((ROWS, gram.shape[0]), gram.dtype)
+            return jnp.zeros((ROWS, gram.shape[1]), gram.dtype)
         column = jnp.zeros(ROWS, gram.dtype).at[: len(values)].set(jnp.stack(values))
         return lax.dynamic_update_index_in_dim(record, column, index, 1)
 
     def read(number: int, index: Any) -> Any:
         return lax.dynamic_index_in_dim(inputs[number], index, keepdims=False)
 
-    return _sequence(rule, gram, (means[0], means[1]), (start[0], start[1], start[2]), read, emit)
+    both, means = _stacked(gram, means)
+    both, record = _sequence(rule, both, (means[0], means[1]), (start[0], start[1], start[2]), read, emit)
+    return both[gram.shape[0] :], record
 
 
 def run_pallas(
@@ -153,9 +155,10 @@ def run_pallas(
     from jax.experimental import pallas
 
     size, dtype = gram.shape[0], gram.dtype
+    both, means = _stacked(gram, means)
 
     def kernel(
-        gram_ref: Any, means_ref: Any, start_ref: Any, inputs_ref: Any, turned_ref: Any, record_ref: Any
+        both_ref: Any, means_ref: Any, start_ref: Any, inputs_ref: Any, turned_ref: Any, record_ref: Any
     ) -> None:
         def emit(record: Any, index: Any, values: Any) -> Any:
             if record is None:
@@ -169,13 +172,19 @@ def run_pallas(
 
         means = (means_ref[0, :], means_ref[1, :])
         turned_ref[:, :], _ = _sequence(
-            rule, gram_ref[:, :], means, (start_ref[0], start_ref[1], start_ref[2]), read, emit
+            rule, both_ref[:, :], means, (start_ref[0], start_ref[1], start_ref[2]), read, emit
         )
 
-    shapes = [jax.ShapeDtypeStruct((size, size), dtype), jax.ShapeDtypeStruct((ROWS, size), dtype)]
+    shapes = [jax.ShapeDtypeStruct((2 * size, size), dtype), jax.ShapeDtypeStruct((ROWS, size), dtype)]
     options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": _triton(warps)}
-    turned, record = pallas.pallas_call(kernel, out_shape=shapes, **options)(gram, means, start, inputs)
-    return turned, record
+    both, record = pallas.pallas_call(kernel, out_shape=shapes, **options)(both, means, start, inputs)
+    return both[size:], record
+
+
+def _stacked(gram: Any, means: Any) -> tuple[Any, Any]:
+    """G above the identity, and the means padded beside it."""
+    size = gram.shape[0]
+    return jnp.concatenate([gram, jnp.eye(size, dtype=gram.dtype)]), jnp.pad(means, ((0, 0), (0, size)))
 
 
 def _triton(warps: int) -> Any:
