@@ -13,7 +13,10 @@ from safedial.core.confidence import RADII
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
+from safedial.policies import Policy
 from safedial.simulation import Simulation
+from safedial.worlds.linear import LinearWorld
+from safedial.worlds.noise import SUB_GAUSSIAN
 
 Array = NDArray[np.float64]
 
@@ -97,9 +100,16 @@ def _share(part: Array, whole: Array) -> float | None:
     return float(part.sum() / whole.sum()) if whole.sum() else None
 
 
+def promise_holds(policy: Policy, world: LinearWorld) -> bool:
+    """Whether the world is one for which the policy's promise on the realized cost is proved."""
+    if policy.promise == "conformal":
+        return world.contexts == "iid"
+    return policy.promise == "certified" and world.noise in SUB_GAUSSIAN and world.mean == "linear"
+
+
 def _promised(simulation: Simulation, row: int) -> float | None:
     """δ + δ′ of a spec row (δ for a conformal promise), or None where nothing is promised about the realized cost."""
-    if simulation.policy.promise == "expected":
+    if not promise_holds(simulation.policy, simulation.world):
         return None
     estimation = simulation.spec.estimation_risk if simulation.policy.promise == "certified" else 0.0
     total = np.atleast_1d(simulation.spec.violation_risk + estimation)

@@ -92,10 +92,12 @@ def test_the_certificate_states_promise_group_rank_and_what_voids_it():
     for part in ("exchangeable", "calibration rounds of its group", "smallest of the latest", "P(cost > 0.5) <= 0.1"):
         assert part in words
     assert told["safe_intensity"] == pytest.approx(min(1.0, 0.5 / told["cost_upper"]))
+    assert told["holds"]
+    assert not Agent(DIM, conformal_spec(), start_action=0.1).decide([0.0, 0.0, 0.0]).certificate["holds"]
     sure, _ = taught(300, policy=make_policy("hp_conformal", confidence=0.9))
     assert "with probability 0.9" in sure.decide([1.0, 0.0, 0.0]).explain()
     full, _ = taught(60, policy=make_policy("hp_conformal", form="full"))
-    assert "does not depend on the context" in full.decide([1.0, 0.0, 0.0]).explain()
+    assert "depends on no context" in full.decide([1.0, 0.0, 0.0]).explain()
 
 
 def test_a_decision_keeps_its_numbers_when_rounds_go_on():
@@ -114,7 +116,7 @@ def test_a_baseline_cost_is_shown_in_the_arithmetic_and_a_probe_too():
     assert "Given is 0.01 of it" in refused.explain()
     assert "since" in agent.decide([0.05, -3.0, 0.0]).explain()
     over = agent.decide([0.1, 0.0, 0.0], baseline_cost=0.6)
-    assert (over.promise, over.limit) == ("none", "no_certified_action")
+    assert (over.promise, over.limit, over.action) == ("none", "no_certified_action", 0.0)
     assert over.certificate["assumptions"] == []
 
 
@@ -147,13 +149,108 @@ def test_outcomes_by_context_must_be_those_of_the_oldest_open_rounds():
     contexts = rng.standard_normal((3, DIM))
     agent.decide_many(contexts)
     state = agent._learner.rounds.cost[:33].copy()
-    with pytest.raises(InvalidInput, match="oldest open round"):
+    with pytest.raises(InvalidInput, match="not that of round 31"):
         agent.update(contexts[1], 0.05, 0.0, 0.0)
-    with pytest.raises(InvalidInput, match="oldest open round"):
+    with pytest.raises(InvalidInput, match="row 0: context: is not that of round 31"):
         agent.update_many(contexts[::-1], [0.05] * 3, [0.0] * 3, [0.0] * 3)
     assert np.array_equal(agent._learner.rounds.cost[:33], state)
     agent.update_many(contexts, [0.05] * 3, [0.0] * 3, [0.0] * 3)
     assert np.isfinite(agent._learner.rounds.cost[:33]).all()
+    with pytest.raises(InvalidInput, match="reported already"):
+        agent.update(contexts[0], 0.05, 0.0, 0.0)
+
+
+def test_an_open_round_can_be_reported_by_its_number_after_loading(tmp_path):
+    agent, rng = taught(30)
+    decisions = agent.decide_many(rng.standard_normal((3, DIM)))
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    third = decisions[2]
+    with pytest.raises(InvalidInput, match="round="):
+        again.update(third, reward=0.1, cost=0.1)
+    again.update(third.context, third.action, reward=0.1, cost=0.1, round=third.round)
+    with pytest.raises(InvalidInput, match="not open"):
+        again.update(third.context, third.action, reward=0.1, cost=0.1, round=third.round)
+    with pytest.raises(InvalidInput, match="known to the decision"):
+        agent.update(third, reward=0.1, cost=0.1, round=third.round)
+    assert np.isfinite(again._learner.rounds.cost[:33]).tolist() == [True] * 30 + [False, False, True]
+
+
+def test_a_preview_is_what_the_decision_will_be():
+    agent, rng = taught(0)
+    for _ in range(120):
+        context = rng.standard_normal(DIM) / 2
+        seen = agent.preview(context)
+        decision = agent.decide(context)
+        assert (seen.action, seen.promise) == (decision.action, decision.promise)
+        agent.update(decision, **outcome(rng, context, decision.intensity))
+
+
+def test_a_list_of_decisions_refits_at_most_once_and_before_it():
+    agent, rng = taught(300)
+    assert all(decision.promise == "conformal" for decision in agent.decide_many(rng.standard_normal((200, DIM)) / 2))
+
+
+def test_a_lag_leaves_out_rounds_that_may_still_be_open():
+    shares = []
+    for lag in (0, 20):
+        agent, rng = Agent(DIM, conformal_spec(), policy=make_policy("hp_conformal", lag=lag), start_action=0.05), None
+        rng, waiting, promises = np.random.default_rng(0), [], []
+        for _ in range(400):
+            context = rng.standard_normal(DIM) / 2
+            waiting.append(agent.decide(context))
+            promises.append(waiting[-1].promise)
+            if len(waiting) > 15:
+                done = waiting.pop(0)
+                agent.update(done, **outcome(rng, done.context, done.intensity))
+        shares.append(np.mean([promise == "conformal" for promise in promises]))
+    assert shares[1] > 0.7 > shares[0] + 0.1
+
+
+def test_bad_outcomes_that_come_late_do_not_look_like_a_drift():
+    agent, rng = taught(0)
+    late = []
+    for number in range(800):
+        context = rng.standard_normal(DIM) / 2
+        decision = agent.decide(context)
+        told = outcome(rng, context, decision.intensity)
+        if told["cost"] > 0.4 * decision.intensity:
+            late.append((number + 100, decision, told))
+        else:
+            agent.update(decision, **told)
+        while late and late[0][0] <= number:
+            _, old, its = late.pop(0)
+            agent.update(old, **its)
+    assert not agent.alarmed
+
+
+def test_violations_are_counted():
+    agent, _ = taught(0)
+    decision = agent.decide([0.1, 0.1, 0.1])
+    agent.update(decision, reward=0.0, cost=0.9)
+    assert agent.violations == 1
+
+
+@pytest.mark.filterwarnings("ignore:a predictor gave")
+def test_a_predictor_that_fails_later_costs_the_dose_and_nothing_else():
+    class Moody(Ridge):
+        def predict(self, rows):
+            if np.any(rows[:, 2] > 1.0):
+                raise RuntimeError("too far")
+            return super().predict(rows)
+
+    policy = make_policy("hp_conformal", predictor=Moody())
+    with pytest.warns(UserWarning, match="too far"):
+        agent, _ = taught(300, policy=policy)
+    with pytest.warns(UserWarning, match="too far"):
+        assert agent.decide([0.0, 0.0, 2.0]).promise == "declared"
+    assert agent.decide([0.5, 0.0, 0.0]).promise == "conformal"
+
+
+def test_a_certified_start_falls_back_to_what_the_constants_certify():
+    spec = conformal_spec(cost_noise=0.3, coefficient_bound=1.0, context_bound=2.0)
+    assert Agent(DIM, spec)._rules.fallback_action == pytest.approx(0.5 / (2.0 + 0.3 * np.sqrt(2 * np.log(10))))
+    assert Agent(DIM, conformal_spec(cost_noise=0.3, coefficient_bound=1.0))._rules.fallback_action == 0.0
 
 
 def test_history_can_be_given_before_the_first_decision():
@@ -205,7 +302,14 @@ def test_your_own_parts_are_given_again_on_load(tmp_path):
     agent.save(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="group, predictor"):
         Agent.load(tmp_path / "agent")
-    again = Agent.load(tmp_path / "agent", policy=agent.policy)
+    with pytest.raises(InvalidInput, match="other options than the saved one: confidence, window"):
+        Agent.load(
+            tmp_path / "agent",
+            policy=make_policy(
+                "hp_conformal", predictor=Ridge(), group=policy.options["group"], confidence=0.5, window=200
+            ),
+        )
+    again = Agent.load(tmp_path / "agent", policy=policy)
     assert again.preview([0.5, 0.1, 0.1]).action == agent.preview([0.5, 0.1, 0.1]).action
     told = agent.preview([0.5, 0.1, 0.1]).certificate
     assert told["policy"]["predictor"] == {"custom": "Ridge"}
@@ -279,11 +383,14 @@ def test_coefficients_are_those_of_the_predictors():
 
 def test_a_dial_with_units_and_levels(tmp_path):
     dial = Dial(low=0.0, high=100.0, unit="mg", levels=(0.0, 5.0, 10.0, 50.0, 100.0))
-    agent, _ = taught(300, Agent(DIM, conformal_spec(), dial=dial, dose=hill(0.5), start_action=5.0))
-    first = Agent(DIM, conformal_spec(), dial=dial, dose=hill(0.5), start_action=5.0).decide([0.1, 0.1, 0.1])
+    made = {"dial": dial, "dose": hill(0.5), "start_action": 5.0}
+    with pytest.warns(UserWarning, match="lowest level"):
+        agent, _ = taught(300, Agent(DIM, conformal_spec(), **made))
+    first = Agent(DIM, conformal_spec(), policy=make_policy("hp_conformal", probe=0.2), **made).decide([0.1, 0.1, 0.1])
     assert first.action == 5.0
     agent.save(tmp_path / "agent")
-    again = Agent.load(tmp_path / "agent")
+    with pytest.warns(UserWarning, match="lowest level"):
+        again = Agent.load(tmp_path / "agent")
     again.resume(forget=True)
     assert again.decide([0.1, 0.1, 0.1]).action == 5.0
     assert agent.decide([1.0, -1.0, 0.0]).action in (5.0, 10.0, 50.0, 100.0)

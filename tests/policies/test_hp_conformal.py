@@ -204,6 +204,8 @@ def test_other_policies_refuse_a_conformal_promise():
         ({"group": -1}, "group"),
         ({"group": 1.5}, "group"),
         ({"window": 10}, "window"),
+        ({"lag": -1}, "lag"),
+        ({"lag": 500, "window": 400}, "lag"),
         ({"scaled": None}, "scaled"),
         ({"form": "full", "predictor": object()}, "split form"),
     ],

@@ -113,7 +113,7 @@ def simulate(
         return
     shown = {name: value for name, value in report.items() if name != "settings"}
     promised = report["promised_risk"]
-    shown["promised_risk"] = "none on the realized cost" if promised is None else f"at most {promised:g} a round"
+    shown["promised_risk"] = "none here on the realized cost" if promised is None else f"at most {promised:g} a round"
     print_pairs(f"{chosen.label} in the linear world", shown)
     if report["alarmed_seeds"]:
         typer.echo(

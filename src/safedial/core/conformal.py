@@ -31,6 +31,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+TABLE = 10_000_000
+"""Comparisons held in memory at a time."""
+
 NEAR = 1e-13
 """A product within this of a whole number, relatively, counts as that number: 100·0.29 is 29, not 28.999…96."""
 
@@ -101,10 +104,15 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
     keys = np.sort(((batch + former) * width + rank[:, m:])[counted])
     first = (batch + groups) * width
     place, low, high = (np.searchsorted(keys, edge) for edge in (first + rank[:, :m], first, first + width))
-    beside = (groups[:, :, None] == groups[:, None, :]) & known[:, None, :] & np.tri(m, k=-1, dtype=bool)
-    above = high - place + (beside & (scores[:, None, :] >= scores[:, :, None])).sum(axis=-1)
-    chances = (1.0 + above) / (1.0 + high - low + beside.sum(axis=-1))
-    return np.where(known, chances, np.nan).reshape(new.shape)
+    above, total = high - place, high - low
+    step = max(1, TABLE // (m * m + 1))
+    for start in range(0, count, step):
+        part = slice(start, start + step)
+        mine, theirs = scores[part, :, None], scores[part, None, :]
+        beside = (groups[part, :, None] == groups[part, None, :]) & known[part, None, :] & np.tri(m, k=-1, dtype=bool)
+        above[part] += (beside & (theirs >= mine)).sum(axis=-1)
+        total[part] += beside.sum(axis=-1)
+    return np.where(known, (1.0 + above) / (1.0 + total), np.nan).reshape(new.shape)
 
 
 def conforming_bound(residual: Array, slope: Array, top: int) -> float:

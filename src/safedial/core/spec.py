@@ -180,7 +180,8 @@ def _of_usual_size(name: str, value: Any) -> None:
 
 
 def _risk(name: str, value: Any) -> None:
-    require(value is not None, name, value, "is missing", "give violation_risk and estimation_risk, or total_risk")
+    parts = "give violation_risk and estimation_risk, or total_risk (for promise='conformal': violation_risk)"
+    require(value is not None, name, value, "is missing", parts)
     require(
         np.all(value >= 1.0 / LARGEST) and np.all(value < 1),
         name,

@@ -14,11 +14,10 @@ from typing import Any
 from safedial.core.spec import SafetySpec
 from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.tables import write_rows
-from safedial.measure import violation_interval
+from safedial.measure import promise_holds, violation_interval
 from safedial.policies import make_policy
 from safedial.simulation import Simulation, simulate
 from safedial.worlds.linear import LinearWorld
-from safedial.worlds.noise import SUB_GAUSSIAN
 
 DIM = 5
 RISK = 0.05
@@ -57,13 +56,6 @@ def conformal_spec(promise: str) -> SafetySpec:
     )
 
 
-def promise_holds(policy: str, world: LinearWorld) -> bool:
-    """Whether the world is one for which the policy's promise is proved."""
-    if policy == "hp_conformal":
-        return world.contexts == "iid"
-    return policy != "on_expectation" and world.noise in SUB_GAUSSIAN and world.mean == "linear"
-
-
 def conformal_rows(
     *, seeds: int, rounds: int, progress: Callable[[int], None] | None = None
 ) -> Iterator[dict[str, Any]]:
@@ -82,7 +74,7 @@ def conformal_rows(
                 "seeds": seeds,
                 "rounds": rounds,
                 "risk": RISK,
-                "promise_holds": promise_holds(name, world),
+                "promise_holds": promise_holds(policy, world),
                 **_measured(run),
             }
 

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core import monitor
-from safedial.core.action import Choice
 from safedial.core.dose import Dose, DoseCurve
-from safedial.core.rounding import round_down, round_up, rounded_spec
+from safedial.core.rounding import round_up, rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
+from safedial.online.advice import advise
 from safedial.online.conformal import ConformalLearner
-from safedial.online.decision import Decision, Rules, promise_of
+from safedial.online.decision import Decision, Rules
 from safedial.online.door import check_decision, column, in_row, make_rules, read_context, read_contexts
 from safedial.online.learner import Learner
 from safedial.online.memory import arguments, recall, remember
@@ -85,7 +85,6 @@ class Agent:
         self._rules = rules = make_rules(dim, spec, policy, dose, dial, features, start_action, fallback_action)
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
-        self._straight = rules.dial.is_plain and rules.dose.cost.name == "identity"
         self._safe_spec = rounded_spec(spec)
         self._learner = _learner(rules)
         self._decisions = 0
@@ -132,7 +131,7 @@ class Agent:
 
     @property
     def violations(self) -> int:
-        """How many watched outcomes of certified decisions exceeded the threshold."""
+        """How many watched outcomes exceeded the threshold: those of decisions that were not in doubt, as advised."""
         return int(self._monitor.violations)
 
     @property
@@ -183,19 +182,26 @@ class Agent:
         `preview`.
         """
         vector, norm = read_context(self._rules, context)
-        return self._decide(vector, norm, real("baseline_cost", baseline_cost))
+        baseline = real("baseline_cost", baseline_cost)
+        self._begin()
+        return self._decide(vector, norm, baseline)
 
     def preview(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
         """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
         vector, norm = read_context(self._rules, context)
-        return self._advise(vector, norm, real("baseline_cost", baseline_cost), coin=0.5)._replace(preview=True)
+        foreseen = self._learner.foresee(vector, norm)
+        return self._advise(vector, foreseen, real("baseline_cost", baseline_cost), coin=0.5)._replace(preview=True)
 
     def decide_many(
         self, contexts: Iterable[Context], *, baseline_costs: Iterable[float] | None = None
     ) -> list[Decision]:
-        """One decision for each context, all from what is known now: the same as calling `decide` in turn."""
+        """One decision for each context, all from what is known now: the same as calling `decide` in turn.
+
+        (HP-Conformal refits before the first of them at most, so that none suffers from the others' open outcomes.)
+        """
         vectors = read_contexts(self._rules, contexts)
         baselines = column("baseline_costs", baseline_costs, len(vectors))
+        self._begin()
         return [self._decide(*vector, baseline) for vector, baseline in zip(vectors, baselines, strict=True)]
 
     def update(
@@ -206,6 +212,7 @@ class Agent:
         cost: float | None = None,
         *,
         baseline_cost: float = UNSAID,
+        round: int | None = None,
     ) -> None:
         """Learn from one outcome. Call in decision order.
 
@@ -215,21 +222,24 @@ class Agent:
             action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
             reward, cost: as measured.
             baseline_cost: as given to `decide`.
+            round: the number of the decision, where the `Decision` itself is not at hand (after `load`); without
+                either, the outcome is taken for the oldest open round's.
 
         Outcomes of decisions feed the monitor. An outcome that is reported before any decision (history), or that was
         applied above the advice, or was not certified, is learned from and proves nothing about the promise.
         """
         if isinstance(context, Decision):
             check_decision(self._rules, self._open, context)
+            require(round is None, "round", round, "is known to the decision", "leave it out")
             vector, norm = read_context(self._rules, context.context, raw=False)
             applied = context.action if action is None else action
             baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
             self._fold(vector, norm, normalise(self._rules, applied, reward, cost, baseline), context)
         else:
             vector, norm = read_context(self._rules, context)
-            self._check_order([(vector, norm)])
+            number = self._number_of(vector, round)
             baseline = 0.0 if baseline_cost is UNSAID else baseline_cost
-            self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline))
+            self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline), number=number)
 
     def update_many(
         self,
@@ -247,7 +257,9 @@ class Agent:
         columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
         rows = enumerate(zip(*columns, strict=True))
         samples = [in_row(number, normalise, self._rules, *row) for number, row in rows]
-        self._check_order(vectors)
+        numbers = list(self._open)[: len(vectors)] + [0] * (len(vectors) - len(self._open))
+        for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=False)):
+            in_row(row, self._check_open, vector, number)
         for vector, sample in zip(vectors, samples, strict=True):
             self._fold(*vector, sample)
 
@@ -266,75 +278,70 @@ class Agent:
         try:
             agent = cls(**arguments(header, policy))
             recall(agent, header, arrays)
+        except InvalidInput:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"path = {str(path)!r}: lacks a part of a safedial save file ({error})") from error
         return agent
 
-    def _decide(self, vector: Vector, norm: float, baseline_cost: float) -> Decision:
+    def _begin(self) -> None:
         self._learner.begin()
+        self._notice()
+
+    def _notice(self) -> None:
+        """Take note of a conformal learner's alarm."""
+        if isinstance(self._learner, ConformalLearner) and self._learner.alarmed and not self._alarmed_at:
+            self._alarmed_at = max(self._decisions, 1)
+
+    def _decide(self, vector: Vector, norm: float, baseline_cost: float) -> Decision:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
-        decision = self._advise(vector, norm, baseline_cost, coin)
+        decision = self._advise(vector, self._learner.predict(vector, norm), baseline_cost, coin)
         self._decisions += 1
         self._open[self._decisions] = self._learner.open(vector)
         if len(self._open) > OPEN_LIMIT:
             del self._open[next(iter(self._open))]
         return decision
 
-    def _advise(self, vector: Vector, norm: float, baseline_cost: float, coin: float) -> Decision:
-        rules, learner, number = self._rules, self._learner, self._decisions + 1
-        prediction: Any = learner.predict(vector, norm)
+    def _advise(self, vector: Vector, prediction: Any, baseline_cost: float, coin: float) -> Decision:
+        rules, number = self._rules, self._decisions + 1
         baseline = round_up(baseline_cost) if baseline_cost else 0.0
         choice = rules.policy.decide(
             prediction, self._safe_spec, round=float(number), coin=coin, baseline_cost=baseline
         )
-        prediction, choice = learner.view(prediction, choice)
-        doubt = self._doubt(choice) if self._alarmed_at or choice.bounds.refuted or not choice.safe.certified else ""
-        if doubt:
-            safe_setting, setting = None, rules.fallback_action
-        else:
-            safe_setting = setting = self._setting(choice.safe.intensity)
-            if choice.intensity != choice.safe.intensity:
-                setting = self._setting(choice.intensity)
-        intensity = setting if self._straight else float(rules.dose.cost.effect(rules.dial.action(setting)))
-        certified = not doubt and promise_of(rules, choice) == "certified"
-        return Decision(
-            setting, intensity, safe_setting, number, certified, vector, prediction, choice, baseline_cost, doubt, rules
-        )
+        prediction, choice = self._learner.view(prediction, choice)
+        return advise(rules, choice, prediction, vector, number, baseline_cost, self.alarmed)
 
-    def _doubt(self, choice: Choice) -> str:
-        if self._alarmed_at:
-            return "alarm" if self._rules.policy.promise == "certified" else "drift"
-        return "assumption_broken" if choice.bounds.refuted else "no_certified_action"
-
-    def _setting(self, intensity: float) -> float:
-        if self._rules.start_action is not None and intensity == self._rules.policy.options["start_dose"]:
-            return self._rules.start_action
-        if self._straight:
-            return round_down(intensity)
-        curve, dial = self._rules.dose.cost, self._rules.dial
-        action = float(curve.action(round_down(intensity, curve.error_units)))
-        return action if dial.is_plain else dial.setting(action)
-
-    def _fold(self, vector: Vector, norm: float, sample: Sample, decision: Decision | None = None) -> None:
-        # Without its decision an outcome is taken for the oldest open round's; before any decision it is history.
-        number = decision.round if decision else next(iter(self._open), 0)
+    def _fold(
+        self, vector: Vector, norm: float, sample: Sample, decision: Decision | None = None, number: int = -1
+    ) -> None:
+        """Learn and watch. Without its decision an outcome is the round `number`'s, or the oldest open one's (-1); 0 is
+        history.
+        """
+        if decision:
+            number = decision.round
+        elif number < 0:
+            number = next(iter(self._open), 0)
         self._learner.learn(vector, norm, sample, self._open.pop(number, None))
-        if isinstance(self._learner, ConformalLearner):
-            if not self._alarmed_at and self._learner.evidence >= 1.0 / ALARM_LEVEL:
-                self._alarmed_at = max(self._decisions, 1)
-            return
-        watch = decision.certified and sample.applied <= decision.action if decision else not self._alarmed_at
-        if number and watch and self._rules.policy.promise == "certified":
-            self._watch(counted(self._rules.spec, sample, float(number)))
+        watch = not decision.doubt and sample.applied <= decision.action if decision else not self._alarmed_at
+        if number and watch:
+            if isinstance(self._learner, ConformalLearner):
+                over = float(sample.measured > self._rules.spec.threshold)
+                seen = self._monitor
+                self._monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + over)
+            elif self._rules.policy.promise == "certified":
+                self._watch(counted(self._rules.spec, sample, float(number)))
+        self._notice()
 
-    def _check_order(self, vectors: list[tuple[Vector, float]]) -> None:
-        """Outcomes that are reported by context must be those of the oldest open rounds, in order."""
-        for (vector, _), number in zip(vectors, self._open.values(), strict=False):
-            if not self._learner.is_open(number, vector):
-                raise InvalidInput(
-                    "context: is not that of the oldest open round, which hp_conformal must know; "
-                    "report the Decision itself"
-                )
+    def _number_of(self, vector: Vector, round: int | None) -> int:
+        """The open round that an outcome reported by its context belongs to; 0 for history."""
+        if round is not None:
+            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
+        number = next(iter(self._open), 0) if round is None else int(round)
+        self._check_open(vector, number)
+        return number
+
+    def _check_open(self, vector: Vector, number: int) -> None:
+        self._learner.check_report(vector, number, self._open.get(number), self._decisions)
 
     def _watch(self, seen: tuple[bool, float] | None) -> None:
         if seen:

@@ -93,7 +93,7 @@ def _common(decision: Decision) -> dict[str, Any]:
     return {
         "promise": decision.promise,
         "statement": statement(decision),
-        "holds": decision.promise != "none",
+        "holds": decision.promise in ("certified", "conformal"),
         "round": decision.round,
         "context": decision.context.tolist(),
         "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
@@ -146,7 +146,7 @@ def explain(decision: Decision) -> str:
             f"  Risks spent: {facts['risk']['this_round']:.3g} on noise in this round, "
             f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set."
         )
-    if facts["holds"]:
+    if facts["holds"] or decision.promise == "declared":
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)
 

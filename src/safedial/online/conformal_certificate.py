@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.conformal import places, sure_places
 from safedial.core.dose import DoseCurve
 from safedial.online.decision import Decision, Rules
 from safedial.online.units import rounded_down
+from safedial.policies.conformal.frozen import places_of
 
 
 def exact_curves(rules: Rules) -> str:
@@ -42,9 +42,13 @@ def assumptions(decision: Decision) -> list[str]:
     marginal = "the probability is over the calibration rounds too, and within the group, not for one context"
     if confidence is not None:
         marginal = f"with probability {confidence:g} over the calibration rounds of a refit it holds given them"
-    late = "an outcome that is late or missing counts against the promise, whatever it would have been"
+    late = (
+        "an outcome that is late or missing counts as unbounded; so if lateness depends on the outcome, the chance "
+        "that a conformal dose is given and the cost exceeds the threshold is still as stated, but not the rate among "
+        "conformal doses alone; lateness does not depend on other rounds' outcomes"
+    )
     if options["form"] == "full":
-        late = "whether an outcome is late or missing does not depend on the context or on what it would have been"
+        late = "whether an outcome is late or missing depends on no context and on no outcome"
     return [
         "rounds are exchangeable: contexts and noise come as if drawn independently from one source, without drift, "
         "and no round influences another (watched: see evidence)",
@@ -101,10 +105,20 @@ def facts(decision: Decision) -> dict[str, Any]:
 def rank(decision: Decision) -> tuple[int, int]:
     """(how many scores of the group were used, which of them from the top); (n, 0) where they were too few."""
     rules, seen = decision.rules, decision.prediction
-    size, risk = np.asarray(seen.sizes[min(seen.code, len(seen.sizes) - 1)]), rules.spec.violation_risk
-    confidence = rules.policy.options["confidence"]
-    kept, top = places(size, risk) if confidence is None else sure_places(size, risk, confidence)
-    return int(kept), int(top)
+    size = np.atleast_1d(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
+    kept, top = places_of(size, rules.spec.violation_risk, rules.policy.options["confidence"])
+    return int(kept[0]), int(top[0])
+
+
+def fewest(risk: float, confidence: float | None) -> int:
+    """The smallest n that has a bound: 1/δ − 1, or with P(Beta(1, n) ≤ δ) = 1 − (1 − δ)ⁿ at least the confidence.
+
+    >>> fewest(0.05, None), fewest(0.05, 0.9)
+    (19, 45)
+    """
+    if confidence is None:
+        return math.ceil(1.0 / risk - 1e-9) - 1
+    return math.ceil(math.log1p(-confidence) / math.log1p(-risk))
 
 
 def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
@@ -116,10 +130,11 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     safe = rounded_down(told["safe_intensity"])
     count = f"{group['calibration_rounds']} calibration rounds of its group ({whose})"
     if upper is None:
-        needed = math.ceil(1.0 / spec.violation_risk) - 1
+        needed = fewest(spec.violation_risk, decision.rules.policy.options["confidence"])
         lines = [
-            f"The start: the last refit had {count}; a conformal bound at risk {spec.violation_risk:g} needs at least "
-            f"{needed} whose outcomes are known. Until then the largest intensity is {safe}."
+            f"The start: the last refit had {count}. A conformal bound at risk {spec.violation_risk:g} needs at least "
+            f"{needed}, fewer unknown outcomes among them than it may leave out, and a prediction that is a number. "
+            f"Until then the largest intensity is {safe}."
         ]
     else:
         lines = [

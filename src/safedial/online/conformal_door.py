@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from safedial.core.dose import Dose
+from safedial.core.estimate import Prediction
+from safedial.core.rounding import round_down
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.online.units import Dial, Features, real
 from safedial.policies import Policy, make_policy
+from safedial.policies.fixed import fixed
 
 
 def conformal_start(
@@ -35,7 +39,24 @@ def conformal_start(
         setting = dial.setting(float(dose.cost.action(options["start_dose"])))
     gives = float(dose.cost.effect(dial.action(setting))) > 0.0
     require(gives, "start_action", dial.text(setting), "gives nothing, and nothing would ever be learned")
+    share = options["probe"] if isinstance(options["probe"], (int, float)) else 0.0
+    if dial.levels and dial.setting(float(dose.cost.action(share))) == dial.low:
+        warnings.warn(
+            "where no benefit is expected only a small probe would be given, which lies below the dial's lowest level: "
+            "such rounds are given nothing, teach nothing, and count as unknown; a larger probe would help",
+            UserWarning,
+            stacklevel=5,
+        )
     return make_policy(policy.name, **options), setting
+
+
+def certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | None:
+    """The setting that the constants certify for every context, where they say how long contexts are."""
+    if spec.context_bound is None:
+        return None
+    longest = Prediction(0.0, 0.0, 0.0, spec.context_bound, 0.0, 0.0, 1)
+    safe = fixed().decide(longest, spec, round=1.0, coin=0.5).safe.intensity
+    return dial.setting(float(dose.cost.action(round_down(safe, dose.cost.error_units))))
 
 
 def _declared(given: float | None, dose: Dose, dial: Dial, setting: float) -> float:

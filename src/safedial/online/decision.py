@@ -25,7 +25,9 @@ class Rules(NamedTuple):
     dim: int
     fallback_action: float
     features: Features | None
-    start_action: float | None = None
+    start_action: float | None
+    straight: bool
+    """Whether settings are intensities: a plain dial and the identity curve."""
 
 
 class Text(str):
@@ -118,7 +120,7 @@ LIMITS = {
     "full_dose": "the end of the dial: the largest setting is allowed",
     "cost_bound": "the cost bound: a higher setting could break the promise",
     "conformal_bound": "the conformal bound: a higher setting could break the promise",
-    "start_dose": "too few rounds of this group are known to say anything, so the start dose is used",
+    "start_dose": "too little is known about rounds like this one, so the start dose is used",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
 }
 

@@ -16,7 +16,7 @@ from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.blas import dnrm2
-from safedial.online.conformal_door import conformal_start
+from safedial.online.conformal_door import certified_fallback, conformal_start
 from safedial.online.decision import Decision, Rules
 from safedial.online.units import Dial, Features, as_vector, real
 from safedial.policies import Policy, as_policy
@@ -44,10 +44,12 @@ def make_rules(
     rule, start = _policy(policy, spec, int(dim)), None
     if rule.promise == "conformal":
         rule, start = conformal_start(rule, spec, curves, knob, features, start_action)
-        fallback_action = start if fallback_action is None else fallback_action
+        if fallback_action is None:
+            fallback_action = start if start is not None else certified_fallback(spec, curves, knob)
     else:
         require(start_action is None, "start_action", start_action, f"is not for {rule.name}", "it starts certified")
-    rules = Rules(spec, rule, curves, knob, int(dim), _fallback(knob, fallback_action), features, start)
+    straight = knob.is_plain and curves.cost.name == "identity"
+    rules = Rules(spec, rule, curves, knob, int(dim), _fallback(knob, fallback_action), features, start, straight)
     if rule.promise != "conformal":
         _warn_where_no_level_is_reached(rules)
     return rules
@@ -102,7 +104,11 @@ def check_decision(rules: Rules, open_rounds: Mapping[int, None], decision: Deci
     elif decision.round not in open_rounds:
         rule = "was reported already, or is too old"
     require(
-        not rule, "decision", f"round {decision.round}", rule, "report a context and an action instead" if rule else ""
+        not rule,
+        "decision",
+        f"round {decision.round}",
+        rule,
+        "report a context, an action and round=... instead" if rule else "",
     )
 
 

@@ -65,6 +65,8 @@ class Learner:
         reward, cost, width = self.read(context, norm)
         return Prediction(reward, cost, width, norm * self._norm_error, self.log_det, float(self.samples), self.dim)
 
+    foresee = predict
+
     def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
         """What a decision keeps: both are plain values already."""
         return prediction, choice
@@ -72,11 +74,10 @@ class Learner:
     def open(self, context: Array) -> None:
         """A round without an outcome leaves nothing."""
 
-    def is_open(self, number: Any, context: Array) -> bool:  # noqa: ARG002 -- the conformal learner needs both
+    def check_report(self, context: Array, round: int, number: Any, decisions: int) -> None:
         """Any outcome may be reported by its context."""
-        return True
 
-    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:  # noqa: ARG002 -- likewise
+    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:  # noqa: ARG002 -- the conformal one needs it
         """Fold in an outcome, if it teaches anything."""
         if sample.weight > 0.0:
             self.update(context, norm, sample.reward, sample.cost, sample.weight)

@@ -46,6 +46,9 @@ def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
     saved = header["policy"]
     if policy is not None:
         require(policy.name == saved["name"], "policy", policy.name, f"must be the saved one, {saved['name']!r}")
+        given = plain_options(policy.options)
+        other = sorted(name for name, value in saved["options"].items() if not _same(name, given.get(name), value))
+        require(not other, "policy", policy.name, f"has other options than the saved one: {', '.join(other)}")
     own = sorted(name for name, value in saved["options"].items() if isinstance(value, dict))
     require(
         policy is not None or not own,
@@ -65,6 +68,12 @@ def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
         "fallback_action": header["fallback_action"],
         "seed": header["seed"],
     }
+
+
+def _same(name: str, given: Any, saved: Any) -> bool:
+    """Whether an option is the saved one; a start dose and a feature's name were resolved before they were saved."""
+    resolved = (name == "start_dose" and given is None) or (name == "group" and isinstance(given, str))
+    return resolved or given == saved
 
 
 def recall(agent: Agent, header: dict[str, Any], arrays: dict[str, Any]) -> None:

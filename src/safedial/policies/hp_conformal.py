@@ -65,6 +65,7 @@ def hp_conformal(
     scaled: Any = False,
     predictor: Any = None,
     window: int = 100_000,
+    lag: int = 0,
 ) -> Policy:
     """Play z_safe from the conformal bound where benefit is expected, else a probe of it; every round teaches.
 
@@ -84,14 +85,16 @@ def hp_conformal(
             rounds to learn from.
         window: how many of the latest rounds are remembered. It bounds memory and, being chosen by number, leaves
             the promise as it is.
+        lag: how many of the latest rounds a refit leaves out, because their outcomes may still be on their way. A round
+            that is older and not known counts against the promise.
 
     The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
 
     Reference: this project, docs/conformal.md; split, full and Mondrian conformal prediction: Vovk, Gammerman and
     Shafer, "Algorithmic Learning in a Random World" (2005); training-conditional: Vovk (2012).
     """
-    _check(form, start_dose, probe, confidence, group, scaled, predictor, window)
-    setup = Setup(form, group, predictor, scaled, window)
+    _check(form, start_dose, probe, confidence, group, scaled, predictor, window, lag)
+    setup = Setup(form, group, predictor, scaled, window, lag)
     certified = fixed()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
@@ -139,7 +142,7 @@ def hp_conformal(
         return state
 
     options = {"form": form, "start_dose": start_dose, "probe": probe, "confidence": confidence}
-    options |= {"group": group, "scaled": scaled, "predictor": predictor, "window": window}
+    options |= {"group": group, "scaled": scaled, "predictor": predictor, "window": window, "lag": lag}
     return Policy(
         "hp_conformal",
         "HP-Conformal" if form == "split" else "HP-Conformal, full",
@@ -163,7 +166,15 @@ def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) 
 
 
 def _check(
-    form: Any, start_dose: Any, probe: Any, confidence: Any, group: Any, scaled: Any, predictor: Any, window: Any
+    form: Any,
+    start_dose: Any,
+    probe: Any,
+    confidence: Any,
+    group: Any,
+    scaled: Any,
+    predictor: Any,
+    window: Any,
+    lag: Any,
 ) -> None:
     require(form in ("split", "full"), "form", form, "must be 'split' or 'full'")
     declared = start_dose is None or (_number(start_dose) and 0.0 < start_dose <= 1.0)
@@ -172,7 +183,7 @@ def _check(
     require(proper, "probe", probe, "must be 'sqrt' or a number in (0, 1]", "every round must teach")
     share = confidence is None or (_number(confidence) and 0.0 < confidence < 1.0)
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
-    column = isinstance(group, int) and not isinstance(group, bool) and group >= 0
+    column = _whole(group) and group >= 0
     require(
         group is None or column or isinstance(group, str) or callable(group),
         "group",
@@ -183,10 +194,14 @@ def _check(
     require(
         not (own and form == "full"), "predictor", predictor, "works with the split form only", "choose form='split'"
     )
-    whole = isinstance(window, int) and not isinstance(window, bool) and window >= 100
-    require(whole, "window", window, "must be a whole number >= 100")
+    require(_whole(window) and window >= 100, "window", window, "must be a whole number >= 100")
+    require(_whole(lag) and 0 <= lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")
     require(scaled is not None, "scaled", scaled, "must be True, False or a model with fit and predict")
 
 
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

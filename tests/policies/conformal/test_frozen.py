@@ -198,6 +198,26 @@ def test_what_leaves_the_window_is_forgotten():
     np.testing.assert_allclose(short.frozen.scores, state.frozen.scores, atol=1e-12)
 
 
+def test_a_lag_leaves_the_latest_rounds_out():
+    state, _ = filled(Setup(lag=30), 100, 2, 0)
+    assert (state.fitted, state.frozen.scores.size, state.known.size) == (70, 35, 70)
+    early, _ = filled(Setup(), 70, 2, 0)
+    np.testing.assert_allclose(state.frozen.scores, early.frozen.scores)
+
+
+def test_many_labels_are_remarked_on_and_a_faulty_group_is_named():
+    from safedial import InvalidInput
+
+    state = Rounds(1, ridge=1.0, setup=Setup(group=0))
+    for value in range(99):
+        state.append(np.array([float(value)]), 0.0, 0.0)
+    with pytest.warns(UserWarning, match="100 labels"):
+        state.append(np.array([99.0]), 0.0, 0.0)
+    state.refit()
+    with pytest.raises(InvalidInput, match="KeyError"):
+        Rounds(1, ridge=1.0, setup=Setup(group=lambda _: {}["x"])).append(np.ones(1), 0.0, 0.0)
+
+
 def test_labels_are_texts_or_numbers():
     from safedial import InvalidInput
 

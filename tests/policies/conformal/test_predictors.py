@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
@@ -51,7 +52,7 @@ class Odd:
         (Odd(lambda rows: np.zeros((len(rows), 1))), "shape"),
         (Odd(lambda rows: ["a"] * len(rows)), "type"),
         (Odd(lambda rows: np.zeros(len(rows)), fit_fails=True), "no luck"),
-        (Odd(lambda rows: rows[99]), "predict failed"),
+        (Odd(lambda rows: rows[99]), "predict failed on a trial"),
         (LinearRegression, "fit"),
     ],
 )
@@ -77,6 +78,25 @@ def test_predictions_that_are_not_numbers_get_the_start_dose():
         assert np.all(intensity[first <= 0] != 0.0123)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("form", ["split", "full"])
+def test_a_scale_that_is_not_a_number_gets_the_start_dose_and_keeps_the_promise(form, bad):
+    """Level 1e-6. Before this was handled, the others violated at twice the risk."""
+    few = Odd(lambda rows: np.where(rows[:, 0] > 0.995, bad, 1.0))
+    policy = make_policy("hp_conformal", form=form, scaled=few, start_dose=1e-4, probe=1.0)
+    over = []
+    with pytest.warns(UserWarning, match="not finite"):
+        run = simulate(
+            policy, LinearWorld(dim=2), make_spec(violation_risk=0.1, threshold=0.1), rounds=400, seeds=30, points=400,
+            observe=lambda r: over.append((r.context[0, :, 0] > 0.995, r.choice.intensity[0] == 1e-4)),
+        )  # fmt: skip
+    far, started = np.array(over)[250:].swapaxes(0, 1)
+    assert np.all(started[far])
+    assert np.mean(started[~far]) < 0.2
+    violations = run.violations_curve[-1] - run.violations_curve[run.checkpoints.searchsorted(250)]
+    assert binomtest(int(violations.sum()), 30 * 150, 0.1, alternative="greater").pvalue > 1e-6
+
+
 def test_without_any_known_outcome_predictions_are_zero():
     from safedial.policies.conformal.predictors import linear, ridge_fit, scale_of
 
@@ -84,3 +104,12 @@ def test_without_any_known_outcome_predictions_are_zero():
     _, coef = ridge_fit(rows, np.ones((4, 1)), nothing, 1.0)
     assert linear(coef[..., 0])(rows).tolist() == [0.0] * 4
     assert scale_of(rows, np.ones(4), nothing, 1.0, True)(rows).tolist() == [1.0] * 4
+
+
+def test_a_fit_that_fails_later_leaves_predictions_unknown():
+    from safedial.policies.conformal.predictors import fit_each, linear
+
+    rows, target = np.random.default_rng(0).standard_normal((80, 2)), np.ones(80)
+    with pytest.warns(UserWarning, match="fit failed"):
+        fitted = fit_each(Odd(None, fit_fails=True), rows, target, np.full(80, True), "predictor", linear(np.zeros(2)))
+    assert np.isnan(fitted(rows[:3])).all()

@@ -6,6 +6,7 @@ calibration rounds, oldest first, as the last axis.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.conformal import conforming_bound, places, sure_places
+from safedial.core.namespace import namespace
 from safedial.core.spec import SafetySpec
 from safedial.policies.conformal.predictors import Fitted, fit_each, linear, ridge_fit, scale_of
 
@@ -34,6 +36,7 @@ class Setup(NamedTuple):
     predictor: Any = None
     scaled: Any = False
     window: int = 100_000
+    lag: int = 0
 
 
 class Full(NamedTuple):
@@ -89,53 +92,64 @@ def freeze(setup: Setup, ridge: float, numbers: Any, context: Array, reward: Arr
         words = "a predictor gave values that are not finite: such rounds score +inf and get the start dose"
         warnings.warn(words, UserWarning, stacklevel=2)
     codes = 2 * label[..., held] + (benefit >= 0.0)
-    groups = 2 * (int(label.max(initial=0)) + 1)
-    sizes = np.zeros((*codes.shape[:-1], groups + 1), dtype=np.int64)
-    ages = np.empty(codes.shape, dtype=np.int32)
-    for code in range(groups):
-        member = codes == code
-        sizes[..., code] = member.sum(axis=-1)
-        counted = np.cumsum(member, axis=-1, dtype=np.int32)
-        ages = np.where(member, counted[..., -1:] - counted, ages)
+    ages, sizes = _ages(codes, 2 * (int(label.max(initial=0)) + 1))
     full = None
     if setup.form == "full":
         inverse, coef = ridge_fit(context, cost[..., None], known, ridge)
-        full = Full(inverse, coef[..., 0], outcome - linear(coef[..., 0])(rows), scales)
+        residual = score(outcome, linear(coef[..., 0])(rows), np.where(np.isfinite(scales), 1.0, np.nan))
+        full = Full(inverse, coef[..., 0], residual, np.where(np.isfinite(scales), scales, 1.0))
     scores = score(outcome, guess, scales)
     return Frozen(predict_reward, predict_cost, predict_scale, rows, scores, codes, ages, sizes, full, [])
 
 
 def score(cost: Array, guess: Array, scale: Array) -> Array:
-    """(C/g − ĉ(x))/ŝ(x); +∞ where the outcome or the prediction is not known."""
-    with np.errstate(invalid="ignore"):
-        scores = (cost - guess) / scale
-    return np.where(np.isnan(scores) | ~np.isfinite(guess), np.inf, scores)
+    """(C/g − ĉ(x))/ŝ(x); +∞ where the outcome, the prediction or the scale is not known."""
+    known = np.isfinite(guess) & np.isfinite(scale)
+    return np.where(known, cost - np.where(known, guess, 0.0), np.inf) / np.where(known, scale, 1.0)
+
+
+def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
+    """(how many later rounds of its group each round has, how many rounds each group has, and a last 0)."""
+    count, batch = codes.shape[-1], int(np.prod(codes.shape[:-1]))
+    order = np.argsort(codes, axis=-1, kind="stable")
+    ordered = np.take_along_axis(codes, order, axis=-1)
+    places = np.arange(count)
+    last = np.ones(codes.shape, dtype=bool)
+    last[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
+    ends = np.minimum.accumulate(np.where(last, places, count)[..., ::-1], axis=-1)[..., ::-1]
+    ages = np.empty(codes.shape, dtype=np.int64)
+    np.put_along_axis(ages, order, ends - places, axis=-1)
+    offsets = np.arange(batch)[:, None] * (groups + 1)
+    sizes = np.bincount((codes.reshape(batch, count) + offsets).ravel(), minlength=batch * (groups + 1))
+    return ages, sizes.reshape((*codes.shape[:-1], groups + 1))
 
 
 def upper(
     frozen: Frozen, context: Array, cost: Any, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
 ) -> Any:
     """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ where nothing can be said."""
+    xp = namespace(scale)
+    known = abs(scale) < math.inf
+    scale = xp.where(known, scale, 1.0)
     if frozen.full is not None:
-        return _full_upper(frozen, frozen.full, context, scale, code, spec, confidence)
+        return xp.where(known, _full_upper(frozen, frozen.full, context, scale, code, spec, confidence), math.inf)
     quantile = quantiles(frozen, spec, confidence)
     if isinstance(code, int):
         margin = scale * float(quantile[min(code, len(quantile) - 1)])
     else:
         group = np.broadcast_to(np.minimum(code, quantile.shape[-1] - 1), quantile.shape[:-1])
         margin = scale * np.take_along_axis(quantile, group[..., None], axis=-1)[..., 0]
-    return cost + margin + SLACK * (abs(cost) + abs(margin))
+    return xp.where(known, cost + margin + SLACK * (abs(cost) + abs(margin)), math.inf)
 
 
 def quantiles(frozen: Frozen, spec: SafetySpec, confidence: float | None) -> Array:
     """The score that bounds the next one of each group, (..., groups + 1); +∞ where there is none."""
     if not frozen.cache or frozen.cache[0] is not spec:
-        kept, top = _places(frozen.sizes, spec, confidence)
+        kept, top = places_of(frozen.sizes, spec.violation_risk, confidence)
         found = np.full(kept.shape, np.inf)
-        count = frozen.scores.shape[-1]
-        for code in range(kept.shape[-1] - 1):
+        for code in np.flatnonzero(np.any(top.reshape(-1, top.shape[-1]) > 0, axis=0)):
             used = (frozen.codes == code) & (frozen.ages < kept[..., code, None])
-            found[..., code] = _nth_largest(np.where(used, frozen.scores, -np.inf), top[..., code], count)
+            found[..., code] = _nth_largest(np.where(used, frozen.scores, -np.inf), top[..., code])
         frozen.cache[:] = [spec, found]
     return frozen.cache[1]
 
@@ -147,11 +161,11 @@ def _full_upper(
     centre = np.vecdot(context, full.coef)
     code = np.asarray(code)
     size = np.take_along_axis(frozen.sizes, np.minimum(code, frozen.sizes.shape[-1] - 1)[..., None], axis=-1)
-    kept, top = (part[..., 0] for part in _places(size, spec, confidence))
+    kept, top = (part[..., 0] for part in places_of(size, spec.violation_risk, confidence))
     slope = full.scales / np.asarray(scale)[..., None] + (frozen.rows @ direction[..., None])[..., 0]
     used = (frozen.codes == code[..., None]) & (frozen.ages < kept[..., None])
     if np.all(slope > 0.0):
-        bound = _nth_largest(np.where(used, full.residual / slope, -np.inf), top, slope.shape[-1])
+        bound = _nth_largest(np.where(used, full.residual / slope, -np.inf), top)
     else:
         residual, slopes = np.broadcast_to(full.residual, used.shape), np.broadcast_to(slope, used.shape)
         bound = np.empty(top.shape)
@@ -163,9 +177,9 @@ def _full_upper(
     return found if np.ndim(found) else float(found)
 
 
-def _nth_largest(values: Array, top: Any, count: int) -> Array:
+def _nth_largest(values: Array, top: Any) -> Array:
     """The top-th largest along the last axis; +∞ where top is 0."""
-    deepest = int(np.max(top, initial=0))
+    deepest, count = int(np.max(top, initial=0)), values.shape[-1]
     if deepest == 0:
         return np.full(top.shape, np.inf)
     best = np.sort(np.partition(values, count - deepest, axis=-1)[..., count - deepest :], axis=-1)
@@ -173,10 +187,10 @@ def _nth_largest(values: Array, top: Any, count: int) -> Array:
     return np.where(top > 0, chosen, np.inf)
 
 
-def _places(size: Any, spec: SafetySpec, confidence: float | None) -> tuple[Any, Any]:
+def places_of(size: Any, risk: Any, confidence: float | None) -> tuple[Any, Any]:
     """(kept, top) for each group: `places`, or `sure_places` where a confidence is asked for."""
-    risk = np.asarray(spec.violation_risk)[..., None]
-    return places(size, risk) if confidence is None else sure_places(size, risk, confidence)
+    chance = np.asarray(risk)[..., None]
+    return places(size, chance) if confidence is None else sure_places(size, chance, confidence)
 
 
 def _predictors(setup: Setup, ridge: float, apart: Array, targets: Array, seen: Any) -> tuple[Fitted, Fitted]:

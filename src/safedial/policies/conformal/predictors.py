@@ -49,27 +49,47 @@ def fit_each(model: Any, rows: Array, target: Array, seen: Any, name: str, early
         known = seen[index]
         if known.sum() >= FEWEST:
             models[index] = own = copy.deepcopy(model)
-            _trying(name, "fit", own.fit, rows[index][known], target[index][known])
+            try:
+                own.fit(rows[index][known], target[index][known])
+            except Exception as error:
+                models[index] = None
+                _warn(name, "fit", error)
 
     def predict(contexts: Array) -> Array:
         answers = early(contexts)
         for index, own in models.items():
-            answer = _trying(name, "predict", own.predict, contexts[index])
-            answers[index] = _one_each(name, answer, contexts.shape[-2])
+            answers[index] = np.nan if own is None else _predicted(name, own, contexts[index])
         return answers
 
     return predict
 
 
+def _predicted(name: str, model: Any, rows: Array) -> Array:
+    """The model's predictions; NaN for the rows on which it fails, found one by one."""
+    try:
+        return _one_each(name, model.predict(rows), len(rows))
+    except Exception as error:
+        _warn(name, "predict", error)
+    if len(rows) == 1:
+        return np.full(1, np.nan)
+    return np.concatenate([_predicted(name, model, rows[place : place + 1]) for place in range(len(rows))])
+
+
 def try_out(name: str, model: Any, dim: int) -> None:
-    """Refuse at the start what would fail at the first refit: no `fit` or `predict`, or an answer of another shape."""
+    """Refuse at the start what would fail at every refit: no `fit` or `predict`, or an answer of another shape.
+
+    Later failures only cost reward: such predictions count as unknown.
+    """
     able = callable(getattr(model, "fit", None)) and callable(getattr(model, "predict", None))
-    require(able, name, model, "must have fit(X, y) and predict(X), as scikit-learn's regressors do")
+    able = able and not isinstance(model, type)
+    require(able, name, model, "must be an object with fit(X, y) and predict(X), as scikit-learn's regressors are")
     rng = np.random.default_rng(0)
     rows, target = rng.standard_normal((FEWEST, dim)), rng.random(FEWEST)
+    own = copy.deepcopy(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit_each(model, rows, target, np.full(FEWEST, True), name, linear(np.zeros(dim)))(rows[:5])
+        _trying(name, "fit", own.fit, rows, target)
+        _one_each(name, _trying(name, "predict", own.predict, rows[:5]), 5)
 
 
 def scale_of(rows: Array, residual: Array, seen: Any, ridge: float, model: Any) -> Fitted:
@@ -98,8 +118,16 @@ def _trying(name: str, step: str, call: Callable[..., Any], *arguments: Any) -> 
     try:
         return call(*arguments)
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InvalidInput(f"{name}: its {step} failed ({said}); nothing was changed") from error
+        raise InvalidInput(f"{name}: its {step} failed on a trial ({_said(error)})") from error
+
+
+def _warn(name: str, step: str, error: Exception) -> None:
+    words = f"{name}: its {step} failed ({_said(error)}); such rounds score +inf and get the start dose"
+    warnings.warn(words, UserWarning, stacklevel=2)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _one_each(name: str, answer: Any, count: int) -> Array:

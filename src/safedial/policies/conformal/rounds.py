@@ -6,6 +6,7 @@ are functions of the round's number alone.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.conformal import p_values
-from safedial.errors import require
+from safedial.errors import InvalidInput, require
 from safedial.policies.conformal.frozen import Frozen, Setup, calibrates, freeze, score
 
 Array = NDArray[np.float64]
@@ -36,6 +37,7 @@ class Rounds:
         self.context, self.reward, self.cost = (np.empty((*batch, 64, *shape)) for shape in ((dim,), (), ()))
         self.label = np.zeros((*batch, 64), dtype=np.int64)
         self.labels: dict[Hashable, int] = {}
+        self.crowd = 100
         self.known = np.zeros((*batch, 0), dtype=bool)
         self.frozen: Frozen | None = None
         self.capital = exchangeability.init(batch)
@@ -62,17 +64,21 @@ class Rounds:
             self.reward[..., number - self.dropped], self.cost[..., number - self.dropped] = reward, cost
 
     def refit(self) -> None:
-        """Freeze new predictors, scores and groups from the rounds in the window, and forget what left it."""
-        drop = max(0, self.count - self.dropped - self.setup.window)
-        part = slice(drop, self.count - self.dropped)
+        """Freeze new predictors, scores and groups from the rounds in the window, and forget what left it.
+
+        The latest `lag` rounds have no part yet: their outcomes may be on their way.
+        """
+        last = max(self.dropped, self.count - self.setup.lag)
+        drop = max(0, last - self.dropped - self.setup.window)
+        part = slice(drop, last - self.dropped)
         frozen = self._freeze(self.dropped + drop, part, np.isfinite(self.cost[..., part]))
         if drop:
             for name in COLUMNS:
                 kept = getattr(self, name)[(slice(None),) * len(self.batch) + (slice(drop, None),)]
                 setattr(self, name, kept.copy())
             self.dropped += drop
-        self.known = np.isfinite(self.cost[..., : self.count - self.dropped])
-        self.frozen, self.fitted = frozen, self.count
+        self.known = np.isfinite(self.cost[..., : last - self.dropped])
+        self.frozen, self.fitted = frozen, last
         self.next_fit = self.count + max(1, int(np.ceil(GROWTH * (self.count - self.dropped) - 1e-9)))
 
     def refreeze(self) -> None:
@@ -98,6 +104,10 @@ class Rounds:
         found = [self.name_of(vector) for vector in np.reshape(context, (-1, self.dim))]
         if learn:
             numbers = [self.labels.setdefault(each, len(self.labels)) for each in found]
+            if self.crowd <= len(self.labels):
+                self.crowd *= 10
+                words = f"group has {len(self.labels)} labels so far; each needs rounds of its own, so few get a bound"
+                warnings.warn(words, UserWarning, stacklevel=2)
         else:
             numbers = [self.labels.get(each, len(self.labels)) for each in found]
         return np.array(numbers, dtype=np.int64).reshape(np.shape(context)[:-1])
@@ -107,7 +117,10 @@ class Rounds:
         group: Any = self.setup.group
         if isinstance(group, int):
             return float(context[group])
-        label = group(context)
+        try:
+            label = group(np.array(context))
+        except Exception as error:
+            raise InvalidInput(f"group: failed on a context ({type(error).__name__}: {error})") from error
         label = label.item() if isinstance(label, np.generic) else label
         fine = isinstance(label, (str, int, float)) and label == label
         require(fine, "group", label, "must return a text or a number for each context")
@@ -118,7 +131,8 @@ class Rounds:
         frozen, first = self.frozen, self.fitted - self.dropped
         if frozen is None:
             return
-        held = first + np.flatnonzero(calibrates(np.arange(self.fitted, self.count), self.setup.form))
+        last = max(self.fitted, self.count - self.setup.lag)
+        held = first + np.flatnonzero(calibrates(np.arange(self.fitted, last), self.setup.form))
         rows, cost = self.context[..., held, :], self.cost[..., held]
         scores = score(cost, frozen.cost(rows), frozen.scale(rows))
         codes = self.code(rows, frozen.reward(rows))
