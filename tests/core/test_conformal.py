@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, binomtest
+from scipy.stats import beta, binomtest, norm
 
 from safedial.core.conformal import conforming_bound, p_value, p_values, places, sure_places, sure_top
 
@@ -88,3 +88,15 @@ def test_p_values_of_a_batch_are_those_of_one_score_at_a_time():
             )
             expected = p_value(np.sort(before[np.isfinite(before)]), score) if np.isfinite(score) else np.nan
             np.testing.assert_equal(found[index][step], expected)
+
+
+def test_the_sure_rank_keeps_the_rate_given_the_scores_as_often_as_it_says():
+    """Level 1e-6. For normal scores the chance that the next exceeds the bound is known given the bound."""
+    rng = np.random.default_rng(3)
+    for count, risk, confidence in ((200, 0.1, 0.9), (99, 0.05, 0.5)):
+        top = sure_top(count, risk, confidence)
+        bound = np.sort(rng.standard_normal((20_000, count)), axis=1)[:, count - top]
+        kept = int((norm.sf(bound) <= risk).sum())
+        assert binomtest(kept, 20_000, confidence, alternative="less").pvalue > 1e-6
+        looser = np.sort(rng.standard_normal((20_000, count)), axis=1)[:, count - top - 1]
+        assert (norm.sf(looser) <= risk).mean() < confidence

@@ -100,7 +100,9 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
     known, counted = np.isfinite(scores), np.isfinite(before)
     batch = np.arange(count)[:, None] * kinds
     width = m + old.shape[-1]
-    rank = np.argsort(np.argsort(np.concatenate([scores, before], axis=1), axis=1, kind="stable"), axis=1)
+    order = np.argsort(np.concatenate([scores, before], axis=1), axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(width)[None, :], axis=1)
     keys = np.sort(((batch + former) * width + rank[:, m:])[counted])
     first = (batch + groups) * width
     place, low, high = (np.searchsorted(keys, edge) for edge in (first + rank[:, :m], first, first + width))

@@ -40,10 +40,11 @@ class Setup(NamedTuple):
 
 
 class Full(NamedTuple):
-    """Full conformal ridge: A⁻¹ and μ̂ from every known round, and the calibration rounds' residuals and scales."""
+    """Full conformal ridge: A⁻¹ and μ̂ from every known round; the calibration rounds, their residuals and scales."""
 
     inverse: Array
     coef: Array
+    rows: Array
     residual: Array
     scales: Array
 
@@ -59,7 +60,6 @@ class Frozen(NamedTuple):
     reward: Fitted
     cost: Fitted
     scale: Fitted
-    rows: Array
     scores: Array
     codes: Any
     ages: Any
@@ -77,16 +77,16 @@ def calibrates(numbers: Any, form: str) -> Any:
 
 def freeze(setup: Setup, ridge: float, numbers: Any, context: Array, reward: Array, cost: Array, label: Any) -> Frozen:
     """Fit on the rounds apart, then score and group the others. A cost of +∞ is an outcome that is not known."""
-    mask, known = calibrates(numbers, setup.form), np.isfinite(cost)
-    held, rest = np.flatnonzero(mask), np.flatnonzero(~mask)
-    apart, seen = np.take(context, rest, axis=-2), known[..., rest]
+    known = np.isfinite(cost)
+    held, rest = _parts(numbers, setup.form)
+    apart, seen = context[..., rest, :], known[..., rest]
     targets = np.stack([reward[..., rest], cost[..., rest]], axis=-1)
     predict_reward, predict_cost = _predictors(setup, ridge, apart, targets, seen)
     predict_scale = _constant_scale
     if setup.scaled is not False:
         residual = np.where(seen, targets[..., 1], 0.0) - predict_cost(apart)
         predict_scale = scale_of(apart, residual, seen, ridge, setup.scaled)
-    rows, outcome = np.take(context, held, axis=-2), cost[..., held]
+    rows, outcome = context[..., held, :], cost[..., held]
     guess, scales, benefit = predict_cost(rows), predict_scale(rows), predict_reward(rows)
     if not np.all(np.isfinite(guess) & np.isfinite(scales) & np.isfinite(benefit)):
         words = "a predictor gave values that are not finite: such rounds score +inf and get the start dose"
@@ -97,9 +97,18 @@ def freeze(setup: Setup, ridge: float, numbers: Any, context: Array, reward: Arr
     if setup.form == "full":
         inverse, coef = ridge_fit(context, cost[..., None], known, ridge)
         residual = score(outcome, linear(coef[..., 0])(rows), np.where(np.isfinite(scales), 1.0, np.nan))
-        full = Full(inverse, coef[..., 0], residual, np.where(np.isfinite(scales), scales, 1.0))
+        full = Full(inverse, coef[..., 0], rows, residual, np.where(np.isfinite(scales), scales, 1.0))
     scores = score(outcome, guess, scales)
-    return Frozen(predict_reward, predict_cost, predict_scale, rows, scores, codes, ages, sizes, full, [])
+    return Frozen(predict_reward, predict_cost, predict_scale, scores, codes, ages, sizes, full, [])
+
+
+def _parts(numbers: Any, form: str) -> tuple[Any, Any]:
+    """Which rows calibrate and which are apart; as slices, which copy nothing, where they alternate."""
+    held = calibrates(numbers, form)
+    if form == "split" and held.size:
+        first = int(held[0])
+        return slice(1 - first, None, 2), slice(first, None, 2)
+    return np.flatnonzero(held), np.flatnonzero(~held)
 
 
 def score(cost: Array, guess: Array, scale: Array) -> Array:
@@ -111,7 +120,7 @@ def score(cost: Array, guess: Array, scale: Array) -> Array:
 def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
     """(how many later rounds of its group each round has, how many rounds each group has, and a last 0)."""
     count, batch = codes.shape[-1], int(np.prod(codes.shape[:-1]))
-    order = np.argsort(codes, axis=-1, kind="stable")
+    order = np.argsort(codes.astype(np.int16) if groups < 2**15 else codes, axis=-1, kind="stable")
     ordered = np.take_along_axis(codes, order, axis=-1)
     places = np.arange(count)
     last = np.ones(codes.shape, dtype=bool)
@@ -162,7 +171,7 @@ def _full_upper(
     code = np.asarray(code)
     size = np.take_along_axis(frozen.sizes, np.minimum(code, frozen.sizes.shape[-1] - 1)[..., None], axis=-1)
     kept, top = (part[..., 0] for part in places_of(size, spec.violation_risk, confidence))
-    slope = full.scales / np.asarray(scale)[..., None] + (frozen.rows @ direction[..., None])[..., 0]
+    slope = full.scales / np.asarray(scale)[..., None] + (full.rows @ direction[..., None])[..., 0]
     used = (frozen.codes == code[..., None]) & (frozen.ages < kept[..., None])
     if np.all(slope > 0.0):
         bound = _nth_largest(np.where(used, full.residual / slope, -np.inf), top)

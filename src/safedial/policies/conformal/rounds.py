@@ -34,8 +34,8 @@ class Rounds:
         self.dim, self.ridge, self.batch, self.setup = dim, float(ridge), batch, setup
         self.count = self.dropped = self.fitted = 0
         self.next_fit = FIRST_FIT
-        self.context, self.reward, self.cost = (np.empty((*batch, 64, *shape)) for shape in ((dim,), (), ()))
-        self.label = np.zeros((*batch, 64), dtype=np.int64)
+        self.context, self.reward, self.cost = (_room(64, batch, shape) for shape in ((dim,), (), ()))
+        self.label = _room(64, batch, (), np.int64)
         self.labels: dict[Hashable, int] = {}
         self.crowd = 100
         self.known = np.zeros((*batch, 0), dtype=bool)
@@ -47,14 +47,11 @@ class Rounds:
         """Add a round, its cost +∞ where the outcome is not known; its number, from 0."""
         place = self.count - self.dropped
         if place == self.cost.shape[-1]:
-            axis = len(self.batch)
-            for name in COLUMNS:
-                old = getattr(self, name)
-                room = np.empty((*self.batch, max(64, place), *old.shape[axis + 1 :]), old.dtype)
-                setattr(self, name, np.concatenate([old, room], axis=axis))
+            self._move(0, max(64, 2 * place))
         self.context[..., place, :] = context
         self.reward[..., place], self.cost[..., place] = reward, cost
-        self.label[..., place] = self.label_of(context, learn=True)
+        if self.setup.group is not None:
+            self.label[..., place] = self.label_of(context, learn=True)
         self.count += 1
         return self.count - 1
 
@@ -73,13 +70,21 @@ class Rounds:
         part = slice(drop, last - self.dropped)
         frozen = self._freeze(self.dropped + drop, part, np.isfinite(self.cost[..., part]))
         if drop:
-            for name in COLUMNS:
-                kept = getattr(self, name)[(slice(None),) * len(self.batch) + (slice(drop, None),)]
-                setattr(self, name, kept.copy())
+            self._move(drop, self.cost.shape[-1] - drop)
             self.dropped += drop
         self.known = np.isfinite(self.cost[..., : last - self.dropped])
         self.frozen, self.fitted = frozen, last
         self.next_fit = self.count + max(1, int(np.ceil(GROWTH * (self.count - self.dropped) - 1e-9)))
+
+    def _move(self, first: int, size: int) -> None:
+        """The rows from `first` on, in room for `size`."""
+        axis = len(self.batch)
+        for name in COLUMNS:
+            old = getattr(self, name)
+            kept = old[(slice(None),) * axis + (slice(first, None),)]
+            new = _room(size, self.batch, old.shape[axis + 1 :], old.dtype)
+            new[(slice(None),) * axis + (slice(0, kept.shape[axis]),)] = kept
+            setattr(self, name, new)
 
     def refreeze(self) -> None:
         """What the last refit froze, again, from the rows and what was known of them then."""
@@ -140,3 +145,8 @@ class Rounds:
         for step in range(held.size):
             self.capital = exchangeability.update(self.capital, chances[..., step])
             self.alarmed = self.alarmed | exchangeability.alarm(self.capital)
+
+
+def _room(size: int, batch: tuple[int, ...], shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    """Zeros (*batch, size, *shape), laid out row after row for the whole batch, as rows are written."""
+    return np.moveaxis(np.zeros((size, *batch, *shape), dtype), 0, len(batch))
