@@ -1,0 +1,1 @@
+"""Public data as plain tables. Nothing is bundled: every reader takes the folder the data lies in."""
