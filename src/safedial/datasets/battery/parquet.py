@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from safedial.datasets.battery.schema import check_steps
+from safedial.datasets.battery.schema import RW_KINDS, check_steps
 from safedial.errors import InvalidInput, import_extra, require
 
 FILES = {
@@ -24,7 +24,6 @@ FILES = {
     "rw": "rw_steps.parquet",
     "b": "nasa_b_windows300s.parquet",
 }
-RW_KINDS = {"C": "charge", "D": "discharge", "R": "rest"}
 SHARED = ("battery", "type", "t_start", "duration", "v_start", "dv", "i_mean", "temp_start", "temp_mean", "temp_max")
 NEEDED = {
     "rw26": (*SHARED, "step", "comment", "date", "n", "v_end"),

@@ -37,6 +37,8 @@ COLUMNS = {
 """Every column of the step table and what it holds, in order. Means are over samples, not weighted by time."""
 
 KINDS = ("charge", "discharge", "rest")
+RW_KINDS = {"C": "charge", "D": "discharge", "R": "rest"}
+"""NASA's letters in the RW files."""
 
 
 def check_steps(frame: Any) -> Any:
