@@ -8,6 +8,7 @@ import sys
 
 import typer
 
+from safedial.cli.battery import battery
 from safedial.cli.bench import bench
 from safedial.cli.doctor import doctor
 from safedial.cli.reproduce import reproduce
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(simulate)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(sweep, name="sweep")
+app.add_typer(battery, name="battery")
 app.add_typer(bench, name="bench")
 app.command()(doctor)
 

@@ -1,7 +1,19 @@
 """NASA's battery ageing experiments as one step table, whatever file they come from."""
 
+from safedial.datasets.battery.fetch import fetch_archive
 from safedial.datasets.battery.mat import read_mat
-from safedial.datasets.battery.parquet import data_folder, read_steps
+from safedial.datasets.battery.parquet import read_steps
 from safedial.datasets.battery.schema import COLUMNS, check_steps
+from safedial.datasets.battery.sources import CITATIONS, data_folder, find_sources, load_steps
 
-__all__ = ["COLUMNS", "check_steps", "data_folder", "read_mat", "read_steps"]
+__all__ = [
+    "CITATIONS",
+    "COLUMNS",
+    "check_steps",
+    "data_folder",
+    "fetch_archive",
+    "find_sources",
+    "load_steps",
+    "read_mat",
+    "read_steps",
+]

@@ -16,14 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from safedial.datasets.battery.schema import RW_KINDS, check_steps
+from safedial.datasets.battery.sources import FILES, data_folder
 from safedial.errors import InvalidInput, import_extra, require
 
-FILES = {
-    "rw26": "rw26_steps.parquet",
-    "rw9_12": "rw9_12_excerpt_steps.parquet",
-    "rw": "rw_steps.parquet",
-    "b": "nasa_b_windows300s.parquet",
-}
 SHARED = ("battery", "type", "t_start", "duration", "v_start", "dv", "i_mean", "temp_start", "temp_mean", "temp_max")
 NEEDED = {
     "rw26": (*SHARED, "step", "comment", "date", "n", "v_end"),
@@ -31,16 +26,6 @@ NEEDED = {
     "rw": (*SHARED, "step", "comment", "n", "v_end", "date", "block", "setpoint"),
     "b": (*SHARED, "uid", "k", "ambient_c", "start"),
 }
-
-
-def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder the battery data lies in: `folder`, else the environment variable SAFEDIAL_DATA."""
-    given = folder or os.environ.get("SAFEDIAL_DATA")
-    require(given, "data", None, "no data folder was named", "give --data DIR or set SAFEDIAL_DATA")
-    path = Path(str(given))
-    way_out = "give --data DIR or set SAFEDIAL_DATA; `safedial battery fetch --data DIR` makes and fills one"
-    require(path.is_dir(), "data", str(path), "there is no such folder", way_out)
-    return path
 
 
 def read_steps(folder: str | os.PathLike[str] | None, source: str) -> Any:

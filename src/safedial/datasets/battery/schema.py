@@ -94,4 +94,4 @@ def _check_signs(frame: Any) -> None:
 
 
 def _first(values: Any) -> Any:
-    return None if values.empty else values.iloc[0]
+    return None if values.empty else values.head(1).tolist()[0]

@@ -1,0 +1,77 @@
+"""`safedial battery`: get NASA's battery data, and say what a data folder holds."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+battery = typer.Typer(no_args_is_help=True, help="NASA's battery data: download it, say what is there.")
+
+Data = Annotated[Path | None, typer.Option(help="The folder the data lies in. Default: SAFEDIAL_DATA.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@battery.command()
+def fetch(
+    data: Data = None,
+    url: Annotated[str | None, typer.Option(help="Another archive. Default: NASA's RW9 to RW12, 425 MB.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="What the archive's SHA-256 must be.")] = None,
+    json: Json = False,
+) -> None:
+    """Download NASA's archive and unpack its .mat files. Run it again to go on after an interruption."""
+    from safedial.cli.output import print_json
+    from safedial.datasets.battery.fetch import ARCHIVE, fetch_archive
+
+    with ExitStack() as stack:
+        done = fetch_archive(data, url or ARCHIVE, sha256=sha256, progress=_Bar(stack))
+    if json:
+        print_json(done._asdict())
+        return
+    typer.echo(("Fetched" if done.downloaded else "There already") + f": {done.url}\nSHA-256 {done.sha256}")
+    for name, facts in done.files.items():
+        typer.echo(f"  {name}  {facts['bytes']:,} bytes  SHA-256 {facts['sha256']}")
+
+
+@battery.command()
+def info(data: Data = None, json: Json = False) -> None:
+    """Say which sources a folder holds: rows of each battery and kind, time span, what to cite."""
+    from safedial.cli.output import new_table, print_json, print_table
+    from safedial.datasets.battery.summary import summarize
+
+    content = summarize(data)
+    if json:
+        print_json(content)
+        return
+    for name, facts in content["sources"].items():
+        title = f"{name}: {facts['rows']:,} rows from {', '.join(facts['files'])}"
+        columns = ("charge", "discharge", "rest", "hours")
+        table = new_table(title, "source", "battery", *columns, "first", "last")
+        for row in facts["batteries"]:
+            counts = [f"{row[column]:,}" for column in columns]
+            table.add_row(row["source"], row["battery"], *counts, row["first"] or "", row["last"] or "")
+        print_table(table)
+    for name, error in content["unreadable"].items():
+        typer.echo(f"{name} cannot be used: {error}")
+    if not content["sources"]:
+        typer.echo(f"No battery data in {content['folder']}. `safedial battery fetch --data DIR` downloads NASA's.")
+    for words in content["citations"]:
+        typer.echo(f"Cite: {words}")
+
+
+class _Bar:
+    """A bar that begins when the length of the download is known."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack, self.done, self.advance = stack, 0, None
+
+    def __call__(self, done: int, total: int | None) -> None:
+        from safedial.cli.output import progress_bar
+
+        if self.advance is None and total:
+            self.advance: Any = self.stack.enter_context(progress_bar(f"download, {total / 1e6:,.0f} MB", total))
+        if self.advance is not None:
+            self.advance(done - self.done)
+            self.done = done
