@@ -2,17 +2,22 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 from tests.datasets.generate import rw26_table, write_b, write_rw
 from tests.datasets.test_fetch import archive, server  # noqa: F401 -- fixtures
+
+BATTERY = [sys.executable, "-m", "safedial", "battery"]
 
 
 def run(*words, data=None):
     kept = {name: value for name, value in os.environ.items() if name != "SAFEDIAL_DATA"}
     environment = kept | ({"SAFEDIAL_DATA": str(data)} if data else {})
-    command = [sys.executable, "-m", "safedial", "battery", *map(str, words)]
+    command = [*BATTERY, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
@@ -34,7 +39,7 @@ def test_info_counts_every_source_and_names_what_cannot_be_read(tmp_path):
     assert "cut short" in content["unreadable"]["b_mat"]
     assert [words.partition(",")[0] for words in content["citations"]] == ["B. Bole", "B. Saha"]
     shown = run("info", "--data", tmp_path).stdout
-    assert "rw26: 8 rows from rw26_steps.parquet" in shown
+    assert "rw26: 8 rows of rw26" in shown
     assert "Cite: B. Bole" in shown
 
 
@@ -55,3 +60,20 @@ def test_fetch_reports_and_a_wrong_checksum_is_one_sentence(server, tmp_path):  
     done = run("fetch", "--url", server.url, "--json", data=folder)
     assert list(json.loads(done.stdout)["files"]) == ["RW9.mat", "RW10.mat"]
     assert run("fetch", "--data", folder, "--url", server.url).stdout.startswith("There already")
+
+
+def test_ctrl_c_keeps_what_came_and_the_next_fetch_goes_on(server, tmp_path):  # noqa: F811
+    server.stall, server.break_after = threading.Event(), 5000
+    words = [*BATTERY, "fetch", "--data", str(tmp_path / "data"), "--url", server.url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 20
+        while not any(path.stat().st_size == 5000 for path in (tmp_path / "data").glob("*.partial")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=20)
+    server.stall.set()
+    assert (process.returncode, complaint) == (130, "safedial: interrupted; what was finished is kept\n")
+    server.stall = server.break_after = None
+    assert run("fetch", "--data", tmp_path / "data", "--url", server.url).stdout.startswith("Fetched")
+    assert server.asked == [None, "bytes=5000-"]

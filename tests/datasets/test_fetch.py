@@ -15,11 +15,12 @@ from tests.datasets.generate import rw_samples, write_b, write_rw
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `body` at every path, with ranges; `break_after` bytes a connection ends without a word."""
+    """Serves `body` at every path, with ranges; after `break_after` bytes a connection waits for `stall`, then ends."""
 
     def __init__(self, body):
         super().__init__(("127.0.0.1", 0), Handler)
         self.body, self.break_after, self.ranges, self.asked = body, None, True, []
+        self.stall = None
         self.url = f"http://127.0.0.1:{self.server_port}/1.%20archive.zip"
 
 
@@ -42,6 +43,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         end = len(body) if self.server.break_after is None else start + self.server.break_after
         self.wfile.write(body[start:end])
+        if self.server.stall:
+            self.server.stall.wait(20)
         return self.connection.close() if end < len(body) else None
 
     def log_message(self, *words):

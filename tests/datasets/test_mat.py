@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.io import savemat
 
-from safedial.datasets.battery import COLUMNS, read_mat
+from safedial.datasets.battery import COLUMNS, load_steps, read_mat
 from safedial.errors import InvalidInput
 from tests.datasets.generate import b_samples, rw_samples, write_b, write_rw
 
@@ -118,3 +118,18 @@ def test_series_of_unequal_length_and_unknown_types_are_named(tmp_path):
         read_mat(write_rw(tmp_path / "RW9.mat", change=lambda steps: steps[0].update(type="X")))
     with pytest.raises(InvalidInput, match=r"cycle 1, type = 'sleep'"):
         read_mat(write_b(tmp_path / "B0005.mat", change=lambda cycles: cycles[0].update(type="sleep")))
+
+
+def test_words_in_place_of_numbers_are_named_and_a_date_that_is_none_gives_no_start(tmp_path):
+    with pytest.raises(InvalidInput, match=r"RW9\.mat, step 1, voltage: must hold numbers"):
+        read_mat(write_rw(tmp_path / "RW9.mat", change=lambda steps: steps[0].update(voltage="high")))
+    path = write_b(tmp_path / "B0005.mat", change=lambda cycles: cycles[0].update(time=np.zeros((1, 6))))
+    starts = read_mat(path).groupby("uid")["start"].count()
+    assert starts.to_dict() == {1: 0, 2: 4, 4: 4}
+
+
+def test_a_folder_without_nasas_files_says_how_to_get_them(tmp_path):
+    with pytest.raises(InvalidInput, match=r"holds no file named like .*battery fetch"):
+        load_steps(tmp_path, "rw_mat")
+    with pytest.raises(InvalidInput, match=r"source = 'rw13': must be one of rw26, .*b_mat"):
+        load_steps(tmp_path, "rw13")

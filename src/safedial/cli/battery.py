@@ -46,12 +46,12 @@ def info(data: Data = None, json: Json = False) -> None:
         print_json(content)
         return
     for name, facts in content["sources"].items():
-        title = f"{name}: {facts['rows']:,} rows from {', '.join(facts['files'])}"
+        labels = ", ".join(dict.fromkeys(row["source"] for row in facts["batteries"]))
         columns = ("charge", "discharge", "rest", "hours")
-        table = new_table(title, "source", "battery", *columns, "first", "last")
+        table = new_table(f"{name}: {facts['rows']:,} rows of {labels}", "battery", *columns, "from", "to")
         for row in facts["batteries"]:
             counts = [f"{row[column]:,}" for column in columns]
-            table.add_row(row["source"], row["battery"], *counts, row["first"] or "", row["last"] or "")
+            table.add_row(row["battery"], *counts, row["first"] or "", row["last"] or "")
         print_table(table)
     for name, error in content["unreadable"].items():
         typer.echo(f"{name} cannot be used: {error}")
