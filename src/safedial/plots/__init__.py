@@ -1,8 +1,9 @@
 """Pictures, drawn from the written data alone."""
 
+from safedial.plots.battery import draw_battery
 from safedial.plots.conformal import draw_conformal
 from safedial.plots.sweep import draw_sweep
 from safedial.plots.synthetic import draw_epsilon, draw_synthetic
 from safedial.plots.table1 import draw_table1
 
-__all__ = ["draw_conformal", "draw_epsilon", "draw_sweep", "draw_synthetic", "draw_table1"]
+__all__ = ["draw_battery", "draw_conformal", "draw_epsilon", "draw_sweep", "draw_synthetic", "draw_table1"]

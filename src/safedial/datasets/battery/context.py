@@ -1,0 +1,82 @@
+"""The text that a language model reads before a step: "battery-context v1".
+
+It tells the five active steps before the target, newest first, as compact JSON; the target itself is not in it,
+neither its current nor its outcome. A step is active if it charges or discharges with at least 0.05 A on average.
+Targets are the active steps with five earlier ones in their group (a battery, or a block of one). Each text is named by the
+SHA-256 of its UTF-8 bytes, so that vectors computed elsewhere can be joined, and checked, by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_CURRENT = 0.05
+HISTORY = 5
+
+
+class Targets(NamedTuple):
+    """`rows`: positions of the targets in the step table. `history`: of their five earlier steps, newest first."""
+
+    rows: NDArray[np.int64]
+    history: NDArray[np.int64]
+
+
+def find_targets(steps: Any) -> Targets:
+    """The targets of a step table that is ordered by group and step."""
+    kind, current = steps["kind"].to_numpy(), np.abs(steps["current"].to_numpy(dtype=float))
+    active = np.flatnonzero((kind != "rest") & (current >= LEAST_CURRENT))
+    group = steps["group"].to_numpy()[active]
+    rows, history = [], []
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])) if active.size else np.array([], dtype=int)
+    for first, last in zip(starts, np.append(starts[1:], active.size), strict=True):
+        mine = active[first:last]
+        rows.append(mine[HISTORY:])
+        history.append(
+            np.lib.stride_tricks.sliding_window_view(mine, HISTORY)[:-1, ::-1]
+            if mine.size > HISTORY
+            else mine[:0].reshape(0, HISTORY)
+        )
+    joined = [
+        np.concatenate(parts) if parts else np.zeros(shape, dtype=np.int64)
+        for parts, shape in ((rows, 0), (history, (0, HISTORY)))
+    ]
+    return Targets(joined[0], joined[1])
+
+
+def element(
+    kind: str, note: str, current: float, v_start: float, v_end: float, dv: float, temp_mean: float, duration: float
+) -> dict[str, Any]:
+    """One step as the text tells it."""
+    return {
+        "kind": kind,
+        "note": note,
+        "amps": round(abs(current), 3),
+        "volts_start": round(v_start, 3),
+        "volts_end": round(v_end, 3),
+        "volts_change": round(dv, 3),
+        "celsius": round(temp_mean, 2),
+        "seconds": round(duration, 1),
+    }
+
+
+FIELDS = ("kind", "note", "current", "v_start", "v_end", "dv", "temp_mean", "duration")
+
+
+def context_texts(steps: Any, targets: Targets) -> list[str]:
+    """The text of every target, in order."""
+    columns = [steps[name].tolist() for name in FIELDS]
+    used = np.unique(targets.history)
+    told = {int(row): element(*(column[row] for column in columns)) for row in used}
+    return [
+        json.dumps([told[int(row)] for row in five], separators=(",", ":"), ensure_ascii=True)
+        for five in targets.history
+    ]
+
+
+def text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
