@@ -49,16 +49,14 @@ def conformal(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("result
 
 @reproduce.command()
 def battery(
-    source: Annotated[
-        str, typer.Option(help="b (NASA's B series), rw26, or rw (RW26 and an excerpt of RW9-12).")
-    ] = "b",
+    source: Annotated[str, typer.Option(help="b, rw26, rw, rw9_12 (parquet), b_mat or rw_mat (NASA's files).")] = "b",
     embedder: Annotated[
         str, typer.Option(help="precomputed (Gemma vectors in the data folder) or numeric.")
     ] = "precomputed",
     threshold: Annotated[list[float] | None, typer.Option(help="May be given several times [0.1 and 0.2].")] = None,
     split: Annotated[str, typer.Option(help="Fit on the first half of each battery, or of the calendar.")] = "battery",
     floor: Annotated[float, typer.Option(help="Whiten axes down to this share of the largest variance.")] = 0.3,
-    seeds: Annotated[int, typer.Option(help="How many seeds of the noise.")] = 2,
+    seeds: Annotated[int, typer.Option(help="How many seeds of the noise.")] = 3,
     engine: Annotated[str, typer.Option(help="The replay engine: blocked, jax, rank_one or reference.")] = "blocked",
     data: Annotated[Path | None, typer.Option(help="Where the battery data lie; default: SAFEDIAL_DATA.")] = None,
     out: Out = Path("results"),
@@ -84,7 +82,7 @@ def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("resul
 
     paths = [*_table1(5, seeds, rounds, out)[1], *_synthetic(seeds, rounds, out), *_conformal(seeds, rounds, out)]
     if os.environ.get("SAFEDIAL_DATA"):
-        paths += _battery(out, None, min(seeds, 2), [0.1, 0.2])
+        paths += _battery(out, None, min(seeds, 3), [0.1, 0.2])
     else:
         typer.echo(
             "The battery experiment is skipped: no data folder is named (SAFEDIAL_DATA; docs/battery.md).", err=True
@@ -128,11 +126,12 @@ def _conformal(seeds: int, rounds: int, out: Path) -> list[Path]:
 def _battery(out: Path, data: Path | None, seeds: int, thresholds: list[float], **chosen: Any) -> list[Path]:
     from safedial.cli.output import progress_bar
     from safedial.experiments.battery import SERIES, write_battery
+    from safedial.experiments.battery_logged import write_logged
     from safedial.plots import draw_battery
 
     with progress_bar(f"Battery, {seeds} seed(s) of the noise", len(SERIES) * seeds) as advance:
         _, paths = write_battery(out, data=data, seeds=seeds, thresholds=thresholds, progress=advance, **chosen)
-    return [*paths, draw_battery(out)]
+    return [*paths, draw_battery(out), *write_logged(out, data=data)]
 
 
 def _finish(paths: list[Path], json: bool) -> None:

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
+from safedial.datasets.battery import data_folder, load_steps
 from safedial.datasets.battery.context import find_targets
 from safedial.datasets.battery.embeddings import PRECOMPUTED, numeric, precomputed
 from safedial.datasets.battery.features import halves, make_contexts
-from safedial.datasets.battery.parquet import data_folder, read_steps
 from safedial.errors import require
 from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.tables import write_rows
@@ -39,9 +39,9 @@ from safedial.replay import replay
 
 Array = NDArray[np.float64]
 
-SOURCES = ("b", "rw26", "rw")
 EMBEDDERS = ("precomputed", "numeric")
-LARGEST_CURRENT = {"b": 4.0, "rw26": 5.0, "rw": 5.0}
+LARGEST_CURRENT = {"b": 4.0, "b_mat": 4.0, "rw26": 5.0, "rw9_12": 5.0, "rw": 5.0, "rw_mat": 5.0}
+SOURCES = tuple(LARGEST_CURRENT)
 SHORTEST, LONGEST = 10.0, 600.0
 """Steps that last shorter (noise) or longer (reference cycles of hours) are left out, and voltage jumps above 1 V."""
 
@@ -92,11 +92,14 @@ def load_rounds(
     require(source in SOURCES, "source", source, "must be one of " + ", ".join(SOURCES))
     require(embedder in EMBEDDERS, "embedder", embedder, "must be one of " + ", ".join(EMBEDDERS))
     folder = data_folder(data)
-    steps = read_steps(folder, source)
+    steps = load_steps(folder, source)
     targets = find_targets(steps)
     if embedder == "numeric":
         vectors = numeric(steps, targets)
     else:
+        require(
+            source in PRECOMPUTED, "embedder", embedder, f"has no vectors for source {source}", "use --embedder numeric"
+        )
         vectors, targets = precomputed(folder / PRECOMPUTED[source], steps, targets)
     told, last = steps.iloc[targets.rows], steps.iloc[targets.history[:, 0]]
     rise = (told["temp_max"] - told["temp_start"]).to_numpy(dtype=float)

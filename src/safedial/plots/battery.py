@@ -35,7 +35,9 @@ def draw_battery(folder: str | Path) -> Path:
         if column == 0:
             above.set_ylabel("cumulative regret")
             below.set_ylabel("rounds with cost > τ")
-            below.text(rounds[-1], cells[0]["promised_risk"] * 1.2, "promise", ha="right", fontsize=7, color="0.3")
+            below.text(
+                cells[-1]["round"], cells[0]["promised_risk"] * 1.2, "promise", ha="right", fontsize=7, color="0.3"
+            )
     handles, labels = axes[len(thresholds)].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7, frameon=False)
     return save(figure, Path(folder) / "battery.png")

@@ -2,8 +2,8 @@
 
 It tells the five active steps before the target, newest first, as compact JSON; the target itself is not in it,
 neither its current nor its outcome. A step is active if it charges or discharges with at least 0.05 A on average.
-Targets are the active steps with five earlier ones in their group (a battery, or a block of one). Each text is named by the
-SHA-256 of its UTF-8 bytes, so that vectors computed elsewhere can be joined, and checked, by it.
+Targets are the active steps with five earlier ones in their group (a battery, or a block of one). Each text is named by
+the SHA-256 of its UTF-8 bytes, so that vectors computed elsewhere can be joined, and checked, by it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,12 @@ def find_targets(steps: Any) -> Targets:
     """The targets of a step table that is ordered by group and step."""
     kind, current = steps["kind"].to_numpy(), np.abs(steps["current"].to_numpy(dtype=float))
     active = np.flatnonzero((kind != "rest") & (current >= LEAST_CURRENT))
-    group = steps["group"].to_numpy()[active]
-    rows, history = [], []
-    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])) if active.size else np.array([], dtype=int)
-    for first, last in zip(starts, np.append(starts[1:], active.size), strict=True):
-        mine = active[first:last]
-        rows.append(mine[HISTORY:])
-        history.append(
-            np.lib.stride_tricks.sliding_window_view(mine, HISTORY)[:-1, ::-1]
-            if mine.size > HISTORY
-            else mine[:0].reshape(0, HISTORY)
-        )
-    joined = [
-        np.concatenate(parts) if parts else np.zeros(shape, dtype=np.int64)
-        for parts, shape in ((rows, 0), (history, (0, HISTORY)))
-    ]
-    return Targets(joined[0], joined[1])
+    if active.size <= HISTORY:
+        return Targets(np.zeros(0, dtype=np.int64), np.zeros((0, HISTORY), dtype=np.int64))
+    windows = np.lib.stride_tricks.sliding_window_view(active, HISTORY + 1)
+    group = steps["group"].to_numpy()
+    together = windows[group[windows[:, 0]] == group[windows[:, -1]]]
+    return Targets(together[:, -1], together[:, -2::-1])
 
 
 def element(

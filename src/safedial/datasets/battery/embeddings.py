@@ -77,7 +77,7 @@ def _read(path: Path) -> dict[str, Any]:
         "use --embedder numeric, or name the data folder",
     )
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             parts = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InvalidInput(f"embeddings = {path.name!r}: cannot be read ({error}); copy the file again") from error

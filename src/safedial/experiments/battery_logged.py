@@ -1,0 +1,129 @@
+"""What policies would have brought on RW26's own outcomes, with no fitted truth.
+
+RW26's random-walk discharges were run at currents drawn at random (0.5 to 5 A, high ones more often). So a step at
+which the random current happens to be the one that a policy asks for is a step of that policy, with its real outcome:
+rejection replay (Li, Chu, Langford and Wang, 2011). Steps at other currents are passed over, as if they had not
+happened, and the policy learns from the accepted ones alone. Accepted steps are weighted by one over their level's
+frequency, since a policy that asks for a rare level is met less often there.
+
+It shows the rate at which real temperature rises exceeded the threshold under each policy's choices, with its error.
+It cannot show what would have followed: the battery's state at the next step comes from the logged current, not from
+the policy's; and with a handful of accepted steps it shows little.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.spec import SafetySpec
+from safedial.datasets.battery import data_folder, load_steps
+from safedial.datasets.battery.context import find_targets
+from safedial.datasets.battery.sources import FILES
+from safedial.errors import require
+from safedial.experiments.provenance import output_folder
+from safedial.experiments.tables import write_rows
+from safedial.online.agent import Agent
+from safedial.online.units import Dial
+from safedial.policies import make_policy
+
+Array = NDArray[np.float64]
+
+NOTE = "discharge (random walk)"
+LEVELS = tuple(float(level) for level in np.arange(0.5, 5.01, 0.5))
+RISK = 0.05
+POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "HP-UCB": ("hp_ucb", {}),
+    "HP-Probe": ("hp_probe", {"probe": 0.25}),
+    "HP-Conformal": ("hp_conformal", {"probe": 0.25}),
+    "On-Expectation": ("on_expectation", {}),
+}
+
+
+def logged_rounds(data: str | Path | None) -> tuple[Array, Array, Array, Array]:
+    """(numbers of the last step, level in A, |voltage change|, temperature rise) of the random discharges, in order."""
+    steps = load_steps(data_folder(data), "rw26")
+    targets = find_targets(steps)
+    told, last = steps.iloc[targets.rows], steps.iloc[targets.history[:, 0]]
+    level = np.round(np.abs(told["current"].to_numpy(dtype=float)) * 2.0) / 2.0
+    used = (told["note"].to_numpy() == NOTE) & (told["duration"].to_numpy() >= 10.0) & np.isin(level, LEVELS)
+    require(used.any(), "source", "rw26", "has no random-walk discharges")
+    told, last = told[used], last[used]
+    numbers = np.column_stack([last[name].to_numpy(dtype=float) for name in ("v_end", "temp_mean", "current", "dv")])
+    rise = (told["temp_max"] - told["temp_start"]).to_numpy(dtype=float)
+    return numbers, level[used], np.abs(told["dv"].to_numpy(dtype=float)), rise
+
+
+def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[dict[str, Any]]:
+    """One row for each policy: how many steps were accepted, and their weighted violation rate with its error."""
+    numbers, level, change, rise = logged_rounds(data)
+    half = len(level) // 2
+    centre, spread = numbers[:half].mean(axis=0), numbers[:half].std(axis=0)
+    rows = np.column_stack([(numbers - centre) / spread, np.ones(len(numbers))])
+    rows /= max(1.0, float(np.linalg.norm(rows, axis=1).max())) * (1.0 + 1e-9)
+    dose = level / LEVELS[-1]
+    constants: dict[str, Any] = {"coefficient_bound": 0.0}
+    for name, outcome in (("reward_noise", change), ("cost_noise", rise)):
+        scaled = rows[:half] * dose[:half, None]
+        coef, *_ = np.linalg.lstsq(scaled, outcome[:half], rcond=None)
+        residual = (outcome[:half] - scaled @ coef) / dose[:half]
+        constants[name] = float(np.sqrt(np.mean(residual**2)))
+        constants["coefficient_bound"] = max(constants["coefficient_bound"], float(np.linalg.norm(coef)))
+    share = {value: float(np.mean(level == value)) for value in LEVELS}
+    for series, (name, options) in POLICIES.items():
+        conformal = name == "hp_conformal"
+        spec = SafetySpec(
+            threshold=celsius,
+            total_risk=RISK,
+            context_bound=1.0,
+            promise="conformal" if conformal else "certified",
+            **constants,
+        )
+        dial = Dial(low=0.0, high=LEVELS[-1], unit="A", levels=LEVELS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            agent = Agent(rows.shape[1], spec, policy=make_policy(name, **options), dial=dial)
+        weights, over, gained = [], [], []
+        for place in range(half, len(level)):
+            if agent.preview(rows[place]).action != level[place]:
+                continue
+            decision = agent.decide(rows[place])
+            agent.update(decision, reward=change[place], cost=rise[place])
+            weights.append(1.0 / share[level[place]])
+            over.append(float(rise[place] > celsius))
+            gained.append(change[place])
+        yield _row(series, name, celsius, len(level) - half, np.array(weights), np.array(over), np.array(gained))
+
+
+def _row(
+    series: str, name: str, celsius: float, offered: int, weights: Array, over: Array, gained: Array
+) -> dict[str, Any]:
+    """Self-normalised weighted means; the error is that of a ratio of sums."""
+    total = float(weights.sum())
+    rate = float((weights * over).sum() / total) if total else math.nan
+    error = float(np.sqrt(np.sum((weights * (over - rate)) ** 2)) / total) if total else math.nan
+    return {
+        "series": series,
+        "policy": name,
+        "celsius": celsius,
+        "promised_risk": RISK if name != "on_expectation" else None,
+        "offered": offered,
+        "accepted": int(weights.size),
+        "violation_rate": rate,
+        "violation_error": error,
+        "reward_volts": float((weights * gained).sum() / total) if total else math.nan,
+    }
+
+
+def write_logged(out: str | Path, *, data: str | Path | None, celsius: float = 2.0) -> list[Path]:
+    """`battery_logged.csv`, where the folder has RW26; else nothing."""
+    folder = data_folder(data)
+    if not (folder / FILES["rw26"]).is_file():
+        return []
+    return [write_rows(output_folder(out) / "battery_logged.csv", list(logged_rows(folder, celsius=celsius)))]
