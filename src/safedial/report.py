@@ -269,7 +269,7 @@ def _battery(folder: Path) -> str:
             [
                 row["series"],
                 f"{row['accepted']:.0f} of {row['offered']:.0f}",
-                f"{row['violation_rate']:.1%} ± {row['violation_error']:.1%}",
+                f"{row['violation_rate']:.1%}, at most {row['violation_high']:.1%}",
                 f"{row['reward_volts']:.3f}",
             ]
             for row in logged
@@ -278,7 +278,7 @@ def _battery(folder: Path) -> str:
             f"<h3>On RW26's own outcomes</h3><p>No fitted truth: steps whose random current was the one a policy asked for, with their real "
             f"temperature rise, against {logged[0]['celsius']:g} °C (the certified policies and HP-Conformal promise at most 5 %). What it can and "
             "cannot show: docs/battery.md.</p>",
-            _html_table(["policy", "accepted steps", "rise above the threshold", "|voltage change|, V"], table),
+            _html_table(["policy", "accepted steps", "rise above the threshold (95 %)", "|voltage change|, V"], table),
         ]
     return "\n".join([*parts, _footer(told)])
 

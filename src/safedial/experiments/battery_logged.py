@@ -104,10 +104,14 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
 def _row(
     series: str, name: str, celsius: float, offered: int, weights: Array, over: Array, gained: Array
 ) -> dict[str, Any]:
-    """Self-normalised weighted means; the error is that of a ratio of sums."""
+    """Self-normalised weighted means; the error is that of a ratio of sums, and `violation_high` a 95 % upper end: two
+    errors, or, where nothing was seen, three over the effective number of steps.
+    """
     total = float(weights.sum())
     rate = float((weights * over).sum() / total) if total else math.nan
     error = float(np.sqrt(np.sum((weights * (over - rate)) ** 2)) / total) if total else math.nan
+    effective = total**2 / float(np.sum(weights**2)) if total else math.nan
+    high = min(1.0, rate + 2.0 * error if rate > 0.0 else 3.0 / effective) if total else math.nan
     return {
         "series": series,
         "policy": name,
@@ -117,6 +121,7 @@ def _row(
         "accepted": int(weights.size),
         "violation_rate": rate,
         "violation_error": error,
+        "violation_high": high,
         "reward_volts": float((weights * gained).sum() / total) if total else math.nan,
     }
 
