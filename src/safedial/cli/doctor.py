@@ -16,6 +16,7 @@ EXTRAS = {
     "dask": (("distributed",), "sweeps on many machines"),
     "jax": (("jax",), "the rule on JAX arrays, under jit"),
     "gym": (("gymnasium",), "a Gymnasium environment"),
+    "battery": (("progpy",), "a simulated battery in the loop"),
     "text": (("sentence_transformers",), "text embeddings as contexts (planned)"),
 }
 
