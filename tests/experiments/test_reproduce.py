@@ -11,7 +11,7 @@ from safedial import InvalidInput
 from safedial.experiments import epsilon
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.experiments.tables import read_rows
-from safedial.plots import draw_conformal, draw_epsilon, draw_synthetic, draw_table1
+from safedial.plots import draw_closed_loop, draw_conformal, draw_epsilon, draw_synthetic, draw_table1
 from safedial.report import write_report
 
 
@@ -132,3 +132,21 @@ def test_every_world_has_every_policy_and_says_where_its_promise_holds(results):
     assert not holds["contexts drift", "hp_conformal"]
     assert not any(holds[world, "on_expectation"] for world, _ in holds)
     assert all(0.0 <= row["full_dose_violation_rate"] <= 1.0 for row in rows)
+
+
+def test_the_closed_loop_is_written_drawn_and_summarised(tmp_path):
+    done = reproduce("closed-loop", "--seeds", "1", "--rounds", "120", "--out", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {file.rsplit("/", 1)[1] for file in told["files"]} == {path.name for path in tmp_path.iterdir()}
+    assert len(told["rows"]) == len({row["series"] for row in told["rows"]}) == 8
+    certified = [row for row in told["rows"] if "Conformal" not in row["series"]]
+    assert all(row["promised_rounds"] == 120 and row["violation_rate"] == 0.0 for row in certified)
+    bands = read_rows(tmp_path / "closed_loop_residuals.csv")
+    spread = {row["model"]: 0.0 for row in bands if row["source"] == "random loads"}
+    for row in bands:
+        if row["source"] == "random loads":
+            spread[row["model"]] = max(spread[row["model"]], abs(row["mean"]))
+    assert min(spread, key=lambda name: spread[name]) == "square, told"
+    (tmp_path / "closed_loop.png").unlink()
+    assert draw_closed_loop(tmp_path).exists()

@@ -81,11 +81,15 @@ def test_a_certified_agent_in_the_loop_is_certified_and_its_residuals_are_its_ow
 
 
 def test_micro_doses_divide_the_heat_that_is_left_and_the_monitor_notices():
-    played = run(Agent(6, spec(), policy="hp_probe"), BatteryWorld(), 1000, 0)
+    exact = BatteryWorld(temperature_noise=0.0, energy_noise=0.0)
+    played = run(Agent(6, spec(), policy="hp_probe"), exact, 900, 0)
     alarmed = alarm_round(played)
     assert alarmed is not None
     assert {each.limit for each in played[alarmed:]} == {"alarm"}
     assert np.mean([each.violated for each in played[:alarmed]]) > 0.05
+    told = run(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, carry_over=True)
+    assert alarm_round(told) is None
+    assert not any(each.violated for each in told)
 
 
 @pytest.mark.parametrize(
