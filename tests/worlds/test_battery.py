@@ -1,11 +1,14 @@
 """The simulated battery: seeded, hotter than linear in the current, with a memory; and agents in its loop."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec
 from safedial.closed_loop import alarm_round, by_band, run
 from safedial.core.dose import Dose, identity, power
+from safedial.errors import MissingExtra
 from safedial.online.units import Dial
 from safedial.worlds.battery import COOLING, HEAT, BatteryWorld
 
@@ -116,6 +119,12 @@ def test_an_action_outside_the_dial_is_refused(action):
     battery = QUIET.start(0)
     with pytest.raises(InvalidInput, match=r"action = .*must be a number in \[0, 1\]"):
         battery.step(action)
+
+
+def test_without_the_simulator_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "progpy.models", None)
+    with pytest.raises(MissingExtra, match=r'pip install "safedial\[battery\]"'):
+        QUIET.start(0)
 
 
 def test_a_loop_of_unlike_parts_is_refused():
