@@ -211,7 +211,7 @@ def _print_closed_loop(rows: list[dict[str, Any]], seeds: int, rounds: int) -> N
     table = new_table(title, "agent", "over τ", "reward", "hottest", "alarm at")
     for row in rows:
         rate = "–" if row["violation_rate"] is None else f"{row['violation_rate']:.4f}"
-        alarms = ", ".join("–" if number is None else f"{number:.0f}" for number in row["alarm_rounds"])
+        alarms = "/".join("–" if number is None else f"{number:.0f}" for number in row["alarm_rounds"])
         table.add_row(row["series"], rate, f"{row['mean_reward']:.3f}", f"{row['largest_true_cost']:.2f}", alarms)
     print_table(table)
     typer.echo(
