@@ -7,5 +7,12 @@ from safedial.plots.sweep import draw_sweep
 from safedial.plots.synthetic import draw_epsilon, draw_synthetic
 from safedial.plots.table1 import draw_table1
 
-__all__ = ["draw_battery", "draw_conformal", "draw_epsilon", "draw_sweep", "draw_synthetic", "draw_table1"]
-__all__ = ["draw_closed_loop", "draw_conformal", "draw_epsilon", "draw_sweep", "draw_synthetic", "draw_table1"]
+__all__ = [
+    "draw_battery",
+    "draw_closed_loop",
+    "draw_conformal",
+    "draw_epsilon",
+    "draw_sweep",
+    "draw_synthetic",
+    "draw_table1",
+]
