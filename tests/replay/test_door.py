@@ -102,15 +102,18 @@ def test_contexts_stream_from_disk(tmp_path, count):
     stored.flush()
     del stored
     code = f"""
-import resource, numpy as np
+import tracemalloc, numpy as np
 import safedial, safedial.replay.run
 contexts = np.load({str(path)!r}, mmap_mode="r")
 rng = np.random.default_rng(1)
 spec = safedial.SafetySpec(threshold=0.5, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
                            coefficient_bound=1, context_bound=1)
-tail = safedial.replay("hp_probe", contexts[-500:], *rng.standard_normal((2, 500)), spec)
+safedial.replay("hp_probe", contexts[-500:], *rng.standard_normal((2, 500)), spec)
 outcomes = rng.standard_normal((2, len(contexts)))
+tracemalloc.start()
 out = safedial.replay("hp_probe", contexts, *outcomes, spec)
+peak = tracemalloc.get_traced_memory()[1]
+assert peak < 12 * 8 * len(contexts) + 2_000_000, peak  # the record of a round is a dozen numbers, its context 64
 assert out.estimate.informative_rounds == len(contexts)
 assert not isinstance(out.estimate.inverse, np.memmap)
 """
@@ -145,3 +148,47 @@ def test_replay_can_be_called_whatever_was_imported_before(first):
     words += "print(callable(safedial.replay), callable(replay), safedial.replay.replay.__name__, door.__name__)"
     shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
     assert shown == "True True replay safedial.replay.door\n"
+
+
+@pytest.mark.parametrize("engine", ["rank_one", "blocked", "jax"])
+@pytest.mark.parametrize(("dtype", "ridge"), [("float64", 1e-14), ("float32", 1e-5)])
+def test_a_ridge_too_small_for_an_inverse_is_refused(engine, dtype, ridge):
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((50, 4)) / 10
+    with pytest.raises(InvalidInput, match="ridge"):
+        replay("hp_ucb", contexts, *rng.standard_normal((2, 50)), make_spec(ridge=ridge), engine=engine, dtype=dtype)
+
+
+def test_a_factor_that_fails_is_said_so():
+    from safedial.replay.blocked import _factor
+
+    with pytest.raises(InvalidInput, match="ridge"):
+        _factor(np.asfortranarray([[-3.0, 0.0], [0.0, 1.0]]), np.array([0, 1]), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"contexts": [[0.1, 0.2], [0.3]]}, "contexts"),
+        ({"rewards": [[1.0], [1.0, 2.0]]}, "rewards"),
+        ({"progress": 3}, "progress"),
+        ({"spec": make_spec(promise="conformal")}, "promise"),
+        ({"engine": "jax", "warps": 3}, "warps"),
+        ({"engine": "jax", "run": 1, "block": 128}, "block"),
+        ({"policy": "thompson", "engine": "jax", "kernel": "interpret", "coins": np.full(200, 0.5)}, "kernel"),
+    ],
+)
+def test_more_that_cannot_be_replayed_is_named(changes, named):
+    rng = np.random.default_rng(0)
+    given = {"policy": "hp_ucb", "contexts": rng.standard_normal((200, 2)) / 9, "spec": make_spec()}
+    given |= {"rewards": rng.standard_normal(200), "costs": rng.standard_normal(200), **changes}
+    with pytest.raises(InvalidInput, match=named):
+        replay(**given)
+
+
+def test_anyones_policy_has_an_estimate_for_each_row():
+    """Sharing one assumes that doses do not decide what is learned, which a stranger's policy need not keep to."""
+    own, spec = make_policy("hp_ucb")._replace(name="mine"), make_spec(threshold=[0.1, 0.2])
+    rng = np.random.default_rng(0)
+    outcome = replay(own, rng.standard_normal((60, 3)) / 9, *rng.standard_normal((2, 60)), spec)
+    assert len(outcome.estimates) == 2

@@ -27,13 +27,14 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
     """Write atomically. Floats in the header keep every bit (JSON holds their shortest exact form)."""
     buffer = io.BytesIO()
     np.savez(buffer, header=np.array(json.dumps(header, allow_nan=False)), **arrays)
-    content = buffer.getvalue()
+    content = buffer.getbuffer()
     first_line = f"{FORMAT} {FORMAT_VERSION} {hashlib.sha256(content).hexdigest()}\n"
     target = Path(path)
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
         with open(partial, "wb") as file:
-            file.write(first_line.encode("ascii") + content)
+            file.write(first_line.encode("ascii"))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from safedial.errors import InvalidInput, require
@@ -49,9 +50,15 @@ def make_policy(name: str, **options: Any) -> Policy:
         raise InvalidInput(f"policy {name}: {error}; its options are those of safedial.{name}") from error
 
 
+@lru_cache(maxsize=64)
+def _default(name: str) -> Policy:
+    """The same object for the same name, so that what is compiled for a policy is compiled once."""
+    return make_policy(name)
+
+
 def as_policy(policy: str | Policy) -> Policy:
     """A policy, or the one of that name with its default options."""
-    made = make_policy(policy) if isinstance(policy, str) else policy
+    made = _default(policy) if isinstance(policy, str) else policy
     require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", ", ".join(POLICIES))
     return made
 

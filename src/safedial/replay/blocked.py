@@ -27,7 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.errors import require
 from safedial.replay import rank_one
+from safedial.replay.door import WAY_OUT
 from safedial.replay.linalg import routines, scaled_identity
 from safedial.replay.turn import Turn
 
@@ -132,10 +134,11 @@ def _decide_run(state: Kept, corner: Any, left: int, turn: Turn) -> list[tuple[f
 
 
 def _factor(gram: Any, chosen: Any, root: Any) -> NDArray[Any]:
-    """L of I + D·G_SS·D, which no rounding can make indefinite: G is at least −u in any direction."""
+    """L of I + D·G_SS·D. G is off by about u·L²/λ, so with a ridge that small the factor can fail, and then says so."""
     first, last = chosen[0], chosen[-1] + 1
     inner = gram[first:last, first:last] if last - first == len(chosen) else gram[np.ix_(chosen, chosen)]
     inner = inner * (root[:, None] * root)
     inner.ravel(order="K")[:: len(chosen) + 1] += 1.0
-    factor, _ = routines(gram.dtype).potrf(np.asfortranarray(inner), lower=1, overwrite_a=1)
+    factor, failed = routines(gram.dtype).potrf(np.asfortranarray(inner), lower=1, overwrite_a=1)
+    require(failed == 0, "ridge", "the spec's", "is too small for the contexts in this dtype", WAY_OUT)
     return factor

@@ -18,11 +18,15 @@ from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import NUMBERS, SafetySpec
-from safedial.errors import require
-from safedial.policies import Policy, as_policy
+from safedial.errors import InvalidInput, require
+from safedial.policies import POLICIES, Policy, as_policy
 
 SWEPT = ("threshold", "violation_risk", "estimation_risk")
 """The spec fields that may be 1-d arrays: one row of results for each value."""
+
+
+LARGEST_ERROR = 1e-3
+WAY_OUT = "use a larger ridge, float64, or engine='reference'"
 
 
 class Rounds(NamedTuple):
@@ -76,6 +80,8 @@ def check_rounds(
     require(not policy.knows_truth, "policy", policy.name, "needs the true coefficients, which a replay does not have")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
+    require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives", "use 'certified'")
+    require(progress is None or callable(progress), "progress", progress, "must be a function of the rounds just done")
     contexts = _contexts(contexts)
     count, dim = contexts.shape
     check_dim(policy.options.get("radius"), dim)
@@ -97,7 +103,7 @@ def check_rounds(
         policy=policy,
         spec=spec,
         specs=specs,
-        shared=len(specs) == 1 or doses_cannot_teach(spec, dose, baseline),
+        shared=len(specs) == 1 or (policy.name in POLICIES and doses_cannot_teach(spec, dose, baseline)),
         dose=dose,
         contexts=contexts,
         dtype=np.dtype(dtype),
@@ -166,22 +172,25 @@ def check_norms(rounds: Rounds, start: int, squares: NDArray[np.float64]) -> Non
 
 def _contexts(contexts: Any) -> Any:
     if not (hasattr(contexts, "dtype") and hasattr(contexts, "shape")):
-        contexts = np.asarray(contexts)
+        contexts = _array("contexts", contexts)
     name, shape = str(contexts.dtype), tuple(contexts.shape)
-    require(np.dtype(contexts.dtype).kind == "f", "contexts.dtype", name, "must be floating", "use .astype('float64')")
+    plain = hasattr(contexts, "__array__") and not hasattr(contexts, "toarray")
+    require(plain, "contexts", type(contexts).__name__, "must be an array", "use np.asarray, or .toarray() if sparse")
+    floating = name.startswith(("float", ">f", "<f", "bfloat"))
+    require(floating, "contexts.dtype", name, "must be floating", "use .astype('float64')")
     require(len(shape) == 2 and min(shape) >= 1, "contexts.shape", shape, "must be (rounds, dim), each at least 1")
     return contexts
 
 
 def _mask(informative: Any, count: int) -> NDArray[np.bool_]:
-    mask = np.asarray(informative)
+    mask = _array("informative", informative)
     require(mask.dtype == bool, "informative.dtype", str(mask.dtype), "must be bool")
     require(mask.shape == (count,), "informative.shape", mask.shape, f"must be one value a round, ({count},)")
     return mask
 
 
 def _per_round(name: str, values: Any, count: int, seen: Any = True) -> NDArray[np.float64]:
-    numbers = np.asarray(values)
+    numbers = _array(name, values)
     require(numbers.dtype.kind in "iuf", f"{name}.dtype", str(numbers.dtype), "must be that of numbers")
     numbers = numbers.astype(np.float64)
     require(numbers.shape == (count,), f"{name}.shape", numbers.shape, f"must be one number a round, ({count},)")
@@ -190,3 +199,20 @@ def _per_round(name: str, values: Any, count: int, seen: Any = True) -> NDArray[
         index = int(np.argmin(good))
         require(False, f"{name}[{index}]", float(numbers[index]), "must be finite where the round is informative")
     return numbers
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name}: is not an array of numbers ({error})") from error
+
+
+def check_ridge(rounds: Rounds, engine: str) -> None:
+    """Engines that keep Σ⁻¹ err by about u·L²/λ; refuse where that is no longer small."""
+    stretch = rounds.spec.context_bound**2 / rounds.spec.ridge
+    small = float(np.finfo(rounds.dtype).eps) * stretch <= LARGEST_ERROR
+    ratio = f"L²/λ = {stretch:.3g}"
+    require(
+        small, "ridge", rounds.spec.ridge, f"is too small for engine {engine!r} in {rounds.dtype} ({ratio})", WAY_OUT
+    )

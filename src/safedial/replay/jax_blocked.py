@@ -9,14 +9,15 @@ Double precision is switched on for the call alone, in a context, never in the g
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from typing import Any
 
 import numpy as np
 
 from safedial.core.estimate import Estimate, Prediction
-from safedial.errors import import_extra, require
-from safedial.replay.door import Rounds, check_norms
+from safedial.errors import InvalidInput, import_extra, require
+from safedial.replay.door import WAY_OUT, Rounds, check_norms
 from safedial.replay.record import Trace, empty_trace
 from safedial.replay.turn import write_shared_rows
 
@@ -29,6 +30,7 @@ KERNELS = ("auto", "plain", "pallas", "interpret")
 CHUNK_BYTES = 256 << 20
 """Contexts on the device at a time: this much for the chunk in use and as much for the next."""
 
+RUNS = 64
 AHEAD = 2
 """Chunks that may wait on the device before the host reads the oldest one's record."""
 
@@ -60,6 +62,11 @@ def replay_jax(
     require(type(run) is int and run >= 1 and run & (run - 1) == 0, "run", run, "must be a power of two")
     block = (512 if on_gpu else 128) if block is None else block
     size = run * -(-min(block, rounds.number) // run)
+    require(
+        size // run <= RUNS, "block", size, f"may be at most {RUNS} runs of {run}: all are compiled", "a larger run"
+    )
+    proper = type(warps) is int and 1 <= warps <= 32 and warps & (warps - 1) == 0
+    require(proper, "warps", warps, "must be a power of two from 1 to 32")
     with x64(rounds.dtype == np.float64):
         plan = programs.Plan(chosen, size, run, _wide(rounds.dim, on_gpu), rounds.dtype.name, warps)
         automatic = ("pallas", "plain") if on_gpu else ("plain",)
@@ -131,9 +138,18 @@ def _compile(rules: list[Any], plan: Any, blocks: int, forms: tuple[str, ...]) -
     for form in forms[:-1]:
         try:
             return [programs.program(rule, plan, blocks, form) for rule in rules], form
-        except Exception:  # noqa: S112 -- what a kernel compiler may raise is not written down anywhere
-            continue
-    return [programs.program(rule, plan, blocks, forms[-1]) for rule in rules], forms[-1]
+        except Exception as error:  # what a kernel compiler may raise is not written down anywhere
+            words = (
+                f"kernel {form!r} does not compile here ({str(error).splitlines()[0][:120]}); {forms[-1]!r} is slower"
+            )
+            warnings.warn(words, UserWarning, stacklevel=2)
+    try:
+        return [programs.program(rule, plan, blocks, forms[-1]) for rule in rules], forms[-1]
+    except Exception as error:
+        said = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise InvalidInput(
+            f"kernel = {forms[-1]!r}: does not compile for this policy and dose ({said}); use 'auto'"
+        ) from error
 
 
 def _columns(rounds: Rounds) -> tuple[tuple[str, ...], list[Any]]:
@@ -186,6 +202,8 @@ def _write(trace: Trace, rounds: Rounds, start: int, records: list[Any]) -> None
         values = np.asarray(record)[:, : stop - start].astype(np.float64)
         named = dict(zip((*kernels.TRACE, "squares"), values, strict=False))
         check_norms(rounds, start, named["squares"])
+        whole = bool(np.all(np.isfinite(named["width"])))
+        require(whole, "ridge", rounds.spec.ridge, "is too small for the contexts in this dtype", WAY_OUT)
         for name in ("intensity", "reward_index", "cost_upper", "width"):
             getattr(trace, name)[row, part] = named[name]
         trace.certified[row, part] = named["certified"] > 0

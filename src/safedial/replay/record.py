@@ -38,6 +38,7 @@ class Replay:
         reward_index: what the policy compared with 0; `cost_upper`, `width`: the bound and the width it rests on.
         certified: False where not even 0 was safe.
         estimates: the final estimate of each row; one that all rows share where doses cannot change what is learned.
+            With engine "jax" its arrays are JAX's and stay on the device; `np.asarray` brings them over.
         seconds: from the call to the answer, compilation included.
     """
 

@@ -13,7 +13,7 @@ from safedial.errors import require
 from safedial.policies import Policy
 from safedial.replay import blocked, rank_one, reference
 from safedial.replay.block_size import best_block
-from safedial.replay.door import Rounds, check_rounds, read_block
+from safedial.replay.door import Rounds, check_ridge, check_rounds, read_block
 from safedial.replay.record import Replay, Trace, empty_trace
 from safedial.replay.turn import make_turn, stacked, write_row, write_shared_rows
 
@@ -103,6 +103,8 @@ def replay(
         coins=coins,
         progress=progress,
     )
+    if engine != "reference":
+        check_ridge(rounds, engine)
     if engine == "jax":
         from safedial.replay.jax_blocked import replay_jax
 
