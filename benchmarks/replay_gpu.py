@@ -28,10 +28,10 @@ from pathlib import Path
 import numpy as np
 
 try:
-    import array_api_compat  # noqa: F401
+    import array_api_compat  # noqa: F401 -- only to see whether it is there
 except ModuleNotFoundError:
     shim = types.ModuleType("array_api_compat")
-    shim.array_namespace = lambda *_: __import__("jax.numpy", fromlist=["numpy"])  # type: ignore[attr-defined]
+    setattr(shim, "array_namespace", lambda *_: __import__("jax.numpy", fromlist=["numpy"]))  # noqa: B010 -- a module's attribute
     sys.modules["array_api_compat"] = shim
 try:
     import safedial
@@ -45,6 +45,7 @@ import jax.numpy as jnp
 from safedial import replay
 from safedial.replay import jax_blocked, jax_program, kernel
 
+# Written out, as safedial.bench would ask for more packages than a GPU machine may have.
 SPEC = safedial.SafetySpec(
     threshold=0.5,
     violation_risk=0.01,
@@ -154,32 +155,16 @@ def best_setting(rows, dtype):
     return {name: best[name] for name in ("kernel", "block", "run", "warps", "dtype")}
 
 
-def streamed(options, setting, dim, count):
-    """Contexts in host memory, as a user has them."""
-    rounds = host_rounds(count, dim, dtype=np.dtype(setting["dtype"]).type)
+def whole_call(options, device, setting, dim, count, *, resident):
+    """One replay with contexts on the device (`resident`), or in host memory, as a user has them."""
+    if resident:
+        with jax_blocked.x64(setting["dtype"] == "float64"):
+            rounds = device_rounds(count, dim, setting["dtype"], device)
+    else:
+        rounds = host_rounds(count, dim, dtype=np.dtype(setting["dtype"]).type)
     best, first, _ = timed(rounds, options, **setting)
-    return {
-        "dim": dim,
-        "rounds": count,
-        **setting,
-        "us_per_round": best,
-        "seconds": best * count / 1e6,
-        "first_call_s": first,
-    }
-
-
-def resident(options, device, setting, dim, count):
-    with jax_blocked.x64(setting["dtype"] == "float64"):
-        rounds = device_rounds(count, dim, setting["dtype"], device)
-    best, first, _ = timed(rounds, options, **setting)
-    return {
-        "dim": dim,
-        "rounds": count,
-        **setting,
-        "us_per_round": best,
-        "seconds": best * count / 1e6,
-        "first_call_s": first,
-    }
+    told = {"us_per_round": best, "seconds": best * count / 1e6, "first_call_s": first}
+    return {"dim": dim, "rounds": count, **setting, **told}
 
 
 def clock(step, *arrays, repeats=10, inner=10):
@@ -325,10 +310,12 @@ def main():
         setting = guarded(report, f"best_{dtype}", best_setting, report["table"], dtype)
         if "error" not in setting:
             guarded(report, f"split_{dtype}", split, options, device, setting)
-            guarded(report, f"streamed_{dtype}", streamed, options, setting, options.dim, options.rounds)
-            dim, count = (131, 2000) if options.small else (2051, 100_000)
-            guarded(report, f"experiment_streamed_{dtype}", streamed, options, setting, dim, count)
-            guarded(report, f"experiment_resident_{dtype}", resident, options, device, setting, dim, count)
+            wide, count = (131, 2000) if options.small else (2051, 100_000)
+            sizes = {"streamed": (options.dim, options.rounds, False), "experiment_streamed": (wide, count, False)}
+            sizes["experiment_resident"] = (wide, count, True)
+            for name, (dim, length, resident) in sizes.items():
+                part = partial(whole_call, resident=resident)
+                guarded(report, f"{name}_{dtype}", part, options, device, setting, dim, length)
         path.write_text(json.dumps(report, indent=1))
     print(markdown(report))
     rest = {name: value for name, value in report.items() if name not in ("table", "answers")}

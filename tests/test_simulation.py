@@ -5,6 +5,7 @@ import safedial.batch as batch
 import safedial.simulation as module
 from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
 from safedial.measure import regret_bound, summary, violation_interval
+from safedial.policies import rows_learn_alike
 from tests.conftest import make_spec
 
 
@@ -23,19 +24,20 @@ def test_results_do_not_depend_on_the_chunk(chunk, monkeypatch):
 def test_sharing_one_estimate_over_thresholds_changes_nothing(name, monkeypatch):
     spec = make_spec(threshold=[0.1, 0.5, 3.0])
     shared = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
-    monkeypatch.setattr(batch, "doses_cannot_teach", lambda *arguments: False)
+    monkeypatch.setattr(batch, "rows_learn_alike", lambda *arguments: False)
     apart = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
     for field in ("violations", "regret", "reward", "informative_rounds"):
         np.testing.assert_array_equal(getattr(shared, field), getattr(apart, field))
 
 
 def test_where_doses_can_teach_rows_learn_apart():
-    straight = Dose.of(identity())
-    assert batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(), straight)
-    assert not batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(cost_sensor_noise=0.1), straight)
-    assert not batch.doses_cannot_teach(LinearWorld(dim=2, baseline_cost=0.1), make_spec(), straight)
-    assert not batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(estimation_risk=[0.1, 0.2]), straight)
-    assert not batch.doses_cannot_teach(LinearWorld(dim=2), make_spec(), Dose.of(power(1e-3)))
+    straight, ucb = Dose.of(identity()), make_policy("hp_ucb")
+    assert rows_learn_alike(ucb, make_spec(), straight, 0.0)
+    assert not rows_learn_alike(ucb, make_spec(cost_sensor_noise=0.1), straight, 0.0)
+    assert not rows_learn_alike(ucb, make_spec(), straight, 0.1)
+    assert not rows_learn_alike(ucb, make_spec(estimation_risk=[0.1, 0.2]), straight, 0.0)
+    assert not rows_learn_alike(ucb, make_spec(), Dose.of(power(1e-3)), 0.0)
+    assert not rows_learn_alike(ucb._replace(name="mine"), make_spec(), straight, 0.0), "a stranger's may differ"
     spec = make_spec(threshold=[0.2, 0.6], cost_sensor_noise=0.02)
     both = simulate(make_policy("hp_ucb"), LinearWorld(dim=3), spec, rounds=300, seeds=2)
     alone = simulate(

@@ -16,8 +16,9 @@ from safedial.core.dose import Dose
 from safedial.core.estimate import Estimate, Prediction, sample_weight
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
+from safedial.core.swept import as_columns, check_grids
 from safedial.errors import require
-from safedial.policies import Policy
+from safedial.policies import Policy, rows_learn_alike
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.worlds.linear import (
     Draws,
@@ -33,9 +34,6 @@ from safedial.worlds.linear import (
 from safedial.worlds.noise import quantile
 
 Array = NDArray[np.float64]
-
-SWEPT = ("threshold", "violation_risk", "estimation_risk")
-"""The spec fields that may be arrays in a simulation."""
 
 TOTALS = (
     "violations",
@@ -75,11 +73,11 @@ class Batch:
         points: int,
         observe: Callable[[Round], None] | None,
     ) -> None:
-        self.policy, self.world, self.spec, self.dose, self.observe = policy, world, spec, dose, observe
+        self.policy, self.world, self.spec, self.dose, self.observe = policy, world, as_columns(spec), dose, observe
         self.rngs = generators(seeds)
         self.truth = draw_truth(world, spec, self.rngs)
-        rows = rows_of(spec)
-        self.shared = rows == 1 or doses_cannot_teach(world, spec, dose)
+        rows = check_grids(spec)
+        self.shared = rows == 1 or rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.state = policy.init(world.dim, ridge=spec.ridge, batch=(1 if self.shared else rows, len(seeds)))
         self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
@@ -222,17 +220,6 @@ class Batch:
             "regret_curve": np.stack(self.curves["regret"]),
             "violations_curve": np.stack(self.curves["violations"]),
         }
-
-
-def doses_cannot_teach(world: LinearWorld, spec: SafetySpec, dose: Dose) -> bool:
-    """Whether every row of a sweep learns the same: R/g and C/g free of the dose, z > 0 a matter of reward alone."""
-    plain = spec.reward_sensor_noise == 0 and spec.cost_sensor_noise == 0 and world.baseline_cost == 0
-    return plain and dose.is_identity and np.ndim(spec.estimation_risk) == 0
-
-
-def rows_of(spec: SafetySpec) -> int:
-    """How many specs a swept spec stands for."""
-    return max(np.size(getattr(spec, name)) for name in SWEPT)
 
 
 def _lift(estimate: Estimate) -> Estimate:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.batch import SWEPT, Batch, Round
+from safedial.batch import Batch, Round
 from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, as_dose
-from safedial.core.spec import CONSTANTS, NUMBERS, SafetySpec
+from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.core.swept import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy
 from safedial.worlds.linear import LinearWorld
@@ -116,7 +117,7 @@ def simulate(
     policy, dose = as_policy(policy), as_dose(dose)
     chosen = _check(policy, world, spec, rounds, points, seeds)
     started = time.perf_counter()
-    run = Batch(policy, world, _as_columns(spec), dose, chosen, rounds, points, observe)
+    run = Batch(policy, world, spec, dose, chosen, rounds, points, observe)
     starts = range(0, rounds, CHUNK)
     with ThreadPoolExecutor(max_workers=1) as ahead:
         draws = ahead.submit(run.draw, min(CHUNK, rounds))
@@ -151,10 +152,7 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
     require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
-    sizes = {np.size(getattr(spec, name)) for name in SWEPT} - {1}
-    require(
-        len(sizes) <= 1, "spec", {name: np.size(getattr(spec, name)) for name in SWEPT}, "has grids of unequal length"
-    )
+    check_grids(spec)
     check_dim(policy.options.get("radius"), world.dim)
     for name in CONSTANTS:
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
@@ -165,17 +163,4 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
         require(spec.promise != "joint", "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
-    for field in fields(spec):
-        value = getattr(spec, field.name)
-        allowed = 1 if field.name in SWEPT else 0
-        if field.name in NUMBERS:
-            require(
-                np.ndim(value) <= allowed, field.name, value, f"may have at most {allowed} dimensions in a simulation"
-            )
     return [int(seed) for seed in chosen]
-
-
-def _as_columns(spec: SafetySpec) -> SafetySpec:
-    """Swept fields as (rows, 1), to broadcast against (rows, seeds)."""
-    changes = {name: np.asarray(value)[:, None] for name in SWEPT if np.ndim(value := getattr(spec, name))}
-    return replace(spec, **changes)

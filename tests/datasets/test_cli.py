@@ -9,7 +9,6 @@ import threading
 import time
 
 from tests.datasets.generate import rw26_table, write_b, write_rw
-from tests.datasets.test_fetch import archive, server  # noqa: F401 -- fixtures
 
 BATTERY = [sys.executable, "-m", "safedial", "battery"]
 
@@ -52,7 +51,7 @@ def test_info_without_data_says_the_way_out(tmp_path):
         assert "Traceback" not in done.stderr
 
 
-def test_fetch_reports_and_a_wrong_checksum_is_one_sentence(server, tmp_path):  # noqa: F811
+def test_fetch_reports_and_a_wrong_checksum_is_one_sentence(server, tmp_path):
     folder = tmp_path / "data"
     refused = run("fetch", "--data", folder, "--url", server.url, "--sha256", "0" * 64)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
@@ -62,7 +61,7 @@ def test_fetch_reports_and_a_wrong_checksum_is_one_sentence(server, tmp_path):  
     assert run("fetch", "--data", folder, "--url", server.url).stdout.startswith("There already")
 
 
-def test_ctrl_c_keeps_what_came_and_the_next_fetch_goes_on(server, tmp_path):  # noqa: F811
+def test_ctrl_c_keeps_what_came_and_the_next_fetch_goes_on(server, tmp_path):
     server.stall, server.break_after = threading.Event(), 5000
     words = [*BATTERY, "fetch", "--data", str(tmp_path / "data"), "--url", server.url]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.spec import SafetySpec
 from safedial.errors import require
+from safedial.experiments.synthetic import synthetic_spec
 from safedial.online.agent import Agent
 from safedial.online.blas import daxpy, ddot, dnrm2, dsymv, dsyr
 
@@ -24,15 +24,7 @@ def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:
     """Microseconds for `Agent.decide` and `Agent.update` (hp_probe, unit noise), and for the bare arithmetic."""
     require(dim >= 1, "dim", dim, "must be a whole number >= 1")
     count = rounds or max(60, min(4000, 40_000_000 // dim**2))
-    spec = SafetySpec(
-        threshold=0.5,
-        violation_risk=0.01,
-        estimation_risk=0.01,
-        reward_noise=1,
-        cost_noise=1,
-        coefficient_bound=1,
-        context_bound=1,
-    )
+    spec = synthetic_spec()
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((count, dim))
     contexts /= np.linalg.norm(contexts, axis=1, keepdims=True) * (1.0 + 1e-9)

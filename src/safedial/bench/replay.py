@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.spec import SafetySpec
 from safedial.errors import require
+from safedial.experiments.synthetic import synthetic_spec
 from safedial.policies import hp_ucb
 from safedial.replay import Replay, replay
 from safedial.replay.linalg import routines, scaled_identity
@@ -24,15 +24,7 @@ ENGINES = ("reference", "rank_one", "blocked")
 CHOICES = ("all", *ENGINES, "jax")
 
 POLICY, UNCUT = hp_ucb(), hp_ucb(clip=False)
-SPEC = SafetySpec(
-    threshold=0.5,
-    violation_risk=0.01,
-    estimation_risk=0.01,
-    reward_noise=1,
-    cost_noise=1,
-    coefficient_bound=1,
-    context_bound=1,
-)
+SPEC = synthetic_spec()
 
 REFERENCE_ROUNDS = 64
 REFERENCE_FLOPS, RANK_ONE_FLOPS = 2e11, 1e11

@@ -79,7 +79,7 @@ def _pull(url: str, partial: Path, progress: Progress | None) -> bool:
     have = partial.stat().st_size if partial.is_file() else 0
     request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310 -- http(s) only, checked
     try:
-        response = urlopen(request, timeout=WAIT)  # noqa: S310
+        response = urlopen(request, timeout=WAIT)  # noqa: S310 -- as above
     except HTTPError as error:
         if error.code != 416 or not have:
             raise

@@ -7,6 +7,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
+from safedial.core.dose import Dose
+from safedial.core.spec import SafetySpec
+from safedial.core.swept import doses_cannot_teach
 from safedial.errors import InvalidInput, require
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.policies.epsilon_greedy import epsilon_greedy
@@ -63,4 +66,12 @@ def as_policy(policy: str | Policy) -> Policy:
     return made
 
 
-__all__ = ["POLICIES", "Policy", "as_policy", "make_policy", *POLICIES]
+def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:
+    """Whether the rows of a swept spec may share one estimate.
+
+    A policy from elsewhere may let the dose decide what it learns, so only this package's own share.
+    """
+    return policy.name in POLICIES and doses_cannot_teach(spec, dose, baseline_cost)
+
+
+__all__ = ["POLICIES", "Policy", "as_policy", "make_policy", "rows_learn_alike", *POLICIES]

@@ -1,6 +1,6 @@
 """Exact replay: what a linear policy would have done, round by round, on contexts that are known in advance.
 
-Three engines, one answer, different cost for each round at dimension d:
+Four engines, one answer, different cost for each round at dimension d:
 
 | engine | how | arithmetic |
 |---|---|---|

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +16,14 @@ from numpy.typing import NDArray
 from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.rounding import NORM_SLACK
-from safedial.core.spec import NUMBERS, SafetySpec
+from safedial.core.spec import SafetySpec
+from safedial.core.swept import split_rows
 from safedial.errors import InvalidInput, require
-from safedial.policies import POLICIES, Policy, as_policy
-
-SWEPT = ("threshold", "violation_risk", "estimation_risk")
-"""The spec fields that may be 1-d arrays: one row of results for each value."""
-
+from safedial.policies import Policy, as_policy, rows_learn_alike
 
 LARGEST_ERROR = 1e-3
+"""u·L²/λ beyond which the engines that keep Σ⁻¹ refuse."""
+
 WAY_OUT = "use a larger ridge, float64, or engine='reference'"
 
 
@@ -103,7 +101,7 @@ def check_rounds(
         policy=policy,
         spec=spec,
         specs=specs,
-        shared=len(specs) == 1 or (policy.name in POLICIES and doses_cannot_teach(spec, dose, baseline)),
+        shared=len(specs) == 1 or rows_learn_alike(policy, spec, dose, baseline),
         dose=dose,
         contexts=contexts,
         dtype=np.dtype(dtype),
@@ -116,31 +114,6 @@ def check_rounds(
         coins=coins,
         progress=progress,
     )
-
-
-def doses_cannot_teach(spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:
-    """Whether every row of a swept spec learns the same: R/g and C/g free of the dose, z > 0 a matter of reward."""
-    plain = spec.reward_sensor_noise == 0 and spec.cost_sensor_noise == 0 and not np.any(baseline_cost)
-    return bool(plain and dose.is_identity and np.ndim(spec.estimation_risk) == 0)
-
-
-def split_rows(spec: SafetySpec) -> tuple[SafetySpec, ...]:
-    """One spec of plain floats for each value of the swept fields.
-
-    >>> grid = SafetySpec(threshold=[0.1, 0.5], violation_risk=0.01, estimation_risk=0.01, reward_noise=1,
-    ...                   cost_noise=1, coefficient_bound=1, context_bound=1)
-    >>> [row.threshold for row in split_rows(grid)]
-    [0.1, 0.5]
-    """
-    for field in fields(spec):
-        value, allowed = getattr(spec, field.name), 1 if field.name in SWEPT else 0
-        if field.name in NUMBERS:
-            require(np.ndim(value) <= allowed, field.name, value, f"may have at most {allowed} dimensions in a replay")
-    sizes = {name: np.size(getattr(spec, name)) for name in SWEPT}
-    rows = max(sizes.values())
-    require(set(sizes.values()) <= {1, rows}, "spec", sizes, "has grids of unequal length")
-    columns = {name: np.broadcast_to(getattr(spec, name), rows).tolist() for name in SWEPT}
-    return tuple(replace(spec, **{name: columns[name][row] for name in SWEPT}) for row in range(rows))
 
 
 def read_block(rounds: Rounds, start: int, stop: int) -> tuple[NDArray[Any], NDArray[np.float64]]:

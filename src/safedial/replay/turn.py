@@ -15,6 +15,7 @@ import numpy as np
 from safedial.core.action import Choice
 from safedial.core.estimate import Prediction, sample_weight
 from safedial.core.spec import SafetySpec
+from safedial.core.swept import as_columns
 from safedial.replay.door import Rounds
 from safedial.replay.record import Trace
 
@@ -85,7 +86,7 @@ def write_shared_rows(trace: Trace, rounds: Rounds, start: int, prediction: Pred
     part = slice(start, start + len(prediction.width))
     numbers = np.arange(part.start + 1, part.stop + 1, dtype=np.float64)
     coins = 0.0 if rounds.coins is None else rounds.coins[part]
-    choice = rounds.policy.decide(prediction, as_columns(rounds), round=numbers, coin=coins, baseline_cost=0.0)
+    choice = rounds.policy.decide(prediction, as_columns(rounds.spec), round=numbers, coin=coins, baseline_cost=0.0)
     trace.intensity[:, part] = choice.intensity
     trace.reward_index[:, part] = choice.reward_index
     trace.cost_upper[:, part] = choice.bounds.cost_upper
@@ -97,13 +98,3 @@ def stacked(predictions: list[Prediction]) -> Prediction:
     """A block's predictions as one, of arrays (block,)."""
     columns = [np.array(column, dtype=np.float64) for column in zip(*(each[:6] for each in predictions), strict=True)]
     return Prediction(*columns, dim=predictions[0].dim)
-
-
-def as_columns(rounds: Rounds) -> SafetySpec:
-    """The swept spec with its grids as (rows, 1), to broadcast against (rows, block)."""
-    from dataclasses import replace
-
-    from safedial.replay.door import SWEPT
-
-    grids = {name: np.asarray(value)[:, None] for name in SWEPT if np.ndim(value := getattr(rounds.spec, name))}
-    return replace(rounds.spec, **grids)

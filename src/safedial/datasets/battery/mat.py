@@ -193,6 +193,7 @@ def _date_vector(values: Any, where: str) -> datetime | None:
     """Year, month, day, hour, minute, second; a vector that is no date gives no start."""
     vector = _numbers(values, where)
     try:
-        return datetime(*(int(part) for part in vector[:5])) + timedelta(seconds=float(vector[5]))  # type: ignore[arg-type]
+        year, month, day, hour, minute = (int(part) for part in vector[:5])
+        return datetime(year, month, day, hour, minute) + timedelta(seconds=float(vector[5]))
     except (IndexError, TypeError, ValueError, OverflowError):
         return None

@@ -24,13 +24,14 @@ FIRST_FIT = 20
 GROWTH = 0.1
 """The first refit is after 20 rounds; then each time there are a tenth more (of the window, once it is full)."""
 
+PLAIN = Setup()
 COLUMNS = ("context", "reward", "cost", "label")
 
 
 class Rounds:
     """Updated in place; `batch` is the shape before the rows, () for one learner."""
 
-    def __init__(self, dim: int, *, ridge: Any, batch: tuple[int, ...] = (), setup: Setup = Setup()) -> None:  # noqa: B008
+    def __init__(self, dim: int, *, ridge: Any, batch: tuple[int, ...] = (), setup: Setup = PLAIN) -> None:
         self.dim, self.ridge, self.batch, self.setup = dim, float(ridge), batch, setup
         self.count = self.dropped = self.fitted = 0
         self.next_fit = FIRST_FIT

@@ -1,0 +1,49 @@
+"""One self-contained HTML page: the paper's claims point by point, ours beside the paper's, and why they differ.
+
+It is made from the written data alone and says what is not there yet. Pictures are inline; nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from safedial.errors import require
+from safedial.experiments.provenance import write_text
+from safedial.report.beyond import battery, conformal
+from safedial.report.page import STYLE
+from safedial.report.paper import epsilon, synthetic, table1
+
+SECTIONS: dict[str, Callable[[Path], str]] = {
+    "table1.csv": table1,
+    "synthetic.csv": synthetic,
+    "epsilon.csv": epsilon,
+    "conformal.csv": conformal,
+    "battery.csv": battery,
+}
+"""File that must be there → the section made from it."""
+
+
+def write_report(folder: str | Path) -> Path:
+    """`report.html` in `folder`, from whatever results are there."""
+    place = Path(folder)
+    parts = [section(place) for file, section in SECTIONS.items() if (place / file).exists()]
+    require(parts, "out", str(folder), "holds no results yet", "run safedial reproduce table1 first")
+    absent = [file.removesuffix(".csv") for file in SECTIONS if not (place / file).exists()]
+    if absent:
+        parts.append(f"<p><small>Not run yet: {', '.join(absent)} (safedial reproduce all).</small></p>")
+    body = "\n".join(
+        [
+            "<h1>Safety by Design, reproduced</h1>",
+            "<p>Ours beside the figures of Dragazis and Pacchiano, <em>Safety by Design: Realized-Cost Constraints for "
+            "Contextual Bandits with Continuous Actions</em>. Which settings are the paper's and which are inferred: "
+            "docs/reproduction.md.</p>",
+            *parts,
+        ]
+    )
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Safety by Design, reproduced</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
+    return write_text(place / "report.html", page)

@@ -1,0 +1,55 @@
+"""The pieces of the page: pictures inline, tables, claims, and where the numbers come from."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from safedial.errors import InvalidInput, require
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem; display: block; overflow-x: auto; }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #8884; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+img { max-width: 100%; background: white; border-radius: 4px; }
+.claim { border-left: 4px solid #0072B2; padding: .1rem 1rem; margin: 1rem 0; }
+small { color: #777; }
+"""
+
+
+def claim(paper: str, ours: str) -> str:
+    return f'<div class="claim"><p><strong>The paper:</strong> {paper}</p><p>{ours}</p></div>'
+
+
+def image(path: Path, words: str) -> str:
+    require(path.exists(), "picture", str(path), "is missing", "run safedial reproduce again")
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<p><img alt="{html.escape(words)}" src="data:image/png;base64,{data}"></p>'
+
+
+def html_table(heads: list[str], lines: list[list[str]]) -> str:
+    head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in line) + "</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def provenance(folder: Path, name: str) -> dict[str, Any]:
+    path = folder / f"{name}.provenance.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path}: cannot be read ({error}); run safedial reproduce again") from error
+
+
+def footer(told: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {value}" for name, value in told["versions"].items())
+    seeds = told["settings"]["seeds"]
+    return (
+        f"<p><small>Made {told['made_at']} with {versions}; commit {str(told['commit'])[:12]}; {len(seeds)} seed(s), "
+        f"{told['settings']['rounds']} rounds; {told['seconds']} s.</small></p>"
+    )
