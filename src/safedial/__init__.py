@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from safedial.replay.record import Replay
     from safedial.replay.run import replay
     from safedial.simulation import Simulation, simulate
+    from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.worlds.linear import LinearWorld
 
 _LAZY = {
@@ -43,10 +44,13 @@ _LAZY = {
     "Dial": "safedial.online.units",
     "Features": "safedial.online.units",
     "LinearWorld": "safedial.worlds.linear",
+    "load_spec": "safedial.specfile",
     "Replay": "safedial.replay.record",
     "replay": "safedial.replay",
+    "save_spec": "safedial.specfile",
     "Simulation": "safedial.simulation",
     "simulate": "safedial.simulation",
+    "SpecFile": "safedial.specfile",
 }
 
 __all__ = [
@@ -64,6 +68,7 @@ __all__ = [
     "Replay",
     "SafetySpec",
     "Simulation",
+    "SpecFile",
     "__version__",
     "check_policy",
     "clairvoyant",
@@ -74,11 +79,13 @@ __all__ = [
     "hp_probe",
     "hp_ucb",
     "identity",
+    "load_spec",
     "logistic",
     "make_policy",
     "on_expectation",
     "power",
     "replay",
+    "save_spec",
     "simulate",
     "tabulated",
     "thompson",

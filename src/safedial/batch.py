@@ -59,6 +59,15 @@ class Round(NamedTuple):
     truth: Truth
 
 
+class Played(NamedTuple):
+    """What a `record` callback sees of a chunk: arrays (rounds, rows, seeds), contexts with a last axis."""
+
+    context: Array
+    action: Array
+    reward: Array
+    cost: Array
+
+
 class Batch:
     """The state of one simulation between chunks."""
 
@@ -72,7 +81,9 @@ class Batch:
         rounds: int,
         points: int,
         observe: Callable[[Round], None] | None,
+        record: Callable[[Played], None] | None = None,
     ) -> None:
+        self.record = record
         self.policy, self.world, self.spec, self.dose, self.observe = policy, world, as_columns(spec), dose, observe
         self.rngs = generators(seeds)
         self.truth = draw_truth(world, spec, self.rngs)
@@ -100,8 +111,11 @@ class Batch:
         if not self.world.adversarial:
             reward_mean[:, 0] = self._mean(draws.context, self.truth.reward_coef)
             cost_mean[:, 0] = self._mean(draws.context, self.truth.cost_coef)
+        seen = []
         for index in range(step):
             context = self._context(draws, index)
+            if self.record:
+                seen.append(context)
             if self.world.adversarial:
                 reward_mean[index] = self._mean(context, self.truth.reward_coef)
                 cost_mean[index] = self._mean(context, self.truth.cost_coef)
@@ -109,6 +123,11 @@ class Batch:
             means = reward_mean[index], cost_mean[index]
             harm[index], gain[index], full[index] = self._round(number, context, draws, index, *means)
         self._account(done, draws, harm, gain, full, reward_mean, cost_mean)
+        if self.record:
+            reward = gain * (reward_mean + draws.reward_noise[:, None]) + draws.reward_sensor[:, None]
+            cost = self.world.baseline_cost + harm * (cost_mean + draws.cost_noise[:, None])
+            measured = cost + draws.cost_sensor[:, None]
+            self.record(Played(np.stack(seen), self.dose.cost.action(harm), reward, measured))
 
     def _mean(self, context: Array, coef: Array) -> Array:
         return mean_outcome(self.world, self.spec, context, coef)

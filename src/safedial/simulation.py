@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.batch import Batch, Round
+from safedial.batch import Batch, Played, Round
 from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import CONSTANTS, SafetySpec
@@ -98,6 +98,7 @@ def simulate(
     points: int = 200,
     progress: Callable[[int], None] | None = None,
     observe: Callable[[Round], None] | None = None,
+    record: Callable[[Played], None] | None = None,
 ) -> Simulation:
     """Run `policy` in `world` for `rounds` rounds and every seed; `spec.threshold` and the risks may be 1-d arrays.
 
@@ -107,6 +108,7 @@ def simulate(
         points: how many checkpoints the curves have.
         progress: called with the number of rounds just finished.
         observe: called every round with a `Round`, before its update.
+        record: called after every chunk of rounds with what was `Played`, noise included.
 
     >>> from safedial.policies import hp_ucb
     >>> spec = SafetySpec(threshold=[0.1, 0.5], violation_risk=0.01, estimation_risk=0.01, reward_noise=1,
@@ -117,7 +119,7 @@ def simulate(
     policy, dose = as_policy(policy), as_dose(dose)
     chosen = _check(policy, world, spec, rounds, points, seeds)
     started = time.perf_counter()
-    run = Batch(policy, world, spec, dose, chosen, rounds, points, observe)
+    run = Batch(policy, world, spec, dose, chosen, rounds, points, observe, record)
     starts = range(0, rounds, CHUNK)
     with ThreadPoolExecutor(max_workers=1) as ahead:
         draws = ahead.submit(run.draw, min(CHUNK, rounds))

@@ -108,6 +108,24 @@ def test_a_mistake_is_one_sentence_and_never_a_traceback(extra, named):
     assert "Traceback" not in done.stderr
 
 
+def test_simulate_takes_a_spec_file_and_writes_a_log(tmp_path):
+    from safedial.specfile import EXAMPLE
+
+    (tmp_path / "spec.toml").write_text(EXAMPLE + '[[policy]]\nname = "hp_probe"\n[dose]\ncurve = "hill"\ned50 = 0.5\n')
+    words = ["simulate", "--spec", str(tmp_path / "spec.toml"), "--rounds", "50", "--seeds", "2"]
+    done = run(*words, "--log", str(tmp_path / "log.csv"), "--threshold", "0.4", "--json")
+    report = json.loads(done.stdout)
+    assert (report["policy"], report["dim"], report["threshold"]) == ("hp_probe", 2, 0.4)
+    assert report["settings"]["spec"]["cost_noise"] == 0.3
+    assert report["settings"]["dose"]["cost"]["ed50"] == 0.5
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 51
+    other = run(*words, "--policy", "hp_ucb", "--total-risk", "0.1", "--dose", "power:2", "--json")
+    assert json.loads(other.stdout)["promised_risk"] == pytest.approx(0.1)
+    for missing in ("--dim", "--threshold", "--policy"):
+        place = SIMULATE.index(missing)
+        assert missing in run(*SIMULATE[:place], *SIMULATE[place + 2 :]).stderr
+
+
 def test_rounds_that_nothing_certifies_are_reported():
     done = run(*SIMULATE, "--baseline-cost", "0.7")
     assert "uncertified" in done.stdout

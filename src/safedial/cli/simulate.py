@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +20,8 @@ def _in(panel: str, text: str, *names: str) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel)
 
 
-def _promise(text: str) -> Any:
-    return _in("The promise", text)
+def _promise(text: str, *names: str) -> Any:
+    return _in("The promise", text, *names)
 
 
 def _rule(text: str, *names: str) -> Any:
@@ -35,22 +36,26 @@ CLIP = "Cut the cost bound at S times the context's norm. Default: yes, but no w
 
 
 def simulate(
-    policy: Annotated[str, typer.Option(help="One of " + ", ".join(POLICIES) + ".")],
-    dim: Annotated[int, typer.Option(help="Dimension of the contexts.")],
-    threshold: Annotated[float, typer.Option(help="The realized cost must not exceed this.")],
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, ...")],
+    policy: Annotated[str | None, typer.Option(help="One of " + ", ".join(POLICIES) + ".")] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="A spec file: all of the promise, unless said otherwise.")] = None,
+    log: Annotated[Path | None, typer.Option(help="Write the first seed's rounds to this CSV file.")] = None,
     violation_risk: Annotated[float | None, _promise("Chance a round that noise breaks the threshold [0.01].")] = None,
     estimation_risk: Annotated[float | None, _promise("Chance, once, that a confidence set misses [0.01].")] = None,
     total_risk: Annotated[float | None, _promise("Instead of the two: their sum.")] = None,
-    threshold_on: Annotated[str, _promise("measured or true cost, where the sensor errs.")] = "measured",
-    sensor_dependent: Annotated[bool, _promise("The sensor error may depend on the outcome's noise.")] = False,
-    promise: Annotated[str, _promise("certified, joint (never in any round) or conformal.")] = "certified",
-    reward_noise: Annotated[float, _promise("Sub-Gaussian constant of the reward.")] = 1.0,
-    cost_noise: Annotated[float, _promise("Sub-Gaussian constant of the cost.")] = 1.0,
-    coefficient_bound: Annotated[float, _promise("S: bound on the coefficients' norm.")] = 1.0,
-    context_bound: Annotated[float, _promise("L: bound on the contexts' norm.")] = 1.0,
-    ridge: Annotated[float, _promise("Regularisation.")] = 1.0,
+    threshold_on: Annotated[str | None, _promise("measured or true cost, where the sensor errs [measured].")] = None,
+    sensor_dependent: Annotated[
+        bool | None, _promise("The sensor error may depend on the outcome's noise.", "--sensor-dependent")
+    ] = None,
+    promise: Annotated[str | None, _promise("certified, joint (never in any round) or conformal [certified].")] = None,
+    reward_noise: Annotated[float | None, _promise("Sub-Gaussian constant of the reward [1].")] = None,
+    cost_noise: Annotated[float | None, _promise("Sub-Gaussian constant of the cost [1].")] = None,
+    coefficient_bound: Annotated[float | None, _promise("S: bound on the coefficients' norm [1].")] = None,
+    context_bound: Annotated[float | None, _promise("L: bound on the contexts' norm [1].")] = None,
+    ridge: Annotated[float | None, _promise("Regularisation [1].")] = None,
     radius: Annotated[str | None, _rule("paper, determinant or mixture (default).")] = None,
     clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
     probe: Annotated[str | None, _rule("hp_probe, hp_conformal: sqrt for 1/sqrt(t), or a share.")] = None,
@@ -65,37 +70,28 @@ def simulate(
     mean: Annotated[str, _world("linear, or sine, with which a linear learner is wrong.")] = "linear",
     contexts: Annotated[str, _world("iid, adversarial, or drift.")] = "iid",
     baseline_cost: Annotated[float, _world("Known cost without any action.")] = 0.0,
-    reward_sensor_noise: Annotated[float, _world("Additive sensor error of the reward.")] = 0.0,
-    cost_sensor_noise: Annotated[float, _world("Additive sensor error of the cost.")] = 0.0,
-    dose: Annotated[str, _world(f"The dose curve: {DOSES}.")] = "identity",
+    reward_sensor_noise: Annotated[float | None, _world("Additive sensor error of the reward [0].")] = None,
+    cost_sensor_noise: Annotated[float | None, _world("Additive sensor error of the cost [0].")] = None,
+    dose: Annotated[str | None, _world(f"The dose curve: {DOSES} [identity].")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Simulate a policy in the paper's linear world and report violations, regret and reward."""
-    from safedial.cli.output import print_json, print_pairs, progress_bar
+    from safedial.cli.output import print_json, progress_bar
     from safedial.core.dose import Dose
-    from safedial.core.spec import SafetySpec
+    from safedial.files import write_text
+    from safedial.logs import log_text, logged_simulation
     from safedial.measure import summary
     from safedial.simulation import simulate as run
+    from safedial.specfile import load_spec, named_policy
     from safedial.worlds.linear import LinearWorld
 
-    spec = SafetySpec(
-        threshold=threshold,
-        violation_risk=0.01 if violation_risk is None and total_risk is None else violation_risk,
-        estimation_risk=0.01 if estimation_risk is None and total_risk is None else estimation_risk,
-        total_risk=total_risk,
-        threshold_on=threshold_on,  # pyright: ignore[reportArgumentType] -- checked by SafetySpec
-        sensor_dependent=sensor_dependent,
-        promise=promise,  # pyright: ignore[reportArgumentType] -- checked by SafetySpec
-        reward_noise=reward_noise,
-        cost_noise=cost_noise,
-        coefficient_bound=coefficient_bound,
-        context_bound=context_bound,
-        ridge=ridge,
-        reward_sensor_noise=reward_sensor_noise,
-        cost_sensor_noise=cost_sensor_noise,
-    )
+    fields = {name: value for name, value in locals().items() if name in FIELDS and value is not None}
+    file = load_spec(spec) if spec else None
+    stated = stated_spec(fields, file)
+    known = dim if dim is not None else file and file.dim
+    require(known is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
     world = LinearWorld(
-        dim=dim,
+        dim=known,  # pyright: ignore[reportArgumentType] -- checked above
         noise=noise,
         contexts=contexts,  # pyright: ignore[reportArgumentType] -- checked by LinearWorld
         baseline_cost=baseline_cost,
@@ -103,18 +99,57 @@ def simulate(
     )
     given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
     given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence, "form": form, "scaled": scaled}
-    chosen = _policy(policy, {name: value for name, value in given.items() if value is not None})
-    curve = Dose.of(_curve(dose))
+    given = {name: value for name, value in given.items() if value is not None}
+    if policy is None and file and file.policy and not given:
+        chosen = named_policy(file.policy)
+    else:
+        named = policy or (file and file.policy and file.policy["name"])
+        require(named, "--policy", policy, "is missing", "give it, or a spec file with a [[policy]] table")
+        chosen = _policy(str(named), given)
+    curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
     with progress_bar(f"{chosen.label}, {seeds} seeds", rounds) as advance:
-        result = run(chosen, world, spec, rounds=rounds, seeds=seeds, dose=curve, progress=advance)
+        options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "dose": curve, "progress": advance}
+        if log:
+            told, result = logged_simulation(chosen, world, stated, **options)
+            write_text(log, log_text(told))
+        else:
+            result = run(chosen, world, stated, **options)
     report = summary(result)
     if json:
-        print_json(report)
-        return
+        print_json(report | ({"log": str(log)} if log else {}))
+    else:
+        _print(report, chosen.label, seeds, log)
+
+
+FIELDS = (
+    *("threshold", "violation_risk", "estimation_risk", "total_risk", "threshold_on", "sensor_dependent", "promise"),
+    *("reward_noise", "cost_noise", "coefficient_bound", "context_bound", "ridge"),
+    *("reward_sensor_noise", "cost_sensor_noise"),
+)
+"""The options that are fields of a SafetySpec."""
+
+
+def stated_spec(fields: dict[str, Any], file: Any) -> Any:
+    """The spec: a file's, or the command line's defaults, with what was said on the command line in their place."""
+    from safedial.core.spec import SafetySpec
+
+    constants = {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 1.0, "context_bound": 1.0}
+    base: dict[str, Any] = (
+        file.spec.to_dict() if file else constants | {"violation_risk": 0.01, "estimation_risk": 0.01}
+    )
+    require("threshold" in base | fields, "--threshold", None, "is missing", "give it, or a spec file")
+    if "total_risk" in fields:
+        base = {name: value for name, value in base.items() if name not in ("violation_risk", "estimation_risk")}
+    return SafetySpec(**(base | fields))
+
+
+def _print(report: dict[str, Any], label: str, seeds: int, log: Path | None) -> None:
+    from safedial.cli.output import print_pairs
+
     shown = {name: value for name, value in report.items() if name != "settings"}
     promised = report["promised_risk"]
     shown["promised_risk"] = "none here on the realized cost" if promised is None else f"at most {promised:g} a round"
-    print_pairs(f"{chosen.label} in the linear world", shown)
+    print_pairs(f"{label} in the linear world", shown)
     if report["alarmed_seeds"]:
         typer.echo(
             f"The test of exchangeability fired in {report['alarmed_seeds']} of {seeds} seeds: rounds do not look "
@@ -124,6 +159,8 @@ def simulate(
         typer.echo(
             "In uncertified rounds not even zero keeps the promise: baseline cost or sensor noise fills the threshold."
         )
+    if log:
+        typer.echo(f"Written:\n  {log}")
 
 
 def _policy(name: str, given: dict[str, Any]) -> Any:
@@ -151,7 +188,7 @@ def _probe(text: str | None) -> str | float | None:
         return text
 
 
-def _curve(text: str) -> Any:
+def read_curve(text: str) -> Any:
     """`hill:0.5,2` as a dose curve."""
     from safedial.core.dose import CURVES
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import InvalidInput
+from safedial.files import write_text
 from safedial.version import __version__
 
 
@@ -44,17 +45,6 @@ def output_folder(path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise InvalidInput(f"out = {str(folder)!r}: cannot be written to ({error.strerror}); choose another") from error
     return folder
-
-
-def write_text(path: Path, text: str) -> Path:
-    """Write a file whole: beside its place first, then moved there."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error
-    return path
 
 
 def write_json(path: Path, content: Any) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import InvalidInput, require
-from safedial.experiments.provenance import write_text
+from safedial.files import write_text
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:

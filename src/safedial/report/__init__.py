@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from safedial.errors import require
-from safedial.experiments.provenance import write_text
+from safedial.files import write_text
 from safedial.report.beyond import battery, conformal
 from safedial.report.page import STYLE
 from safedial.report.paper import epsilon, synthetic, table1

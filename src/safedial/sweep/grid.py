@@ -9,6 +9,7 @@
     [world]                     coefficient_bound = 1.0
     dim = [5, 10]               context_bound = 1.0             [dose]          (optional)
                                                                 curve = "hill"  ed50 = 0.5
+[dose.reward] and [dose.cost] instead of [dose] give each its own curve. A spec file is a grid of one cell.
 One cell is one policy, one spec, one world and one block of seeds.
 """
 
@@ -25,17 +26,17 @@ from pathlib import Path
 from typing import Any
 
 from safedial.core.confidence import check_dim
-from safedial.core.dose import Dose, curve_from_dict
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
-from safedial.policies import make_policy
+from safedial.specfile import dose_from_table, dose_table, named_policy
 from safedial.worlds.linear import LinearWorld
 
 FORMAT = 2
 """Part of every cell's name: raise it when results move, and old files no longer count."""
 
 SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20}
-TABLES = ("sweep", "spec", "world", "policy", "dose")
+TABLES = ("sweep", "spec", "world", "policy", "dose", "features", "dial")
+"""A spec file is a grid of one cell; its [features] and [dial] are for agents and say nothing about a simulation."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,11 @@ def parse_grid(text: str) -> Grid:
 
 def build(cell: Mapping[str, Any]) -> dict[str, Any]:
     """The objects a cell stands for: arguments of `simulate`."""
-    policy = dict(cell["policy"])
     return {
-        "policy": make_policy(policy.pop("name"), **policy),
+        "policy": named_policy(cell["policy"]),
         "world": LinearWorld(**cell["world"]),
         "spec": SafetySpec.from_dict(cell["spec"]),
-        "dose": Dose.of(curve_from_dict(cell["dose"])),
+        "dose": dose_from_table(cell["dose"]),
         "rounds": cell["rounds"],
         "seeds": cell["seeds"],
         "points": cell["points"],
@@ -126,9 +126,9 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
     """All combinations, each checked by building its objects once."""
     size, seeds = settings["seed_block"], settings["seeds"]
     blocks = [list(range(start, min(start + size, seeds))) for start in range(0, seeds, size)]
-    dose_table = content.get("dose", {"curve": "identity"})
-    require(isinstance(dose_table, dict), "[dose]", dose_table, "must be a table")
-    doses = _combinations(dose_table, keep=("actions", "intensities"))
+    table = content.get("dose", {"curve": "identity"})
+    require(isinstance(table, dict), "[dose]", table, "must be a table")
+    doses = _doses(table)
     for policy, spec, world, dose in product(
         [each for table in content["policy"] for each in _combinations(table)],
         _combinations(content["spec"]),
@@ -157,8 +157,19 @@ def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
         "policy": {"name": built["policy"].name, **built["policy"].options},
         "spec": built["spec"].to_dict(),
         "world": asdict(world),
-        "dose": built["dose"].cost.to_dict(),
+        "dose": dose_table(built["dose"]),
     }
+
+
+def _doses(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every dose of a [dose] table: one curve, or a curve each for reward and cost."""
+    points = ("actions", "intensities")
+    if "curve" in table:
+        return _combinations(table, keep=points)
+    sides = {
+        name: _combinations(side, keep=points) if isinstance(side, dict) else [side] for name, side in table.items()
+    }
+    return [dict(zip(sides, pair, strict=True)) for pair in product(*sides.values())]
 
 
 def _combinations(table: Mapping[str, Any], keep: tuple[str, ...] = ()) -> list[dict[str, Any]]:

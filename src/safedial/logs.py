@@ -1,0 +1,248 @@
+"""Logs: one row a decision, as CSV.
+
+| column | meaning |
+|---|---|
+| `action` | what was applied, in [0, 1], or in the dial's units where the spec file has a [dial] |
+| `reward`, `cost` | as measured |
+| `round` | optional: the decision's number, increasing; else rows are taken in order |
+| `advised` | optional: what was advised, in the action's units |
+| `baseline_cost` | optional: the known cost without any action |
+| `time` | optional: for people |
+| all others | the context, in order; or those that you name, or that the spec file's [features] name |
+
+Rows stand in decision order and none is left out: a log without its worst rounds proves nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.dose import Dose, DoseCurve
+from safedial.core.spec import SafetySpec
+from safedial.errors import InvalidInput, require
+from safedial.files import read_text
+from safedial.online.units import Dial, Features
+from safedial.policies import Policy
+from safedial.simulation import simulate
+from safedial.worlds.linear import LinearWorld
+
+Array = NDArray[np.float64]
+
+KNOWN = ("round", "time", "advised", "action", "reward", "cost", "baseline_cost")
+NEEDED = ("action", "reward", "cost")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """Rounds in decision order: contexts (n, d) after centring and scaling, actions in [0, 1].
+
+    `advised` is NaN where nothing is known about the advice.
+    """
+
+    names: tuple[str, ...]
+    context: Array
+    action: Array
+    reward: Array
+    cost: Array
+    round: Array
+    advised: Array
+    baseline_cost: Array
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    @property
+    def dim(self) -> int:
+        return self.context.shape[1]
+
+    def rows(self, chosen: Any) -> Log:
+        """The chosen rows (a slice, a mask or numbers), in order."""
+        arrays = ("context", "action", "reward", "cost", "round", "advised", "baseline_cost")
+        return Log(names=self.names, **{name: getattr(self, name)[chosen] for name in arrays})
+
+
+def read_log(
+    path: str | Path,
+    *,
+    context_columns: Sequence[str] | None = None,
+    features: Features | None = None,
+    dial: Dial | None = None,
+    needs: Sequence[str] = NEEDED,
+    least_rows: int = 1,
+) -> Log:
+    """The log at `path`; the first thing wrong with it is named with its row and column.
+
+    Args:
+        context_columns: which columns are the context; by default the features' names, or all that are not known.
+        features: how raw columns become the context.
+        dial: the action's own units; by default [0, 1].
+        needs: the outcome columns that must be there; a missing one of the others reads as 0.
+        least_rows: fewer are refused.
+    """
+    return parse_log(
+        read_text(path, "log"),
+        context_columns=context_columns,
+        features=features,
+        dial=dial,
+        needs=needs,
+        least_rows=least_rows,
+    )
+
+
+def parse_log(
+    text: str,
+    *,
+    context_columns: Sequence[str] | None = None,
+    features: Features | None = None,
+    dial: Dial | None = None,
+    needs: Sequence[str] = NEEDED,
+    least_rows: int = 1,
+) -> Log:
+    """The log of that text.
+
+    >>> log = parse_log("age,action,reward,cost\\n0.3,0.5,0.1,0.2\\n0.4,0.6,0.0,0.1\\n")
+    >>> log.names, len(log), log.cost.tolist()
+    (('age',), 2, [0.2, 0.1])
+    """
+    columns = _columns(text, needs, least_rows)
+    names = tuple(context_columns or (features.names if features else [each for each in columns if each not in KNOWN]))
+    absent = [name for name in names if name not in columns]
+    require(not absent, "log", absent, "lacks these context columns", "it has " + ", ".join(columns))
+    taken = [name for name in names if name in KNOWN]
+    require(not taken, "context columns", taken, "are outcome columns of a log")
+    count = len(columns["action"])
+    raw = np.array([_numbers(name, columns[name]) for name in names]).reshape(len(names), count).T
+    numbers = {name: _numbers(name, columns[name]) for name in KNOWN if name in columns and name != "time"}
+    range_ = dial or Dial()
+    for name in ("action", "advised"):
+        if name in numbers:
+            numbers[name] = _shares(name, numbers[name], range_)
+    order = numbers.get("round", np.arange(1.0, count + 1.0))
+    require(np.all(np.diff(order) > 0), "log", "round", "must increase from row to row", "sort it in decision order")
+    return Log(
+        names=names if features is None or not features.intercept else (*names, "intercept"),
+        context=np.array([features.transform(row) for row in raw]) if features else raw,
+        action=numbers["action"],
+        reward=numbers.get("reward", np.zeros(count)),
+        cost=numbers.get("cost", np.zeros(count)),
+        round=order,
+        advised=numbers.get("advised", np.full(count, math.nan)),
+        baseline_cost=numbers.get("baseline_cost", np.zeros(count)),
+    )
+
+
+def log_text(log: Log) -> str:
+    """The log as CSV that `parse_log` reads back, digit for digit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    advised = not np.all(np.isnan(log.advised))
+    based = bool(np.any(log.baseline_cost))
+    outcomes = ["action", *(["advised"] if advised else []), "reward", "cost", *(["baseline_cost"] if based else [])]
+    writer.writerow(["round", *log.names, *outcomes])
+    for index in range(len(log)):
+        told = [repr(float(getattr(log, name)[index])) for name in outcomes]
+        writer.writerow([f"{log.round[index]:.17g}", *(repr(float(value)) for value in log.context[index]), *told])
+    return text.getvalue()
+
+
+def simulated_log(
+    policy: str | Policy,
+    world: LinearWorld,
+    spec: SafetySpec,
+    *,
+    rounds: int,
+    seed: int = 0,
+    dose: DoseCurve | Dose | None = None,
+) -> Log:
+    """The log of one simulated run: an example for every command that reads one.
+
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
+    ...                   context_bound=1)
+    >>> log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=50)
+    >>> len(log), log.names
+    (50, ('x1', 'x2', 'x3'))
+    """
+    log, _ = logged_simulation(policy, world, spec, rounds=rounds, seeds=[seed], dose=dose)
+    return log
+
+
+def logged_simulation(policy: str | Policy, world: LinearWorld, spec: SafetySpec, **options: Any) -> tuple[Log, Any]:
+    """`simulate` with these options, and the log of its first spec row and seed."""
+    chunks: list[Any] = []
+    result = simulate(policy, world, spec, record=chunks.append, **options)
+    parts = [np.concatenate([getattr(chunk, name)[:, 0, 0] for chunk in chunks]) for name in chunks[0]._fields]
+    context, action, reward, cost = parts
+    log = Log(
+        names=tuple(f"x{number}" for number in range(1, world.dim + 1)),
+        context=context,
+        action=action,
+        reward=reward,
+        cost=cost,
+        round=np.arange(1.0, len(action) + 1.0),
+        advised=action,
+        baseline_cost=np.full(len(action), world.baseline_cost),
+    )
+    return log, result
+
+
+def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list[str]]:
+    """Name → cells, of a table that is whole and large enough."""
+    lines = [row for row in csv.reader(io.StringIO(text)) if row]
+    require(lines, "log", "", "is empty", "give a CSV file with a header and one row a decision")
+    heads = [cell.strip() for cell in lines[0]]
+    missing = [name for name in ("action", *(each for each in needs if each != "action")) if name not in heads]
+    require(not missing, "log", missing, "lacks these columns", "its header has " + ", ".join(heads))
+    twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
+    require(not twice, "log", twice, "has columns of one name, or of none", "name each column once")
+    for number, row in enumerate(lines[1:], start=1):
+        whole = len(row) == len(heads)
+        require(whole, f"log row {number}", f"{len(row)} cells", f"must have {len(heads)}, as its header")
+    rows = len(lines) - 1
+    rule = f"has too few rows: at least {least_rows} are needed"
+    require(rows >= least_rows, "log", f"{rows} rows", rule, "give one row a decision")
+    return {name: [row[index] for row in lines[1:]] for index, name in enumerate(heads)}
+
+
+def _numbers(name: str, cells: Sequence[str]) -> Array:
+    """One column as finite numbers."""
+    try:
+        values = np.array([float(cell) for cell in cells])
+    except ValueError:
+        values = None
+    if values is not None and np.all(np.isfinite(values)):
+        return values
+    for number, cell in enumerate(cells, start=1):
+        try:
+            finite = math.isfinite(float(cell))
+        except ValueError:
+            finite = False
+        if not finite:
+            raise InvalidInput(f"log row {number}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def _hint(name: str) -> str:
+    if name in ("reward", "cost"):
+        return "every outcome must be known: wait for it, and leave no round out"
+    return "fill it in" if name in KNOWN else "name the context columns, if this is none"
+
+
+def _shares(name: str, settings: Array, dial: Dial) -> Array:
+    """Settings of the dial as actions in [0, 1]."""
+    outside = np.flatnonzero((settings < dial.low) | (settings > dial.high))
+    if outside.size:
+        row = int(outside[0])
+        raise InvalidInput(
+            f"log row {row + 1}, column {name!r} = {settings[row]:g}: must lie between {dial.low:g} and {dial.high:g}; "
+            "scale it, or state a [dial] in the spec file"
+        )
+    return (settings - dial.low) / (dial.high - dial.low)

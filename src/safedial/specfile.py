@@ -1,0 +1,203 @@
+"""The spec file: one TOML file that says what is promised and what the promise rests on.
+
+    [spec]                      the fields of `SafetySpec`
+    threshold = 0.5
+    ...
+    [dose]                      optional; one curve for both, or [dose.reward] and [dose.cost]
+    curve = "hill"
+    ed50 = 0.4
+    [world]                     optional; the contexts' dimension
+    dim = 3
+    [[policy]]                  optional; a policy's name and options
+    name = "hp_probe"
+    [features]                  optional; names, center, scale, intercept of raw values (`Features`)
+    [dial]                      optional; low, high, unit, levels (`Dial`)
+
+The tables are those of a grid file with one value in each place: `safedial sweep run` takes a spec file as a grid of
+one cell, and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and
+`SpecFile.agent` take it as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safedial.core.dose import Dose, curve_from_dict, identity
+from safedial.core.spec import SafetySpec
+from safedial.errors import InvalidInput, require
+from safedial.files import read_text, write_text
+from safedial.online.units import Dial, Features
+from safedial.policies import make_policy
+
+if TYPE_CHECKING:
+    from safedial.online.agent import Agent
+
+TABLES = ("spec", "dose", "world", "policy", "features", "dial", "sweep")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecFile:
+    """What a spec file says; what it leaves out is None, or the plain form."""
+
+    spec: SafetySpec
+    dose: Dose = field(default_factory=lambda: Dose.of(identity()))
+    dim: int | None = None
+    policy: Mapping[str, Any] | None = None
+    features: Features | None = None
+    dial: Dial = field(default_factory=Dial)
+
+    def agent(self, dim: int | None = None, **options: Any) -> Agent:
+        """An `Agent` that keeps this promise; `options` are its further arguments.
+
+        >>> parse_spec(EXAMPLE).agent()
+        Agent(dim=2, policy=hp_probe, decisions=0, informative_rounds=0, alarmed=False)
+        """
+        from safedial.online.agent import Agent
+
+        size = dim if dim is not None else self.dim
+        require(size is not None, "dim", size, "is not in the spec file", "give dim, or a [world] table with dim")
+        chosen = {"policy": named_policy(self.policy)} if self.policy else {}
+        parts = {"dose": self.dose, "dial": self.dial, "features": self.features}
+        return Agent(size, self.spec, **(chosen | parts | options))  # pyright: ignore[reportArgumentType]
+
+
+EXAMPLE = """
+[spec]
+threshold = 0.5
+violation_risk = 0.045
+estimation_risk = 0.005
+reward_noise = 0.3
+cost_noise = 0.3
+coefficient_bound = 1.0
+context_bound = 1.0
+[world]
+dim = 2
+"""
+"""A short spec file, for examples."""
+
+
+def load_spec(path: str | Path) -> SpecFile:
+    """The spec file at `path`; the first mistake is named with its table."""
+    return parse_spec(read_text(path, "spec"))
+
+
+def parse_spec(text: str) -> SpecFile:
+    """The spec file of that text.
+
+    >>> parse_spec(EXAMPLE).spec.threshold, parse_spec(EXAMPLE).dim
+    (0.5, 2)
+    """
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"spec: is not valid TOML ({error})") from error
+    unknown = sorted(set(content) - set(TABLES))
+    require(not unknown, "spec", unknown, "has unknown tables", "use " + ", ".join(f"[{name}]" for name in TABLES))
+    require("spec" in content, "[spec]", None, "is missing", "it holds the fields of SafetySpec")
+    tables = {name: content.get(name, {}) for name in ("spec", "world", "features", "dial", "dose")}
+    for name, table in tables.items():
+        require(isinstance(table, dict), f"[{name}]", table, "must be a table")
+    for name in ("spec", "world"):
+        for key, value in tables[name].items():
+            rule = "is a list: a spec file holds one value in each place"
+            require(not isinstance(value, list), f"[{name}] {key}", value, rule, "a grid belongs to safedial sweep")
+    features = _made(Features, tables["features"], "features") if tables["features"] else None
+    dim = tables["world"].get("dim", features.dim if features else None)
+    whole = dim is None or (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1)
+    require(whole, "[world] dim", dim, "must be a whole number >= 1")
+    fits = features is None or features.dim == dim
+    require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")
+    return SpecFile(
+        spec=SafetySpec.from_dict(tables["spec"]),
+        dose=dose_from_table(tables["dose"]),
+        dim=dim,
+        policy=_policy(content.get("policy")),
+        features=features,
+        dial=_made(Dial, tables["dial"], "dial"),
+    )
+
+
+def dose_from_table(table: Mapping[str, Any]) -> Dose:
+    """One curve for both, or a table for each of reward and cost; an empty table is the identity.
+
+    >>> dose_from_table({"reward": {"curve": "identity"}, "cost": {"curve": "power", "exponent": 2.0}}).cost.name
+    'power'
+    """
+    if not table:
+        return Dose.of(identity())
+    if "curve" in table:
+        return Dose.of(curve_from_dict(table))
+    pair = set(table) == {"reward", "cost"} and all(isinstance(each, Mapping) for each in table.values())
+    require(pair, "[dose]", dict(table), "must name a curve, or hold the tables [dose.reward] and [dose.cost]")
+    return Dose.from_dict(table)
+
+
+def dose_table(dose: Dose) -> dict[str, Any]:
+    """The inverse of `dose_from_table`, in its shortest form."""
+    reward, cost = dose.reward.to_dict(), dose.cost.to_dict()
+    return cost if reward == cost else {"reward": reward, "cost": cost}
+
+
+def named_policy(fields: Mapping[str, Any]) -> Any:
+    return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
+
+
+def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
+    """The file as TOML that `parse_spec` reads back; `notes` are comments: above a key of [spec], "" for the top.
+
+    >>> written = spec_text(parse_spec(EXAMPLE))
+    >>> spec_text(parse_spec(written)) == written
+    True
+    """
+    told = dict(notes or {})
+    lines = _comment(told.pop("", "What is promised, and what the promise rests on (safedial)."))
+    tables: dict[str, Mapping[str, Any]] = {"[spec]": file.spec.to_dict()}
+    if file.dim is not None:
+        tables["[world]"] = {"dim": file.dim}
+    if not file.dose.is_identity:
+        written = dose_table(file.dose)
+        parts = {"[dose]": written} if "curve" in written else {f"[dose.{name}]": written[name] for name in written}
+        tables |= parts
+    if file.policy:
+        tables["[[policy]]"] = file.policy
+    if file.features:
+        tables["[features]"] = file.features.to_dict()
+    if file.dial != Dial():
+        tables["[dial]"] = {key: value for key, value in file.dial.to_dict().items() if value is not None}
+    for head, table in tables.items():
+        lines += ["", head]
+        for key, value in table.items():
+            lines += _comment(told[key]) if head == "[spec]" and key in told else []
+            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
+    return "\n".join(lines) + "\n"
+
+
+def save_spec(file: SpecFile, path: str | Path, *, notes: Mapping[str, str] | None = None) -> Path:
+    """Write a spec file whole or not at all; `load_spec` gives it back."""
+    return write_text(Path(path), spec_text(file, notes=notes))
+
+
+def _policy(listed: Any) -> dict[str, Any] | None:
+    if listed is None:
+        return None
+    one = isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], dict)
+    require(one, "[[policy]]", listed, "must be one table", "a grid belongs to safedial sweep")
+    require("name" in listed[0], "[[policy]]", listed[0], "must have a name")
+    named_policy(listed[0])
+    return dict(listed[0])
+
+
+def _made(kind: Any, table: Mapping[str, Any], name: str) -> Any:
+    try:
+        return kind(**table)
+    except TypeError as error:
+        raise InvalidInput(f"[{name}] {dict(table)}: {error}") from error
+
+
+def _comment(words: str) -> list[str]:
+    return [f"# {line}" for line in words.splitlines()]

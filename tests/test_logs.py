@@ -1,0 +1,90 @@
+"""Logs: read with their columns checked, written digit for digit, made by a simulation."""
+
+import numpy as np
+import pytest
+
+from safedial import Agent, InvalidInput, LinearWorld, hill, power
+from safedial.core.dose import Dose
+from safedial.logs import log_text, logged_simulation, parse_log, read_log, simulated_log
+from safedial.online.units import Dial, Features
+from tests.conftest import make_spec
+
+TEXT = "round,x1,x2,action,reward,cost\n1,0.1,0.2,0.5,0.3,0.4\n2,0.3,0.4,1,0.5,-0.6\n"
+
+
+def test_a_log_is_written_and_read_back_digit_for_digit(tmp_path):
+    world = LinearWorld(dim=3, baseline_cost=0.1)
+    log = simulated_log("hp_probe", world, make_spec(cost_sensor_noise=0.05), rounds=300, dose=hill(0.3))
+    (tmp_path / "log.csv").write_text(log_text(log))
+    again = read_log(tmp_path / "log.csv")
+    for name in ("context", "action", "reward", "cost", "round", "advised", "baseline_cost"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(log, name))
+
+
+@pytest.mark.parametrize("contexts", ["iid", "adversarial"])
+def test_a_simulated_log_holds_the_outcomes_that_were_counted(contexts):
+    spec, dose = make_spec(violation_risk=0.2, estimation_risk=0.1, cost_sensor_noise=0.1), Dose(hill(0.4), power(1.5))
+    log, result = logged_simulation(
+        "hp_ucb", LinearWorld(dim=2, contexts=contexts), spec, rounds=600, seeds=2, dose=dose
+    )
+    assert (log.cost > 0.5).sum() == result.violations[0, 0] > 0
+    assert (log.action > 0).sum() == result.informative_rounds[0, 0]
+
+
+def test_an_agent_that_is_told_a_simulated_log_advises_the_same():
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3)
+    log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=200, dose=hill(0.4))
+    agent = Agent(3, spec, dose=hill(0.4))
+    for context, action, reward, cost in zip(log.context, log.action, log.reward, log.cost, strict=True):
+        decision = agent.decide(context)
+        assert decision.action == pytest.approx(action, rel=1e-9)
+        agent.update(decision, reward=reward, cost=cost)
+
+
+def test_contexts_are_the_named_columns_in_the_named_order():
+    assert parse_log(TEXT).context.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+    assert parse_log(TEXT, context_columns=["x2"]).names == ("x2",)
+    features = Features(names=("x2", "x1"), center=(0.2, 0), scale=(2, 1), intercept=True)
+    log = parse_log(TEXT, features=features)
+    np.testing.assert_allclose(log.context, [[0, 0.1, 1], [0.1, 0.3, 1]])
+    assert log.names == ("x2", "x1", "intercept")
+    assert log.rows(slice(1)).round.tolist() == [1]
+
+
+def test_actions_may_be_in_the_dials_units():
+    text = TEXT.replace(",1,0.5,-0.6", ",20,0.5,-0.6")
+    np.testing.assert_allclose(parse_log(text, dial=Dial(high=20)).action, [0.025, 1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (TEXT, "", "empty"),
+        (TEXT, "\n\n", "empty"),
+        (TEXT, TEXT.splitlines()[0], "too few rows"),
+        ("action", "dose", "action"),
+        ("cost", "costs", "cost"),
+        ("reward", "gain", "reward"),
+        ("x2", "x1", "one name"),
+        ("0.5,0.3", "1.5,0.3", r"row 1, column 'action' = 1.5.*0 and 1"),
+        ("0.5,0.3", "-0.1,0.3", "column 'action'"),
+        ("0.3,0.4\n2", "0.3,nan\n2", "row 1, column 'cost'.*every outcome"),
+        ("0.3,0.4\n2", "0.3,\n2", "row 1, column 'cost'"),
+        ("0.1,0.2", "inf,0.2", "row 1, column 'x1'"),
+        ("0.1,0.2", "Ann,0.2", "name the context columns"),
+        ("0.1,0.2", "0.1,0.2,0.3", "row 1"),
+        ("\n2,", "\n1,", "must increase"),
+    ],
+)
+def test_a_bad_log_is_refused_with_row_and_column(old, new, named):
+    with pytest.raises(InvalidInput, match=named):
+        parse_log(TEXT.replace(old, new))
+
+
+def test_context_columns_must_be_there_and_not_be_outcomes():
+    with pytest.raises(InvalidInput, match="weight"):
+        parse_log(TEXT, context_columns=["weight"])
+    with pytest.raises(InvalidInput, match="outcome"):
+        parse_log(TEXT, context_columns=["cost"])
+    with pytest.raises(InvalidInput, match=r"none\.csv"):
+        read_log("none.csv")
