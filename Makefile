@@ -61,5 +61,6 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
 	@echo "Installing safedial with all extras but text, and the development tools, into $(VENV) ..."
 	@$(PIP) --require-hashes --no-deps -r requirements/dev.txt
+	@requirements/system.sh
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.run

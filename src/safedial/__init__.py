@@ -35,22 +35,26 @@ if TYPE_CHECKING:
     from safedial.replay.run import replay
     from safedial.simulation import Simulation, simulate
     from safedial.specfile import SpecFile, load_spec, save_spec
+    from safedial.study import Study, create_study, open_study
     from safedial.worlds.linear import LinearWorld
 
 _LAZY = {
     "Agent": "safedial.online.agent",
     "check_policy": "safedial.conformance",
+    "create_study": "safedial.study",
     "Decision": "safedial.online.decision",
     "Dial": "safedial.online.units",
     "Features": "safedial.online.units",
     "LinearWorld": "safedial.worlds.linear",
     "load_spec": "safedial.specfile",
+    "open_study": "safedial.study",
     "Replay": "safedial.replay.record",
     "replay": "safedial.replay",
     "save_spec": "safedial.specfile",
     "Simulation": "safedial.simulation",
     "simulate": "safedial.simulation",
     "SpecFile": "safedial.specfile",
+    "Study": "safedial.study",
 }
 
 __all__ = [
@@ -69,9 +73,11 @@ __all__ = [
     "SafetySpec",
     "Simulation",
     "SpecFile",
+    "Study",
     "__version__",
     "check_policy",
     "clairvoyant",
+    "create_study",
     "epsilon_greedy",
     "fixed",
     "hill",
@@ -83,6 +89,7 @@ __all__ = [
     "logistic",
     "make_policy",
     "on_expectation",
+    "open_study",
     "power",
     "replay",
     "save_spec",

@@ -6,14 +6,23 @@ from typing import Any
 
 
 class InvalidInput(ValueError):
-    """Input that breaks a stated rule. Nothing was changed by the call that raised it."""
+    """Input that breaks a stated rule. Nothing was changed by the call that raised it.
+
+    `code` names the rule for programs: a service answers with it, without the words, which may hold the value.
+    """
+
+    def __init__(self, message: str = "", code: str = "invalid_input") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class MissingExtra(ImportError):
     """An optional package is needed for what was asked; the message says how to get it."""
 
 
-def require(holds: Any, argument: str, value: Any, rule: str, way_out: str = "") -> None:
+def require(
+    holds: Any, argument: str, value: Any, rule: str, way_out: str = "", *, code: str = "invalid_input"
+) -> None:
     """Raise `InvalidInput` unless `holds`, naming the argument, its value, the rule and the way out.
 
     >>> require(False, "threshold", -1, "must be > 0", "give the largest cost you accept")
@@ -22,7 +31,7 @@ def require(holds: Any, argument: str, value: Any, rule: str, way_out: str = "")
     safedial.errors.InvalidInput: threshold = -1: must be > 0; give the largest cost you accept
     """
     if not holds:
-        raise InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""))
+        raise InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
 
 
 def _short(value: Any) -> str:

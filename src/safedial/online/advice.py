@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.rounding import round_down
+from safedial.core.rounding import round_down, round_up
+from safedial.core.spec import SafetySpec
+from safedial.online.conformal import ConformalLearner
 from safedial.online.decision import Decision, Rules, promise_of
+from safedial.online.learner import Learner
 
 
 def advise(
@@ -19,12 +22,15 @@ def advise(
     context: NDArray[np.float64],
     number: int,
     baseline_cost: float,
-    alarmed: bool,
+    stopped: str,
 ) -> Decision:
-    """The decision: the choice's setting, or, where something is in doubt, the fallback."""
+    """The decision: the choice's setting, or, where something is in doubt, the fallback.
+
+    `stopped` is "" or a key of `LIMITS`: why the fallback is advised until a person resumes.
+    """
     doubt = ""
-    if alarmed or choice.bounds.refuted or not choice.safe.certified:
-        doubt = _doubt(rules, choice, alarmed)
+    if stopped or choice.bounds.refuted or not choice.safe.certified:
+        doubt = stopped or ("assumption_broken" if choice.bounds.refuted else "no_certified_action")
         safe_setting, setting = None, rules.fallback_action
         if doubt == "no_certified_action" and setting == rules.start_action:
             setting = rules.dial.low
@@ -50,7 +56,27 @@ def setting_of(rules: Rules, intensity: float) -> float:
     return action if dial.is_plain else dial.setting(action)
 
 
-def _doubt(rules: Rules, choice: Choice, alarmed: bool) -> str:
-    if alarmed:
-        return "alarm" if rules.policy.promise == "certified" else "drift"
-    return "assumption_broken" if choice.bounds.refuted else "no_certified_action"
+def decide(
+    rules: Rules,
+    spec: SafetySpec,
+    learner: Learner | ConformalLearner,
+    prediction: Any,
+    context: NDArray[np.float64],
+    number: int,
+    baseline_cost: float,
+    *,
+    coin: float = 0.5,
+    stopped: str = "",
+) -> Decision:
+    """Decision number `number`, from a learner's prediction; `spec` is the rules' own, moved to the safe side."""
+    baseline = round_up(baseline_cost) if baseline_cost else 0.0
+    choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
+    prediction, choice = learner.view(prediction, choice)
+    return advise(rules, choice, prediction, context, number, baseline_cost, stopped)
+
+
+def make_learner(rules: Rules) -> Learner | ConformalLearner:
+    """The learner that the rules' policy needs, with nothing learned."""
+    if rules.policy.promise == "conformal":
+        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge)
+    return Learner(rules.dim, rules.spec.ridge)

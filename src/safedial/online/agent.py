@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 
 from safedial.core import monitor
 from safedial.core.dose import Dose, DoseCurve
-from safedial.core.rounding import round_up, rounded_spec
+from safedial.core.rounding import rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
-from safedial.online.advice import advise
+from safedial.online.advice import decide, make_learner
 from safedial.online.conformal import ConformalLearner
-from safedial.online.decision import Decision, Rules
+from safedial.online.decision import Decision
 from safedial.online.door import check_decision, column, in_row, make_rules, read_context, read_contexts
-from safedial.online.learner import Learner
 from safedial.online.memory import arguments, recall, remember
 from safedial.online.outcome import Sample, counted, normalise
 from safedial.online.units import Dial, Features, real
@@ -86,7 +85,7 @@ class Agent:
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._safe_spec = rounded_spec(spec)
-        self._learner = _learner(rules)
+        self._learner = make_learner(rules)
         self._decisions = 0
         self._open: dict[int, Any] = {}
         self._monitor, self._alarmed_at = monitor.init(), 0
@@ -304,12 +303,9 @@ class Agent:
 
     def _advise(self, vector: Vector, prediction: Any, baseline_cost: float, coin: float) -> Decision:
         rules, number = self._rules, self._decisions + 1
-        baseline = round_up(baseline_cost) if baseline_cost else 0.0
-        choice = rules.policy.decide(
-            prediction, self._safe_spec, round=float(number), coin=coin, baseline_cost=baseline
-        )
-        prediction, choice = self._learner.view(prediction, choice)
-        return advise(rules, choice, prediction, vector, number, baseline_cost, self.alarmed)
+        stopped = "" if not self.alarmed else "alarm" if rules.policy.promise == "certified" else "drift"
+        learner, spec = self._learner, self._safe_spec
+        return decide(rules, spec, learner, prediction, vector, number, baseline_cost, coin=coin, stopped=stopped)
 
     def _fold(
         self, vector: Vector, norm: float, sample: Sample, decision: Decision | None = None, number: int = -1
@@ -348,9 +344,3 @@ class Agent:
             self._monitor = monitor.update(self._monitor, *seen)
             if seen[0] and not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
                 self._alarmed_at = self._decisions
-
-
-def _learner(rules: Rules) -> Learner | ConformalLearner:
-    if rules.policy.promise == "conformal":
-        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge)
-    return Learner(rules.dim, rules.spec.ridge)

@@ -14,6 +14,8 @@ from safedial.online.decision import LIMITS, Decision, Rules
 from safedial.online.units import rounded_down
 from safedial.version import __version__
 
+REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
+
 
 def assumptions(rules: Rules) -> list[str]:
     """All that the certified promise rests on, one sentence each."""
@@ -33,7 +35,7 @@ def assumptions(rules: Rules) -> list[str]:
         conformal.exact_curves(rules),
         "a stated baseline cost is exact",
         "the applied action is at most the advised one and is fixed before the outcome acts",
-        "every outcome of a non-zero action is reported, in decision order, whatever it was",
+        REPORTED,
         f"ridge = {spec.ridge:g}, the radius and the policy were fixed before the first round",
     ]
 
@@ -124,9 +126,12 @@ def _name(value: Any) -> str:
     return str(getattr(value, "__name__", type(value).__name__))
 
 
-def explain(decision: Decision) -> str:
-    """What was advised, what set it, the promise, the arithmetic, the risks and the assumptions."""
-    dial, facts = decision.rules.dial, certificate(decision)
+def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
+    """What was advised, what set it, the promise, the arithmetic, the risks and the assumptions.
+
+    `facts` is the decision's certificate, where it says more than `certificate` knows.
+    """
+    dial, facts = decision.rules.dial, facts or certificate(decision)
     largest = "no setting is certified"
     if decision.safe_action is not None:
         word = "allowed" if decision.rules.policy.promise == "expected" else "safe"

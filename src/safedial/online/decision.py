@@ -50,6 +50,7 @@ class Decision(NamedTuple):
         certified: whether the certified promise on the realized cost holds for this action, given the assumptions.
         doubt: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
         preview: True where nobody decided: the answer of `Agent.preview`.
+        habit: "" or a key of `LIMITS`: which of a study's own limits lowered the action.
     """
 
     action: float
@@ -64,6 +65,7 @@ class Decision(NamedTuple):
     doubt: str
     rules: Rules
     preview: bool = False
+    habit: str = ""
 
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)
@@ -111,6 +113,12 @@ LIMITS = {
     "so the fallback is advised",
     "no_certified_action": "the known baseline cost or the sensor noise alone exceeds what the threshold allows, "
     "so no action, not even zero, keeps the promise",
+    "too_many_open": "too many outcomes are open, so the fallback is advised until a person resumes",
+    "too_many_void": "too many rounds are void or expired, so the fallback is advised until a person resumes",
+    "stop_rule": "the study's stop rule was met, so the fallback is advised until a person resumes",
+    "mask": "the study's rules give nothing to a context like this one",
+    "cap": "the study's rules cap the setting for a context like this one",
+    "step_up": "the study's largest step up from the decision before",
     "no_expected_benefit": "no benefit is expected here, so nothing is given",
     "below_lowest_level": "what would be given lies below the dial's lowest level, so nothing is given "
     "and nothing can be learned from this round",
@@ -127,8 +135,8 @@ LIMITS = {
 
 def _limit(decision: Decision) -> str:
     choice, dial = decision.choice, decision.rules.dial
-    if decision.doubt:
-        return decision.doubt
+    if decision.doubt or decision.habit:
+        return decision.doubt or decision.habit
     if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
         return "no_expected_benefit"
     if decision.intensity == 0.0 and choice.intensity > 0.0:

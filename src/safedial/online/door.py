@@ -85,12 +85,13 @@ def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
     names = (*(rules.features.names if rules.features else range(rules.dim)), "intercept")
     bad = np.flatnonzero(~np.isfinite(vector))
     if bad.size:
-        raise InvalidInput(f"context[{names[bad[0]]!r}] = {vector[bad[0]]}: must be a finite number")
+        raise InvalidInput(f"context[{names[bad[0]]!r}] = {vector[bad[0]]}: must be a finite number", "not_finite")
     largest = int(np.argmax(np.abs(vector)))
     raise InvalidInput(
         f"context: has norm {norm:.6g}, must have norm at most context_bound = {context_limit(rules):g} "
         f"(its largest part is [{names[largest]!r}] = {vector[largest]:.4g}); scale the features, "
-        "or state a larger bound at the start"
+        "or state a larger bound at the start",
+        "context_out_of_bounds",
     )
 
 
@@ -131,7 +132,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
     try:
         return check(*arguments)
     except InvalidInput as error:
-        raise InvalidInput(f"row {row}: {error}") from error
+        raise InvalidInput(f"row {row}: {error}", error.code) from error
 
 
 def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:

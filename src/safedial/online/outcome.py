@@ -71,6 +71,7 @@ def _quotient(name: str, value: float, intensity: float, weight: float) -> float
     if not math.isfinite(weight * quotient * quotient):
         raise InvalidInput(
             f"{name} = {value!r}: divided by the intensity {intensity!r} it is too large for a float; "
-            "check the outcome and its unit"
+            "check the outcome and its unit",
+            "not_finite",
         )
     return quotient

@@ -128,7 +128,7 @@ class Features:
             given = set(raw.keys())
             missing, extra = sorted(set(self.names) - given), sorted(given - set(self.names), key=str)
             if missing or extra:
-                raise InvalidInput(f"context: missing features {missing}, unknown features {extra}")
+                raise InvalidInput(f"context: missing features {missing}, unknown features {extra}", "wrong_features")
             raw = [real(f"context[{name!r}]", raw[name], finite=False) for name in self.names]
         values = as_vector(raw, len(self.names), "context")
         scaled = (values - self._center) / self._scale  # type: ignore[attr-defined] -- set in __post_init__
@@ -162,16 +162,17 @@ def as_vector(values: Any, dim: int, name: str) -> NDArray[np.float64]:
     """`values` as a float vector of length `dim`; text, booleans and other shapes are refused."""
     array = values if type(values) is np.ndarray else _array(values, name)
     if array.dtype.kind not in "iuf":
-        raise InvalidInput(f"{name}: must hold numbers, not {array.dtype}")
+        raise InvalidInput(f"{name}: must hold numbers, not {array.dtype}", "not_finite")
     if array.shape != (dim,):
-        raise InvalidInput(f"{name}: has shape {array.shape}, must have shape ({dim},)")
+        raise InvalidInput(f"{name}: has shape {array.shape}, must have shape ({dim},)", "wrong_dimension")
     return array.astype(np.float64)
 
 
 def _array(values: Any, name: str) -> Any:
     if not np.iterable(values) or isinstance(values, (str, bytes, Mapping, np.ma.MaskedArray)):
         kind = type(values).__name__
-        raise InvalidInput(f"{name}: must be a flat list of numbers, not {kind}; named values need Features")
+        words = f"{name}: must be a flat list of numbers, not {kind}; named values need Features"
+        raise InvalidInput(words, "wrong_dimension")
     items = list(values)
     for index, item in enumerate(items):
         if np.ndim(item) == 0:
@@ -179,7 +180,7 @@ def _array(values: Any, name: str) -> Any:
     try:
         return np.asarray(items, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidInput(f"{name}: must be a flat list of numbers ({error})") from error
+        raise InvalidInput(f"{name}: must be a flat list of numbers ({error})", "wrong_dimension") from error
 
 
 def real(name: str, value: Any, *, finite: bool = True) -> float:
@@ -187,12 +188,12 @@ def real(name: str, value: Any, *, finite: bool = True) -> float:
     if type(value) is float and math.isfinite(value):
         return value
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
-    require(is_number, name, value, "must be a number")
+    require(is_number, name, value, "must be a number", code="not_finite")
     try:
         number = float(value)
     except OverflowError:
-        raise InvalidInput(f"{name}: is a whole number too large for a float") from None
-    require(math.isfinite(number) or not finite, name, value, "must be a finite number")
+        raise InvalidInput(f"{name}: is a whole number too large for a float", "not_finite") from None
+    require(math.isfinite(number) or not finite, name, value, "must be a finite number", code="not_finite")
     return number
 
 

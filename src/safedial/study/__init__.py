@@ -1,0 +1,29 @@
+"""Studies: ask and tell over an append-only event log, on SQLite or PostgreSQL.
+
+    ask ─► Desk (one transaction) ─► decide_next(state) ─► event ─► commit ─► answer
+                  ▲                                          │
+              fold(log) ◄────────────────────────────────────┘
+
+Read event, state, fold, load, desk, store, operations, study in this order.
+"""
+
+from __future__ import annotations
+
+from safedial.study.answer import Receipt, StudyDecision
+from safedial.study.errors import MEANINGS, StoreUnavailable, StudyError
+from safedial.study.store import Store
+from safedial.study.study import Study, create_study, find_decision, list_studies, open_study
+
+__all__ = [
+    "MEANINGS",
+    "Receipt",
+    "Store",
+    "StoreUnavailable",
+    "Study",
+    "StudyDecision",
+    "StudyError",
+    "create_study",
+    "find_decision",
+    "list_studies",
+    "open_study",
+]

@@ -1,0 +1,122 @@
+"""What a study answers: decisions with their certificates, and receipts for everything else."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from safedial.online.certificate import REPORTED, certificate, explain
+from safedial.online.decision import Decision, Text
+from safedial.study.event import Event, moment
+from safedial.study.record import decision_of
+from safedial.study.spec import StudySpec
+
+FEEDBACK = {
+    "prefix": "the model knows the longest run of rounds, from the first, whose outcomes are all known; outcomes may "
+    "come late for any reason, and every outcome, correction and void says what happened, whatever it was",
+    "arrival": "outcomes are learned from as they come (chosen for this study): delays do not depend on outcomes, and "
+    "contexts do not depend on outcomes that are not yet reported",
+}
+VOIDED = "rounds were made void, or passed over, for reasons that have nothing to do with their outcomes"
+IMPORTED = "the imported rounds are complete and unselected, and their actions were fixed before their outcomes"
+
+
+class StudyDecision(NamedTuple):
+    """One advised action of a study: `id` and `seq` name it, `decision` holds the numbers."""
+
+    id: str
+    seq: int
+    study: str
+    at: int
+    body: dict[str, Any]
+    decision: Decision
+    folding: str
+
+    def __repr__(self) -> str:
+        dial, safe = self.decision.rules.dial, self.safe_action
+        words = f"action={dial.text(self.action)}, safe_action={'None' if safe is None else dial.text(safe)}"
+        return f"StudyDecision({self.id!r}, {words}, promise={self.promise!r})"
+
+    @property
+    def action(self) -> float:
+        return self.decision.action
+
+    @property
+    def intensity(self) -> float:
+        return self.decision.intensity
+
+    @property
+    def safe_action(self) -> float | None:
+        return self.decision.safe_action
+
+    @property
+    def promise(self) -> str:
+        return self.decision.promise
+
+    @property
+    def limit(self) -> str:
+        return self.decision.limit
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """Every number and assumption behind the action, as plain values."""
+        facts = certificate(self.decision)
+        rests = [FEEDBACK[self.folding] if words == REPORTED else words for words in facts["assumptions"]]
+        if rests and self.body["void"]:
+            rests.append(VOIDED)
+        if rests and self.body["imported"]:
+            rests.append(IMPORTED)
+        told = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
+        named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
+        return {**facts, **named, **told, "assumptions": rests}
+
+    def explain(self) -> Text:
+        """The certificate in plain words."""
+        facts = self.certificate
+        head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
+        return Text(f"{head}\n{explain(self.decision, facts)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as the command line and the service answer."""
+        return {
+            "id": self.id,
+            "seq": self.seq,
+            "action": self.action,
+            "intensity": self.intensity,
+            "safe_action": self.safe_action,
+            "certificate": self.certificate,
+        }
+
+
+class Receipt(NamedTuple):
+    """What was written: the event's seq, and whether this call wrote it (False: it was there, the same)."""
+
+    decision_id: str | None
+    seq: int
+    created: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**({"decision_id": self.decision_id} if self.decision_id else {}), "seq": self.seq}
+
+
+def decided(
+    spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
+) -> StudyDecision:
+    """The answer for a `decided` event."""
+    told = event.fields() if body is None else body
+    decision = decision_of(spec.rules, told, context)
+    folding = spec.folding if not spec.conformal else "prefix"
+    return StudyDecision(f"{name}.{event.seq}", event.seq, name, event.at, told, decision, folding)
+
+
+def shown_event(event: Event, name: str) -> dict[str, Any]:
+    """An event as plain values."""
+    return {
+        "seq": event.seq,
+        "kind": event.kind,
+        "decision_id": f"{name}.{event.decision}" if event.decision else None,
+        "at": moment(event.at),
+        "actor": event.actor,
+        "reason": event.reason,
+        "body": event.fields(),
+        "hash": bytes(event.hash).hex(),
+    }

@@ -1,0 +1,111 @@
+"""A database by its URL: SQLite by default, PostgreSQL by its address; the same statements on both.
+
+SQLite: write-ahead log, `synchronous=FULL` (a commit that was acknowledged survives a power cut), and transactions that
+take the write lock at once. PostgreSQL: READ COMMITTED, and a lock on the row of the study that is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from safedial.errors import InvalidInput
+from safedial.study.errors import StoreUnavailable, StudyError
+from safedial.study.schema import prepare, sa
+
+BUSY_SECONDS = 10.0
+"""How long a writer waits for another process's lock before it says that the store is not available."""
+
+
+def parse_url(storage: str) -> Any:
+    """The URL, with the driver this package installs; what it cannot be is said without its password."""
+    if "://" not in str(storage):
+        raise InvalidInput(
+            f"storage = {str(storage)!r}: must be a URL, for example sqlite:///trial.db or postgresql://…"
+        )
+    try:
+        url = sa.engine.make_url(storage)
+    except (sa.exc.ArgumentError, ValueError):
+        raise InvalidInput(
+            "storage: cannot be read as a database URL; write sqlite:///trial.db or postgresql://…"
+        ) from None
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise InvalidInput(f"storage = {url.drivername}://…: must begin with sqlite:/// or postgresql://")
+    if url.drivername.startswith("sqlite") and url.database in (None, "", ":memory:"):
+        raise InvalidInput("storage = sqlite://: a study must outlive its process; name a file, sqlite:///trial.db")
+    return url
+
+
+def shown(storage: str) -> str:
+    """A storage URL for people: without its password."""
+    return parse_url(storage).render_as_string(hide_password=True)
+
+
+def connect(storage: str, *, create: bool = True, pool: int = 5) -> Any:
+    """An engine with its tables ready."""
+    url = parse_url(storage)
+    lite = url.drivername.startswith("sqlite")
+    arguments: dict[str, Any] = (
+        {"timeout": BUSY_SECONDS, "check_same_thread": False} if lite else {"connect_timeout": 10}
+    )
+    engine = sa.create_engine(url, connect_args=arguments, pool_size=pool, max_overflow=20, pool_pre_ping=not lite)
+    if lite:
+        sa.event.listen(engine, "connect", _pragmas)
+    sa.event.listen(engine, "begin", _begin)
+    if lite and not create:
+        from pathlib import Path
+
+        if not Path(str(url.database)).exists():
+            raise StudyError("store_unavailable", f"storage = {shown(storage)}: there is no such file")
+    try:
+        with writing(engine) as connection:
+            prepare(connection)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+@contextmanager
+def writing(engine: Any) -> Iterator[Any]:
+    """A connection in a write transaction, committed at the end or rolled back whole."""
+    with unavailable(), engine.connect().execution_options(safedial_write=True) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def reading(engine: Any) -> Iterator[Any]:
+    """A connection in a transaction that sees one moment of the store and never waits for a writer."""
+    with unavailable(), engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with connection.begin():
+            yield connection
+
+
+@contextmanager
+def unavailable() -> Iterator[None]:
+    """Database errors as one of ours: no SQL, no values, no password in the words."""
+    try:
+        yield
+    except sa.exc.SQLAlchemyError as error:
+        original = getattr(error, "orig", None)
+        words = str(original or type(error).__name__).splitlines()[0][:200]
+        raise StoreUnavailable(f"storage: {type(original or error).__name__}: {words}") from error
+
+
+def _pragmas(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for words in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=268435456"):
+        cursor.execute(f"PRAGMA {words}")
+    cursor.close()
+
+
+def _begin(connection: Any) -> None:
+    if connection.dialect.name == "sqlite":
+        write = connection.get_execution_options().get("safedial_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

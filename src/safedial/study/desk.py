@@ -1,0 +1,133 @@
+"""One study inside a write transaction: its state, caught up with the log, and the events to append."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safedial.online.decision import LIMITS
+from safedial.study import crash
+from safedial.study.errors import StudyError
+from safedial.study.event import Event, canonical, chained, now
+from safedial.study.load import Source, catch_up, take
+from safedial.study.log import (
+    Head,
+    add_keys,
+    append_events,
+    drop_snapshots,
+    find_key,
+    snapshot_seqs,
+    write_snapshot,
+)
+from safedial.study.snapshot import pack
+from safedial.study.state import State
+
+SNAPSHOT_EVENTS, SNAPSHOT_BYTES = 5_000, 4_000
+"""A snapshot is written when that many events have passed since the last one, or one for each so many of its bytes."""
+
+
+class Desk:
+    """What an operation on a study works with. Nothing is durable before the transaction's commit."""
+
+    def __init__(self, source: Source, state: State) -> None:
+        self.source, self.state = source, state
+        self.written = 0
+        self._fresh: list[Event] = []
+        self._keys: dict[str, tuple[bytes, int]] = {}
+
+    @property
+    def connection(self) -> Any:
+        return self.source.connection
+
+    def append(self, kind: str, body: dict[str, Any], *, actor: str, decision: int = 0, reason: str = "") -> Event:
+        """Append one event and fold it; where it makes a rule of the guard fire, the alarm follows at once."""
+        state = self.state
+        new = Event(state.seq + 1, kind, decision, now(), actor, reason, canonical(body), b"")
+        event = chained(state.hash, self.source.name, new)
+        self._fresh.append(event)
+        if kind == "correction" or body.get("after_outcome"):
+            self.flush()
+        self.state = take(self.source, state, event, body)
+        if self.state.due:
+            self._alarm()
+        return event
+
+    def _alarm(self) -> None:
+        state = self.state
+        body = {
+            "rule": state.due,
+            "evidence": state.evidence,
+            "open": len(state.open),
+            "violations": state.violations,
+            "fallback_action": state.study.rules.fallback_action,
+        }
+        self.append("alarm", body, actor="guard", reason=LIMITS[state.due])
+
+    def known_key(self, key: str, digest: bytes) -> int | None:
+        """The seq of the event that an idempotency key stands for, if it was used; refused for another request."""
+        found = self._keys.get(key) or find_key(self.connection, self.source.study, key)
+        if found is None:
+            return None
+        if found[0] != digest:
+            words = "was used for another request; send the same request again, or a new key"
+            raise StudyError("key_reused", f"key = {key[:80]!r}: {words}")
+        return found[1]
+
+    def keep_key(self, key: str, digest: bytes, seq: int) -> None:
+        self._keys[key] = digest, seq
+
+    def event(self, seq: int) -> Event | None:
+        """An event of this transaction or an earlier one."""
+        from safedial.study.log import read_event
+
+        fresh = next((event for event in self._fresh if event.seq == seq), None)
+        return fresh or read_event(self.connection, self.source.study, seq)
+
+    def about(self, decision: int) -> list[Event]:
+        """What was said about a decision, in this transaction too."""
+        from safedial.study.log import events_about
+
+        self.flush()
+        return events_about(self.connection, self.source.study, decision)
+
+    def flush(self) -> None:
+        """Send what is new to the database, still inside the transaction."""
+        if self._fresh:
+            append_events(self.connection, self.source.study, self._fresh)
+            self.written += len(self._fresh)
+            self._fresh = []
+        if self._keys:
+            rows = [
+                {"study_id": self.source.study, "key": key, "digest": digest, "seq": seq}
+                for key, (digest, seq) in self._keys.items()
+            ]
+            add_keys(self.connection, rows)
+            self._keys = {}
+        crash.reach("inserted")
+
+    def follow(self, head: Head) -> bool:
+        """Fold what other writers appended; False where the log is not the one this state came from."""
+        state = self.state
+        if state.seq > head.seq or (state.seq == head.seq and state.hash != head.hash):
+            return False
+        if state.seq < head.seq:
+            self.state = catch_up(self.source, state, head.seq)
+        return True
+
+    def snapshot(self) -> None:
+        """Write a snapshot where one is due, and keep fewer of the older ones: one for each doubling of age."""
+        study, seq = self.source.study, self.state.seq
+        if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS:
+            return
+        shots = [shot for shot, _ in snapshot_seqs(self.connection, study)]
+        content = pack(self.state)
+        if shots and len(content) > SNAPSHOT_BYTES * (seq - shots[0]):
+            return
+        write_snapshot(self.connection, study, seq, content)
+        ages: set[int] = set()
+        drop = []
+        for shot in shots:
+            age = ((seq - shot) // SNAPSHOT_EVENTS).bit_length()
+            drop += [shot] if age in ages else []
+            ages.add(age)
+        drop_snapshots(self.connection, study, drop)
+        crash.reach("snapshot_written")

@@ -1,0 +1,42 @@
+"""What can go wrong in a study, by a code that programs read. A call that raised one of these changed nothing."""
+
+from __future__ import annotations
+
+from safedial.errors import InvalidInput
+
+MEANINGS = {
+    "invalid_input": "the request breaks a rule of the study",
+    "not_finite": "a number is missing, not a number, or not finite",
+    "wrong_dimension": "the context does not have the study's dimension",
+    "wrong_features": "the context lacks a feature or has one that the study does not know",
+    "context_out_of_bounds": "the context is longer than the study's context_bound",
+    "unknown_study": "there is no study of that name",
+    "unknown_decision": "there is no such decision in this study",
+    "unknown_key": "there is no such key",
+    "study_exists": "there is a study of that name already",
+    "conflict": "the decision has another answer already; use a correction",
+    "key_reused": "the idempotency key was used for another request",
+    "reason_required": "this needs a reason",
+    "log_broken": "the log does not agree with itself; verify it",
+    "store_unavailable": "the store cannot be reached, is locked or is full; nothing was written",
+    "wrong_schema": "the store was made by another version",
+}
+"""Every code, in words that repeat no value."""
+
+
+class StudyError(InvalidInput):
+    """A request that a study refuses; `code` is a key of `MEANINGS`.
+
+    >>> StudyError("unknown_study", "name = 'x': there is no such study").code
+    'unknown_study'
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message, code)
+
+
+class StoreUnavailable(StudyError):
+    """The store is away, locked, full or broken. Whatever was asked for was not written, or not acknowledged."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("store_unavailable", message)

@@ -1,0 +1,93 @@
+"""One event of a study's log, its canonical body and the chain of hashes.
+
+    hash_n = SHA-256( netstring(hash_{n-1}) netstring(study) netstring(seq) … netstring(body) )
+
+A netstring is the length in decimal, a colon, the bytes, a comma; so no two different events have the same input. The
+first event follows 32 zero bytes. Bodies are JSON with sorted keys; floats are in their shortest exact form.
+
+| kind | what happened |
+|---|---|
+| `study_created` | the specification, whole |
+| `imported` | a round from before the study, with its outcome |
+| `decided` | context, what was known, action, certificate's numbers |
+| `outcome` | reward, cost, applied action |
+| `correction` | values that replace those of an outcome |
+| `voided` | a round that has, or shall have, no outcome |
+| `expired` | an outcome that is no longer waited for |
+| `alarm` | the guard stopped the study: which rule, on what evidence |
+| `resumed` | a person took an alarm back |
+| `checkpoint` | somebody wrote down seq and hash elsewhere |
+| `key_created`, `key_revoked` | access keys, in the store's own log |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from safedial.errors import import_extra
+
+orjson = import_extra("orjson", "service")
+
+START = bytes(32)
+"""What the first event of a log follows."""
+
+
+class Event(NamedTuple):
+    """A row of the log. `decision` is the seq of the decision it is about, 0 for none; `at` is microseconds, UTC."""
+
+    seq: int
+    kind: str
+    decision: int
+    at: int
+    actor: str
+    reason: str
+    body: str
+    hash: bytes
+
+    def fields(self) -> dict[str, Any]:
+        return orjson.loads(self.body)
+
+
+def chained(previous: bytes, study: str, event: Event) -> Event:
+    """The event with its hash, which rests on everything before it."""
+    return event._replace(hash=digest(previous, study, event))
+
+
+def digest(previous: bytes, study: str, event: Event) -> bytes:
+    """The hash of an event that follows `previous` in the log of `study`.
+
+    >>> event = Event(1, "checkpoint", 0, 0, "me", "", "{}", b"")
+    >>> written = b"32:" + START + b",1:s,1:1,10:checkpoint,1:0,1:0,2:me,0:,2:{},"
+    >>> digest(START, "s", event) == hashlib.sha256(written).digest()
+    True
+    """
+    seq, kind, decision, at, actor, reason, body, _ = event
+    texts = (study, str(seq), kind, str(decision), str(at), actor, reason, body)
+    parts = [text.encode() for text in texts]
+    return hashlib.sha256(b"32:%b," % previous + b"".join([b"%d:%b," % (len(part), part) for part in parts])).digest()
+
+
+def canonical(body: Any) -> str:
+    """Plain values as JSON with sorted keys and exact floats.
+
+    >>> canonical({"b": 0.1, "a": [1, None]})
+    '{"a":[1,null],"b":0.1}'
+    """
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def now() -> int:
+    """Microseconds since 1970, UTC."""
+    return time.time_ns() // 1000
+
+
+def moment(at: int) -> str:
+    """A time as a person reads it.
+
+    >>> moment(0)
+    '1970-01-01T00:00:00.000000Z'
+    """
+    return datetime.fromtimestamp(at // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{at % 1_000_000:06d}Z"

@@ -1,0 +1,139 @@
+"""The guard: when a study stops advising, and the habits that lower an action.
+
+Each rule has one event when it fires (`alarm`), one fallback (the study's `fallback_action`) and one way back
+(`resume`, with a reason). Caps, masks and the largest step up lower one action and show on its certificate as `limit`.
+All of them only lower an action, and look at nothing that comes after it, so the promise holds as before.
+
+| rule | fires when |
+|---|---|
+| `alarm` | the monitor's evidence (core.monitor) reaches 1/`alarm_level` |
+| `drift` | HP-Conformal: the evidence that rounds are not exchangeable does |
+| `assumption_broken` | a bound lies below what the stated norms allow |
+| `too_many_open` | more than `max_open` decisions wait for an outcome |
+| `too_many_void` | more than `max_void` rounds since the last resume are void, expired or throttled |
+| `stop_rule` | `stop.violations` of the last `stop.of_last` outcomes were above τ, or `stop.decisions` were made |
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from safedial.errors import require
+from safedial.online.decision import Decision, Rules
+from safedial.online.units import Dial, real
+
+MAX_OPEN = 10_000
+
+
+class Cap(NamedTuple):
+    """The setting is at most `limit` where every named feature lies in its range."""
+
+    name: str
+    limit: float
+    ranges: tuple[tuple[int, float, float], ...]
+
+    def holds(self, raw: Sequence[float]) -> bool:
+        return all(low <= raw[column] <= high for column, low, high in self.ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """The rules of one study, checked; `fields` is their written form."""
+
+    alarm_level: float = 0.01
+    max_open: int | None = MAX_OPEN
+    max_void: int | None = None
+    max_step: float | None = None
+    caps: tuple[Cap, ...] = ()
+    stop_violations: int | None = None
+    stop_of_last: int = 1
+    stop_decisions: int | None = None
+    fields: Mapping[str, Any]
+
+
+def read_guard(given: Any, rules: Rules) -> Guard:
+    """A guard from its written form, for example {"max_open": 200, "stop": {"violations": 3, "of_last": 50}}."""
+    fields = {} if given is None else given
+    require(isinstance(fields, Mapping), "guard", given, "must be an object of rules")
+    known = ("alarm_level", "max_open", "max_void", "max_step", "caps", "stop")
+    unknown = sorted(set(fields) - set(known))
+    require(not unknown, "guard", unknown, "has rules that there are not", "choose from " + ", ".join(known))
+    level = real("guard.alarm_level", fields.get("alarm_level", 0.01))
+    require(0.0 < level < 1.0, "guard.alarm_level", level, "must lie strictly between 0 and 1")
+    step = fields.get("max_step")
+    if step is not None:
+        require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
+    stop = fields.get("stop") or {}
+    odd = sorted(set(stop) - {"violations", "of_last", "decisions"})
+    require(not odd, "guard.stop", odd, "has names that there are not", "violations, of_last, decisions")
+    violations = _count("guard.stop.violations", stop.get("violations"))
+    of_last = _count("guard.stop.of_last", stop.get("of_last", 1_000_000 if violations else 1)) or 1
+    enough = violations is None or violations <= of_last
+    require(enough, "guard.stop.violations", violations, f"must be at most of_last = {of_last}")
+    caps = fields.get("caps") or []
+    require(isinstance(caps, (list, tuple)), "guard.caps", caps, "must be a list")
+    return Guard(
+        alarm_level=level,
+        max_open=_count("guard.max_open", fields.get("max_open", MAX_OPEN)),
+        max_void=_count("guard.max_void", fields.get("max_void")),
+        max_step=None if step is None else float(step),
+        caps=tuple(_cap(number, cap, rules) for number, cap in enumerate(caps)),
+        stop_violations=violations,
+        stop_of_last=of_last,
+        stop_decisions=_count("guard.stop.decisions", stop.get("decisions")),
+        fields=dict(fields),
+    )
+
+
+def with_habits(guard: Guard, decision: Decision, raw: Sequence[float], before: float) -> Decision:
+    """The decision with its action lowered to what caps, masks and the step from `before` allow."""
+    rules, habit = decision.rules, ""
+    dial, limit = rules.dial, decision.action
+    for cap in guard.caps:
+        if cap.limit < limit and cap.holds(raw):
+            limit, habit = cap.limit, "mask" if cap.limit == dial.low else "cap"
+    if guard.max_step is not None and limit > before + guard.max_step:
+        limit, habit = before + guard.max_step, "step_up"
+    if not habit:
+        return decision
+    setting = _at_most(dial, limit)
+    intensity = setting if rules.straight else float(rules.dose.cost.effect(dial.action(setting)))
+    return decision._replace(action=setting, intensity=intensity, habit=habit)
+
+
+def _at_most(dial: Dial, limit: float) -> float:
+    """The largest setting of the dial that does not exceed `limit`."""
+    if dial.levels is None:
+        return max(dial.low, limit)
+    index = bisect_right(dial.levels, limit)
+    return dial.levels[index - 1] if index else dial.low
+
+
+def _cap(number: int, cap: Any, rules: Rules) -> Cap:
+    name = f"guard.caps[{number}]"
+    proper = isinstance(cap, Mapping) and set(cap) <= {"name", "when", "limit"} and {"when", "limit"} <= set(cap)
+    require(proper, name, cap, "must have `when` and `limit`, and may have a `name`")
+    dial, limit = rules.dial, real(f"{name}.limit", cap["limit"])
+    require(dial.low <= limit <= dial.high, f"{name}.limit", limit, f"must lie between {dial.low:g} and {dial.high:g}")
+    require(isinstance(cap["when"], Mapping), f"{name}.when", cap["when"], "must say which features")
+    ranges = tuple(_range(f"{name}.when", feature, part, rules) for feature, part in cap["when"].items())
+    return Cap(str(cap.get("name", f"cap {number + 1}")), limit, ranges)
+
+
+def _range(name: str, feature: Any, part: Any, rules: Rules) -> tuple[int, float, float]:
+    names = rules.features.names if rules.features else tuple(str(column) for column in range(rules.dim))
+    require(str(feature) in names, name, feature, "must be one of the features", ", ".join(names[:20]))
+    proper = isinstance(part, Mapping) and part and set(part) <= {"min", "max"}
+    require(proper, name, part, "must have min, max or both")
+    low, high = (real(f"{name}.{end}", part[end]) if end in part else None for end in ("min", "max"))
+    return names.index(str(feature)), -math.inf if low is None else low, math.inf if high is None else high
+
+
+def _count(name: str, value: Any) -> int | None:
+    whole = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
+    require(whole, name, value, "must be a whole number >= 1")
+    return value

@@ -1,0 +1,72 @@
+"""Past rounds for a warm start: from a table with named columns, checked row by row before anything is written."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safedial.errors import InvalidInput, import_extra, require
+from safedial.online.decision import Rules
+from safedial.online.door import in_row, read_context
+from safedial.online.outcome import normalise
+from safedial.online.units import real
+
+
+def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The bodies of `imported` events.
+
+    A row has `action` (what was applied, in the dial's units), `reward`, `cost`, optionally `baseline_cost`, and the
+    context: one column a feature, by its name or as context.NAME; without named features x0, x1, …
+    """
+    rows = _table(Path(given)) if isinstance(given, (str, Path)) else list(given)
+    require(rows, "history", str(given)[:80], "has no rows")
+    return [in_row(number, _row, rules, row) for number, row in enumerate(rows, 1)]
+
+
+def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
+    require(hasattr(row, "keys"), "row", type(row).__name__, "must be a mapping from names to values")
+    action = row.get("applied_action", row.get("action"))
+    values = {name: _number(name, row.get(name)) for name in ("reward", "cost")}
+    values["applied_action"] = _number("action", action)
+    values["baseline_cost"] = _number("baseline_cost", row.get("baseline_cost") or 0.0)
+    raw = _context(rules, row)
+    read_context(rules, raw)
+    normalise(rules, values["applied_action"], values["reward"], values["cost"], values["baseline_cost"])
+    return {"context": raw, **values}
+
+
+def _context(rules: Rules, row: Mapping[str, Any]) -> list[float]:
+    if isinstance(row.get("context"), (list, tuple)):
+        return [real(f"context[{number}]", value) for number, value in enumerate(row["context"])]
+    source = row["context"] if isinstance(row.get("context"), Mapping) else row
+    names = rules.features.names if rules.features else tuple(f"x{column}" for column in range(rules.dim))
+    missing = [name for name in names if name not in source and f"context.{name}" not in source]
+    if missing:
+        raise InvalidInput(f"context: missing columns {missing}", "wrong_features")
+    return [
+        _number(f"context[{name!r}]", source[name] if name in source else source[f"context.{name}"]) for name in names
+    ]
+
+
+def _number(name: str, value: Any) -> float:
+    """A number, or the text of one, as a CSV holds it."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise InvalidInput(f"{name} = {value[:80]!r}: must be a number", "not_finite") from None
+    return real(name, value)
+
+
+def _table(path: Path) -> list[Mapping[str, Any]]:
+    kind = path.suffix.lower()
+    require(kind in (".csv", ".parquet"), "path", str(path), "must end in .csv or .parquet")
+    try:
+        if kind == ".parquet":
+            return import_extra("pyarrow.parquet", "data").read_table(path).to_pylist()
+        with open(path, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"path = {str(path)!r}: cannot be read ({error})") from error

@@ -1,0 +1,134 @@
+"""The log in SQL: heads, events, keys and snapshots, with statements that are the same on every database."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from safedial.study.errors import StudyError
+from safedial.study.event import START, Event
+from safedial.study.schema import events, idempotency, sa, snapshots, studies
+
+CHUNK = 10_000
+
+_EVENTS = "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events WHERE study_id = :study"
+_AFTER = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto ORDER BY seq LIMIT {CHUNK}")
+_ONE = sa.text(f"{_EVENTS} AND seq = :seq")
+_ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY seq")
+_CHANGES = sa.text(f"{_EVENTS} AND kind IN ('correction', 'voided') AND seq <= :upto ORDER BY seq")
+_KEY = sa.text("SELECT digest, seq FROM idempotency WHERE study_id = :study AND key = :key")
+_HEAD = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study")
+_LOCKED = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study FOR UPDATE")
+_MOVE = sa.text("UPDATE studies SET head_seq = :seq, head_hash = :hash WHERE id = :study")
+_SHOTS = sa.text("SELECT seq, digest FROM snapshots WHERE study_id = :study AND seq <= :upto ORDER BY seq DESC")
+_SHOT = sa.text("SELECT content FROM snapshots WHERE study_id = :study AND seq = :seq")
+_INSERT = events.insert()
+NAMES = Event._fields
+
+
+class Head(NamedTuple):
+    """The last event of a log."""
+
+    seq: int
+    hash: bytes
+
+
+def find_study(connection: Any, name: str) -> int | None:
+    return connection.execute(sa.select(studies.c.id).where(studies.c.name == name)).scalar()
+
+
+def study_names(connection: Any) -> list[tuple[int, str, int]]:
+    """(id, name, events) of every study, the store's own log left out."""
+    rows = connection.execute(
+        sa.select(studies.c.id, studies.c.name, studies.c.head_seq).where(studies.c.id > 0).order_by(studies.c.id)
+    )
+    return [tuple(row) for row in rows]
+
+
+def add_study(connection: Any, name: str, study: int | None = None) -> int:
+    """A row for a new log with no events; its id."""
+    if study is None:
+        study = int(connection.execute(sa.select(sa.func.coalesce(sa.func.max(studies.c.id), 0))).scalar()) + 1
+    connection.execute(studies.insert().values(id=study, name=name, head_seq=0, head_hash=START))
+    return study
+
+
+def lock_head(connection: Any, study: int) -> Head:
+    """The head of a log, held until the transaction ends: no other writer gets a seq of this study."""
+    statement = _LOCKED if connection.dialect.name == "postgresql" else _HEAD
+    row = connection.execute(statement, {"study": study}).one_or_none()
+    if row is None:
+        raise StudyError("unknown_study", f"study {study}: is not in this store any more")
+    return Head(row[0], bytes(row[1]))
+
+
+def read_head(connection: Any, study: int) -> Head:
+    row = connection.execute(_HEAD, {"study": study}).one()
+    return Head(row[0], bytes(row[1]))
+
+
+def append_events(connection: Any, study: int, rows: list[Event]) -> None:
+    """Write events and move the head behind the last of them."""
+    connection.execute(_INSERT, [{"study_id": study, **row._asdict()} for row in rows])
+    connection.execute(_MOVE, {"study": study, "seq": rows[-1].seq, "hash": rows[-1].hash})
+
+
+def read_events(connection: Any, study: int, after: int = 0, upto: int = 2**62) -> Iterator[Event]:
+    """Events in order, a chunk at a time."""
+    while True:
+        rows = connection.execute(_AFTER, {"study": study, "after": after, "upto": upto}).fetchall()
+        for row in rows:
+            yield Event._make(row)
+        if len(rows) < CHUNK:
+            return
+        after = rows[-1][0]
+
+
+def read_event(connection: Any, study: int, seq: int) -> Event | None:
+    row = connection.execute(_ONE, {"study": study, "seq": seq}).one_or_none()
+    return None if row is None else Event._make(row)
+
+
+def events_about(connection: Any, study: int, decision: int) -> list[Event]:
+    """Outcome, correction, void and expiry of a decision, in order."""
+    return [Event._make(row) for row in connection.execute(_ABOUT, {"study": study, "decision": decision})]
+
+
+def changes(connection: Any, study: int, upto: int) -> list[Event]:
+    """Every correction and void up to a seq."""
+    return [Event._make(row) for row in connection.execute(_CHANGES, {"study": study, "upto": upto})]
+
+
+def find_key(connection: Any, study: int, key: str) -> tuple[bytes, int] | None:
+    """(digest of the request, seq of its event) of an idempotency key."""
+    row = connection.execute(_KEY, {"study": study, "key": key}).one_or_none()
+    return None if row is None else (bytes(row[0]), row[1])
+
+
+def add_keys(connection: Any, rows: list[dict[str, Any]]) -> None:
+    connection.execute(idempotency.insert(), rows)
+
+
+def snapshot_seqs(connection: Any, study: int, upto: int = 2**62) -> list[tuple[int, bytes]]:
+    """(seq, digest) of the snapshots at or before a seq, the latest first."""
+    return [(row[0], bytes(row[1])) for row in connection.execute(_SHOTS, {"study": study, "upto": upto})]
+
+
+def read_snapshot(connection: Any, study: int, seq: int, digest: bytes) -> bytes | None:
+    """A snapshot's bytes, or None where they are not what was written."""
+    content = connection.execute(_SHOT, {"study": study, "seq": seq}).scalar()
+    content = None if content is None else bytes(content)
+    return content if content is not None and hashlib.sha256(content).digest() == digest else None
+
+
+def write_snapshot(connection: Any, study: int, seq: int, content: bytes) -> None:
+    digest = hashlib.sha256(content).digest()
+    connection.execute(snapshots.delete().where(snapshots.c.study_id == study, snapshots.c.seq == seq))
+    connection.execute(snapshots.insert().values(study_id=study, seq=seq, digest=digest, content=content))
+
+
+def drop_snapshots(connection: Any, study: int, seqs: Iterable[int]) -> None:
+    gone = list(seqs)
+    if gone:
+        connection.execute(snapshots.delete().where(snapshots.c.study_id == study, snapshots.c.seq.in_(gone)))

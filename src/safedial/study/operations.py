@@ -1,0 +1,206 @@
+"""What can be done to a study, each as one function that runs inside a write transaction.
+
+Everything is checked before the first event is appended: an operation that raises leaves no trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from safedial.errors import require
+from safedial.online.conformal import ConformalLearner
+from safedial.online.outcome import normalise
+from safedial.study.answer import Receipt, StudyDecision, decided
+from safedial.study.desk import Desk
+from safedial.study.errors import StudyError
+from safedial.study.event import Event, canonical
+from safedial.study.fold import context_of, decide_next
+from safedial.study.record import body_of
+
+VALUES = ("reward", "cost", "applied_action", "throttled")
+
+
+def once(desk: Desk, key: str | None, request: Any, make: Callable[[], Event]) -> tuple[Event, bool]:
+    """The event that `make` appends, or the one that the same request with this key appended before."""
+    if key is None:
+        return make(), True
+    digest = hashlib.sha256(canonical(request).encode()).digest()
+    seq = desk.known_key(key, digest)
+    if seq is None:
+        event = make()
+        desk.keep_key(key, digest, event.seq)
+        return event, True
+    event = desk.event(seq)
+    if event is None:
+        raise StudyError("log_broken", f"study {desk.source.name!r}: event {seq} is missing; verify the study")
+    return event, False
+
+
+def ask(
+    desk: Desk, *, raw: list[float], vector: Any, norm: float, baseline_cost: float, key: str | None, actor: str
+) -> StudyDecision:
+    bodies = []
+
+    def make() -> Event:
+        decision = decide_next(desk.state, vector, norm, raw, baseline_cost)
+        bodies.append(body_of(decision, raw, desk.state))
+        return desk.append("decided", bodies[0], actor=actor)
+
+    event, created = once(desk, key, ["ask", raw, baseline_cost], make)
+    if not created and event.kind != "decided":
+        raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another request")
+    context = vector if created else context_of(desk.state, event.fields()["context"])
+    return decided(desk.state.study, desk.source.name, event, context, bodies[0] if created else None)
+
+
+def tell(desk: Desk, decision: int, body: dict[str, Any], *, actor: str) -> Receipt:
+    """Report an outcome, once. The same again is the same answer; another is a conflict."""
+    state = desk.state
+    turn = state.open.get(decision) or state.expired.get(decision)
+    if turn is None:
+        found = said_before(desk, decision, body)
+        if found is not None:
+            return Receipt(named(desk, decision), found.seq, False)
+        advice = the_decision(desk, decision).fields()
+        action, baseline = advice["action"], advice["baseline_cost"]
+    else:
+        action, baseline = turn.action, turn.baseline_cost
+    check_outcome(desk, body, action, baseline)
+    event = desk.append("outcome", body, decision=decision, actor=actor)
+    return Receipt(named(desk, decision), event.seq)
+
+
+def said_before(desk: Desk, decision: int, body: dict[str, Any]) -> Event | None:
+    """The outcome event that says the same; None where nothing was said yet."""
+    the_decision(desk, decision)
+    last = None
+    for event in desk.about(decision):
+        if event.kind == "outcome" and event.body == canonical(body):
+            return event
+        last = event
+    if last is not None:
+        way_out = (
+            "correct() replaces an outcome" if last.kind in ("outcome", "correction") else "a void round stays void"
+        )
+        words = f"has another answer already ({last.kind}, seq {last.seq}); {way_out}"
+        raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: {words}")
+    return None
+
+
+def correct(desk: Desk, decision: int, changed: dict[str, Any], *, reason: str, actor: str, key: str | None) -> Receipt:
+    """Replace values of an outcome; the state is folded again as if they had come first."""
+    need_reason(reason)
+
+    def make() -> Event:
+        advice, values, outcome = effective(desk, decision)
+        body = {**values, **changed}
+        check_outcome(desk, body, advice["action"], advice["baseline_cost"])
+        body |= {"outcome_seq": outcome, "changed": sorted(changed)}
+        return desk.append("correction", body, decision=decision, actor=actor, reason=reason)
+
+    event, created = once(desk, key, ["correct", decision, changed, reason], make)
+    return Receipt(named(desk, decision), event.seq, created)
+
+
+def effective(desk: Desk, decision: int) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """(advice, values as they stand, seq of the outcome) of a decision with an outcome that counts."""
+    advice = the_decision(desk, decision).fields()
+    values, outcome = None, 0
+    for event in desk.about(decision):
+        body = event.fields()
+        if event.kind == "voided":
+            raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: is void; a void round stays void")
+        if event.kind in ("outcome", "correction"):
+            values = {name: body[name] for name in VALUES}
+            outcome = outcome or event.seq
+    if values is None:
+        raise StudyError(
+            "conflict", f"decision_id = {named(desk, decision)!r}: has no outcome yet; report it with tell()"
+        )
+    return advice, values, outcome
+
+
+def void(desk: Desk, decision: int, *, unrelated: bool, reason: str, actor: str) -> Receipt:
+    """Take a round out. Unless that has nothing to do with its outcome, the model stops before it, for ever."""
+    need_reason(reason)
+    body: dict[str, Any] = {"unrelated": unrelated}
+    if decision not in desk.state.open and decision not in desk.state.expired:
+        the_decision(desk, decision)
+        for event in desk.about(decision):
+            if event.kind == "voided":
+                same = event.fields()["unrelated"] == unrelated and event.reason == reason
+                if same:
+                    return Receipt(named(desk, decision), event.seq, False)
+                raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: is void already, otherwise")
+            if event.kind == "outcome":
+                body |= {"after_outcome": True, "outcome_seq": event.seq}
+    event = desk.append("voided", body, decision=decision, actor=actor, reason=reason)
+    return Receipt(named(desk, decision), event.seq)
+
+
+def expire(desk: Desk, decisions: list[int], *, unrelated: bool, reason: str, actor: str) -> list[Receipt]:
+    """Stop waiting for outcomes. Unless `unrelated`, a late one may still come, and the model waits for it."""
+    need_reason(reason)
+    for decision in decisions:
+        if decision not in desk.state.open:
+            the_decision(desk, decision)
+            raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: does not wait for an outcome")
+    body = {"unrelated": unrelated}
+    written = [desk.append("expired", body, decision=each, actor=actor, reason=reason) for each in decisions]
+    return [Receipt(named(desk, event.decision), event.seq) for event in written]
+
+
+def resume(desk: Desk, *, forget: bool, reason: str, actor: str, key: str | None) -> Receipt:
+    """Take the guard's alarm back: a person's decision."""
+    need_reason(reason)
+
+    def make() -> Event:
+        state = desk.state
+        require(state.stopped, "study", desk.source.name, "is not stopped", "there is nothing to resume")
+        fits = not forget or isinstance(state.learner, ConformalLearner)
+        require(fits, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
+        body = {"rule": state.stopped, "forget": forget}
+        return desk.append("resumed", body, actor=actor, reason=reason)
+
+    event, created = once(desk, key, ["resume", forget, reason], make)
+    return Receipt(None, event.seq, created)
+
+
+def checkpoint(desk: Desk, *, reason: str, actor: str) -> dict[str, Any]:
+    """Mark the log, and say what to write down elsewhere."""
+    event = desk.append("checkpoint", {"after": desk.state.seq}, actor=actor, reason=reason)
+    return {"study": desk.source.name, "seq": event.seq, "hash": event.hash.hex()}
+
+
+def bring_in(desk: Desk, rounds: list[dict[str, Any]], *, reason: str, actor: str) -> int:
+    """Append past rounds with their outcomes: all of them, before the first decision, or none."""
+    first = desk.state.rounds == 0
+    require(first, "study", desk.source.name, "has made decisions", "import history before the first one")
+    for body in rounds:
+        desk.append("imported", body, actor=actor, reason=reason)
+    return len(rounds)
+
+
+def check_outcome(desk: Desk, body: dict[str, Any], action: float, baseline_cost: float) -> None:
+    applied = body["applied_action"]
+    if not body["throttled"]:
+        rules = desk.state.study.rules
+        normalise(rules, action if applied is None else applied, body["reward"], body["cost"], baseline_cost)
+
+
+def the_decision(desk: Desk, decision: int) -> Event:
+    event = desk.event(decision)
+    if event is None or event.kind != "decided":
+        raise StudyError("unknown_decision", f"decision_id = {named(desk, decision)!r}: there is no such decision")
+    return event
+
+
+def named(desk: Desk, decision: int) -> str:
+    return f"{desk.source.name}.{decision}"
+
+
+def need_reason(reason: Any) -> None:
+    stated = isinstance(reason, str) and reason.strip()
+    require(stated, "reason", reason, "must say why, in words", code="reason_required")

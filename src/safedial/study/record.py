@@ -1,0 +1,103 @@
+"""A decision as the body of its event, and back: every number its certificate is made of, under its own name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from safedial.core.action import Choice
+from safedial.core.confidence import Bounds
+from safedial.core.estimate import Prediction
+from safedial.core.safe_set import SafeSet
+from safedial.online.conformal import View
+from safedial.online.decision import Decision, Rules, promise_of
+from safedial.study.state import State
+from safedial.version import __version__
+
+
+def body_of(decision: Decision, raw: list[float], state: State) -> dict[str, Any]:
+    """Plain values; a bound that is not finite (nothing is known yet) is null. `state` is what was known before."""
+    choice, seen = decision.choice, decision.prediction
+    bounds, safe = choice.bounds, choice.safe
+    return {
+        "action": decision.action,
+        "baseline_cost": decision.baseline_cost,
+        "context": raw,
+        "doubt": decision.doubt,
+        "habit": decision.habit,
+        "intensity": decision.intensity,
+        "model_seq": state.seq,
+        "open": len(state.open),
+        "void": state.void,
+        "imported": state.imported,
+        "promise": decision.promise,
+        "round": decision.round,
+        "safe_action": decision.safe_action,
+        "version": __version__,
+        "choice": {
+            "certified": bool(safe.certified),
+            "cost_radius": float(bounds.cost_radius),
+            "cost_upper": float(bounds.cost_upper),
+            "intensity": float(choice.intensity),
+            "refuted": bool(bounds.refuted),
+            "reward_index": float(choice.reward_index),
+            "reward_radius": float(bounds.reward_radius),
+            "reward_upper": float(bounds.reward_upper),
+            "safe_intensity": float(safe.intensity),
+        },
+        "prediction": _view(seen) if isinstance(seen, View) else _prediction(seen),
+    }
+
+
+def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision:
+    """The decision that `body_of` wrote down, able to state its certificate again."""
+    said, seen = body["choice"], body["prediction"]
+    bounds = Bounds(
+        _bound(said["reward_upper"]),
+        _bound(said["cost_upper"]),
+        said["reward_radius"],
+        said["cost_radius"],
+        said["refuted"],
+    )
+    safe = SafeSet(said["safe_intensity"], said["certified"])
+    choice = Choice(said["intensity"], safe, bounds, said["reward_index"])
+    if rules.policy.promise == "conformal":
+        prediction: Any = View(**{**seen, "sizes": np.array(seen["sizes"], dtype=np.int64)})
+    else:
+        prediction = Prediction(**seen, dim=rules.dim)
+    return Decision(
+        body["action"],
+        body["intensity"],
+        body["safe_action"],
+        body["round"],
+        not body["doubt"] and promise_of(rules, choice) == "certified",
+        context,
+        prediction,
+        choice,
+        body["baseline_cost"],
+        body["doubt"],
+        rules,
+        habit=body["habit"],
+    )
+
+
+def _prediction(seen: Prediction) -> dict[str, float]:
+    return {
+        "cost": seen.cost,
+        "informative_rounds": seen.informative_rounds,
+        "log_det": seen.log_det,
+        "norm": seen.norm,
+        "reward": seen.reward,
+        "width": seen.width,
+    }
+
+
+def _view(seen: View) -> dict[str, Any]:
+    return {**seen._asdict(), "sizes": seen.sizes.tolist()}
+
+
+def _bound(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,0 +1,105 @@
+"""The tables of a store, the version of their form, and how older ones become the present one.
+
+`studies` holds the head of each log: the row that a writer locks, from which the next seq and the previous hash come.
+The study with id 0 is the store's own log (access keys). Everything but `events` can be computed again from `events`
+(`studies`, `idempotency`, `snapshots`, `keys`), but for the idempotency keys' digests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safedial.errors import import_extra
+from safedial.study.errors import StudyError
+
+sa = import_extra("sqlalchemy", "service")
+
+SCHEMA = 1
+STORE_LOG, STORE_NAME = 0, "_store"
+
+metadata: Any = sa.MetaData()
+meta = sa.Table("safedial_meta", metadata, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
+studies = sa.Table(
+    "studies",
+    metadata,
+    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("head_seq", sa.BigInteger, nullable=False),
+    sa.Column("head_hash", sa.LargeBinary, nullable=False),
+)
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("study_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("decision", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+)
+about = sa.Index("events_about", events.c.study_id, events.c.decision)
+idempotency = sa.Table(
+    "idempotency",
+    metadata,
+    sa.Column("study_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+)
+snapshots = sa.Table(
+    "snapshots",
+    metadata,
+    sa.Column("study_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+keys = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("hash", sa.LargeBinary, nullable=False, unique=True),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("study", sa.Text, nullable=False),
+    sa.Column("created", sa.BigInteger, nullable=False),
+    sa.Column("revoked", sa.BigInteger),
+)
+TABLES = (meta, studies, events, idempotency, snapshots, keys)
+
+UPGRADES: dict[int, list[Any]] = {}
+"""UPGRADES[v] are the statements that turn schema v into v + 1. Events are never rewritten."""
+
+
+def prepare(connection: Any, path: dict[int, list[Any]] | None = None, newest: int = SCHEMA) -> int:
+    """Make the tables, or bring older ones up to the newest schema; the version found (0: a new store).
+
+    Runs inside one transaction: an upgrade is whole or has not happened. A store from a later version is refused.
+    """
+    steps = UPGRADES if path is None else path
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(7233176)"))
+    found = version(connection)
+    if found > newest:
+        raise StudyError("wrong_schema", f"storage: has schema {found}; this safedial knows up to {newest}; upgrade it")
+    if found == 0:
+        metadata.create_all(connection)
+        connection.execute(meta.insert().values(name="schema", value=str(newest)))
+        connection.execute(studies.insert().values(id=STORE_LOG, name=STORE_NAME, head_seq=0, head_hash=bytes(32)))
+        return 0
+    for step in range(found, newest):
+        for statement in steps[step]:
+            connection.execute(statement)
+    if found < newest:
+        connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(newest)))
+    return found
+
+
+def version(connection: Any) -> int:
+    """The schema version of a store, 0 where there are no tables of ours."""
+    if not sa.inspect(connection).has_table("safedial_meta"):
+        return 0
+    found = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema")).scalar()
+    return int(found or 0)

@@ -1,0 +1,105 @@
+"""A state as bytes and back, bit for bit, without pickle: a line of JSON, then the arrays' bytes in its order.
+
+The same state gives the same bytes in any process, so their SHA-256 names the state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from safedial.core.monitor import Monitor
+from safedial.online.blas import dnrm2
+from safedial.online.outcome import Sample
+from safedial.study.errors import StudyError
+from safedial.study.event import canonical, orjson
+from safedial.study.spec import StudySpec
+from safedial.study.state import Round, State
+
+FORMAT = 1
+COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
+FLAGS = ("crossed", "broken", "stopped", "last_action")
+
+
+def pack(state: State) -> bytes:
+    """Everything the next event needs."""
+    held = list(state.held.items())
+    waiting = {"open": state.open, "expired": state.expired, "held": {seq: pair[0] for seq, pair in held}}
+    samples = np.array([sample or (0.0,) * 6 for _, (_, sample) in held], dtype=np.float64).reshape(-1, 6)
+    arrays = {
+        **{f"learner.{name}": value for name, value in state.learner.state().items()},
+        **{f"{name}.{part}": value for name, rounds in waiting.items() for part, value in _columns(state, rounds)},
+        "held.samples": samples,
+        "held.skipped": np.array([sample is None for _, (_, sample) in held], dtype=bool),
+        "queue": np.array(state.queue, dtype=np.int64),
+        "recent": np.array(state.recent, dtype=bool),
+        "monitor": np.append(state.monitor.log_evidence, [state.monitor.rounds, state.monitor.violations]),
+    }
+    plain = {name: np.asarray(value) for name, value in arrays.items()}
+    head = {
+        "format": FORMAT,
+        "hash": state.hash.hex(),
+        **{name: getattr(state, name) for name in (*COUNTS, *FLAGS)},
+        "arrays": [[name, value.dtype.str, list(value.shape)] for name, value in plain.items()],
+    }
+    return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
+
+
+def unpack(study: StudySpec, content: bytes) -> State:
+    """The state that `pack` wrote, for the same study."""
+    line, _, rest = content.partition(b"\n")
+    head = orjson.loads(line)
+    if head["format"] != FORMAT:
+        raise StudyError("wrong_schema", f"snapshot: has format {head['format']}; this safedial reads {FORMAT}")
+    arrays: dict[str, Any] = {}
+    at = 0
+    for name, kind, shape in head["arrays"]:
+        dtype = np.dtype(kind)
+        size = int(np.prod(shape)) * dtype.itemsize
+        arrays[name] = np.frombuffer(rest, dtype, count=int(np.prod(shape)), offset=at).reshape(shape).copy()
+        at += size
+    state = State(study)
+    for name in (*COUNTS, *FLAGS):
+        setattr(state, name, head[name])
+    state.hash = bytes.fromhex(head["hash"])
+    state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
+    state.open, state.expired, held = (_rounds(study, arrays, name) for name in ("open", "expired", "held"))
+    skipped, samples = arrays["held.skipped"].tolist(), arrays["held.samples"].tolist()
+    state.held = {
+        seq: (turn, None if skip else Sample(*sample))
+        for (seq, turn), skip, sample in zip(held.items(), skipped, samples, strict=True)
+    }
+    state.queue.extend(arrays["queue"].tolist())
+    state.recent.extend(arrays["recent"].tolist())
+    *log_evidence, rounds, violations = arrays["monitor"]
+    state.monitor = Monitor(np.array(log_evidence), rounds, violations)
+    return state
+
+
+def state_digest(state: State) -> str:
+    """The name of a state: equal exactly if everything in it is."""
+    return hashlib.sha256(pack(state)).hexdigest()
+
+
+def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
+    values = list(rounds.values())
+    dim = state.study.rules.dim
+    numbers = [(seq, r.number, r.watched, -2 if r.place is None else r.place) for seq, r in rounds.items()]
+    return [
+        ("numbers", np.array(numbers, dtype=np.int64).reshape(-1, 4)),
+        ("values", np.array([(r.action, r.baseline_cost) for r in values], dtype=np.float64).reshape(-1, 2)),
+        ("contexts", np.array([r.context for r in values], dtype=np.float64).reshape(-1, dim)),
+    ]
+
+
+def _rounds(study: StudySpec, arrays: dict[str, Any], name: str) -> dict[int, Round]:
+    numbers, values = arrays[f"{name}.numbers"].tolist(), arrays[f"{name}.values"].tolist()
+    contexts = arrays[f"{name}.contexts"]
+    found = {}
+    for (seq, number, watched, place), (action, baseline), context in zip(numbers, values, contexts, strict=True):
+        vector = context.copy()
+        place = None if place == -2 else place
+        found[seq] = Round(number, vector, dnrm2(vector), action, baseline, bool(watched), place)
+    return found

@@ -1,0 +1,138 @@
+"""What a study is made of: the promise, the policy, the units, the guard; checked once, stored as plain values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+from safedial.core.dose import Dose, DoseCurve, curve_from_dict
+from safedial.core.spec import SafetySpec
+from safedial.errors import InvalidInput, require
+from safedial.online.certificate import plain_options
+from safedial.online.decision import Rules
+from safedial.online.door import make_rules
+from safedial.online.units import Dial, Features
+from safedial.policies import POLICIES, Policy, make_policy
+from safedial.study.guard import Guard, read_guard
+
+PROMISE = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
+OPTIONS = ("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag")
+SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
+STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySpec:
+    """A study's specification. `fields` is its written form: `read_spec(fields)` gives it again.
+
+    `folding` is "prefix" (the model knows the longest run of rounds, from the first, whose outcomes are all known:
+    valid under any delay) or "arrival" (every outcome at once: delays must not depend on outcomes).
+    """
+
+    rules: Rules
+    guard: Guard
+    folding: str
+    fields: dict[str, Any]
+
+    @property
+    def conformal(self) -> bool:
+        return self.rules.policy.promise == "conformal"
+
+    @property
+    def ordered(self) -> bool:
+        """Whether outcomes are learned from in decision order."""
+        return self.folding == "prefix" and not self.conformal
+
+
+def read_spec(given: Any, *, quiet: bool = False) -> StudySpec:
+    """Check a specification: a mapping of plain values, as it stands in JSON.
+
+    >>> spec = read_spec({"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1,
+    ...                   "coefficient_bound": 1, "context_bound": 1})
+    >>> spec.rules.policy.name, spec.folding
+    ('hp_probe', 'prefix')
+    """
+    require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
+    fields = {str(name): value for name, value in given.items() if value is not None}
+    unknown = sorted(set(fields) - {*PROMISE, *OPTIONS, *SHAPE})
+    require(not unknown, "spec", unknown, "has names that a study does not know")
+    promise = SafetySpec.from_dict({name: value for name, value in fields.items() if name in PROMISE})
+    features = _made(Features, "features", fields.get("features"))
+    dim = fields.get("dim", features.dim if features else None)
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore")
+        rules = make_rules(
+            dim,
+            promise,
+            _policy(fields, promise),
+            _dose(fields.get("dose")),
+            _made(Dial, "dial", fields.get("dial")),
+            features,
+            fields.get("start_action"),
+            fields.get("fallback_action"),
+        )
+    folding = fields.get("folding", "prefix")
+    require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
+    guard = read_guard(fields.get("guard"), rules)
+    return StudySpec(rules=rules, guard=guard, folding=folding, fields=_written(rules, guard, folding))
+
+
+def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
+    written = {
+        **rules.spec.to_dict(),
+        "dim": rules.dim,
+        "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
+        "dose": rules.dose.to_dict(),
+        "dial": rules.dial.to_dict(),
+        "features": rules.features.to_dict() if rules.features else None,
+        "start_action": rules.start_action,
+        "fallback_action": rules.fallback_action,
+        "folding": folding,
+        "guard": dict(guard.fields),
+    }
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:
+    given = fields.get("policy", "hp_conformal" if spec.promise == "conformal" else "hp_probe")
+    options = {name: fields[name] for name in OPTIONS if name in fields}
+    if isinstance(given, Mapping):
+        options = {**{name: value for name, value in given.items() if name != "name"}, **options}
+        given = given.get("name")
+    elif isinstance(given, Policy):
+        options = {**given.options, **options}
+        given = given.name
+    known = given in STUDY_POLICIES
+    require(
+        known or given not in POLICIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
+    )
+    for name in ("predictor", "scaled", "group"):
+        own = not isinstance(options.get(name), (str, int, bool, type(None)))
+        require(not own, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
+    return make_policy(str(given), **options)
+
+
+def _dose(given: Any) -> Dose | DoseCurve | None:
+    if given is None or isinstance(given, (Dose, DoseCurve)):
+        return given
+    require(isinstance(given, Mapping), "dose", given, "must be a curve, or one for reward and one for cost")
+    if "curve" in given:
+        return curve_from_dict(given)
+    both = set(given) == {"reward", "cost"} and all(isinstance(part, Mapping) for part in given.values())
+    require(both, "dose", sorted(given), "must have `curve`, or `reward` and `cost`")
+    return Dose.from_dict(given)
+
+
+def _made(kind: Any, name: str, given: Any) -> Any:
+    """A Dial or Features from its plain form, or as it is."""
+    if given is None or isinstance(given, kind):
+        return given
+    require(isinstance(given, Mapping), name, given, "must be an object of named values")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise InvalidInput(f"{name} = {sorted(given)}: {error}") from error

@@ -1,0 +1,103 @@
+"""What a study knows after an event: the learner, the rounds that wait, the watch. A pure function of the log.
+
+    decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner, monitor
+
+`queue` holds the rounds that the learner has not passed, in decision order. With folding "prefix" a round is learned
+from when it is first in the queue and resolved; a void round whose reason may have to do with its outcome stays in the
+queue for ever, and so holds back all that follow (THEORY: the bounds hold for every prefix at once). HP-Conformal needs
+no order: an unknown round counts as unbounded there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core import monitor
+from safedial.core.rounding import rounded_spec
+from safedial.online.advice import make_learner
+from safedial.online.conformal import ConformalLearner
+from safedial.online.outcome import Sample
+from safedial.study.event import START
+from safedial.study.spec import StudySpec
+
+
+class Round(NamedTuple):
+    """A decision that waits: its number, its context, what was advised, and whether the monitor counts it."""
+
+    number: int
+    context: NDArray[np.float64]
+    norm: float
+    action: float
+    baseline_cost: float
+    watched: bool
+    place: int | None
+
+
+class State:
+    """The fold of a log up to and including event `seq`, whose hash is `hash`."""
+
+    def __init__(self, study: StudySpec) -> None:
+        self.study = study
+        self.spec = rounded_spec(study.rules.spec)
+        self.learner = make_learner(study.rules)
+        self.seq, self.hash = 0, START
+        self.rounds = self.imported = self.outcomes = self.violations = self.void = 0
+        self.open: dict[int, Round] = {}
+        self.expired: dict[int, Round] = {}
+        self.queue: deque[int] = deque()
+        self.held: dict[int, tuple[Round, Sample | None]] = {}
+        self.monitor = monitor.init()
+        self.crossed = self.broken = False
+        self.stopped = ""
+        self.last_action = study.rules.dial.low
+        self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
+        self.new_decisions = self.new_void = 0
+
+    @property
+    def evidence(self) -> float:
+        """That the promise is broken, or that rounds are not exchangeable: 1 at the start, 1/alarm_level stops."""
+        if isinstance(self.learner, ConformalLearner):
+            return self.learner.evidence
+        return float(monitor.evidence(self.monitor))
+
+    @property
+    def due(self) -> str:
+        """Which rule of the guard has fired and has no event yet: a key of `LIMITS`, or nothing."""
+        guard = self.study.guard
+        if self.stopped:
+            return ""
+        if self.crossed:
+            return "drift" if self.study.conformal else "alarm"
+        if self.broken:
+            return "assumption_broken"
+        if guard.max_open is not None and len(self.open) > guard.max_open:
+            return "too_many_open"
+        if guard.max_void is not None and self.new_void > guard.max_void:
+            return "too_many_void"
+        return "stop_rule" if self._is_done() else ""
+
+    def _is_done(self) -> bool:
+        guard = self.study.guard
+        many = guard.stop_violations is not None and sum(self.recent) >= guard.stop_violations
+        return many or (guard.stop_decisions is not None and self.new_decisions >= guard.stop_decisions)
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and the watch, for people."""
+        return {
+            "seq": self.seq,
+            "decisions": self.rounds,
+            "imported": self.imported,
+            "outcomes": self.outcomes,
+            "open": len(self.open),
+            "expired": len(self.expired),
+            "void": self.void,
+            "waiting": len(self.held),
+            "informative_rounds": self.learner.samples,
+            "violations": self.violations,
+            "evidence": self.evidence,
+            "stopped": self.stopped,
+        }

@@ -1,0 +1,176 @@
+"""A store: one database, many studies, one thread that writes.
+
+Operations of all threads wait in one queue. The writer takes what is there, locks the heads of the studies concerned
+(in the order of their ids, so that two processes never wait for each other), lets each operation append its events, and
+commits once for all of them; only then is anybody told. So many callers share one commit, and nothing is acknowledged
+that is not durable. If anything fails, all of it is rolled back and the states in memory are thrown away.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from safedial.errors import InvalidInput
+from safedial.study import crash
+from safedial.study.database import connect, reading, shown, writing
+from safedial.study.desk import Desk
+from safedial.study.errors import StoreUnavailable, StudyError
+from safedial.study.load import Source, load_state, read_study
+from safedial.study.log import find_study, lock_head
+from safedial.study.spec import StudySpec
+from safedial.study.state import State
+
+LARGEST_BATCH = 256
+
+Operation = Callable[[Desk], Any]
+
+
+class _Job(NamedTuple):
+    study: int
+    operation: Operation
+    future: Future[Any]
+
+
+class Store:
+    """An open store. Make one a process and share it between threads; `close` it at the end, or use `with`.
+
+    Args:
+        storage: sqlite:///file.db or postgresql://user@host/database.
+        create: make the tables where there are none; False refuses a file that does not exist.
+    """
+
+    def __init__(self, storage: str, *, create: bool = True) -> None:
+        self.storage = storage
+        self.engine = connect(storage, create=create)
+        self._ids: dict[str, int] = {}
+        self._studies: dict[int, tuple[str, StudySpec]] = {}
+        self._states: dict[int, State] = {}
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Store({shown(self.storage)!r})"
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish what waits and let the database go."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if closed:
+            return
+        if self._thread:
+            self._jobs.put(None)
+            self._thread.join()
+        self.engine.dispose()
+
+    def find(self, name: str) -> int:
+        """The id of a study."""
+        if name not in self._ids:
+            with reading(self.engine) as connection:
+                found = find_study(connection, str(name))
+            if not found:
+                raise StudyError("unknown_study", f"name = {str(name)[:80]!r}: there is no such study in this store")
+            self._ids[name] = found
+        return self._ids[name]
+
+    def spec(self, study: int, name: str) -> StudySpec:
+        """The specification of a study."""
+        if study not in self._studies:
+            with reading(self.engine) as connection:
+                self._studies[study] = name, read_study(connection, study, name)
+        return self._studies[study][1]
+
+    def submit(self, study: int, name: str, operation: Operation) -> Future[Any]:
+        """Run an operation on a study in the writer's next transaction; the future is done after the commit."""
+        self.spec(study, name)
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("storage: the store was closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="safedial-writer", daemon=True)
+                self._thread.start()
+            self._jobs.put(_Job(study, operation, future))
+        return future
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            jobs, last = [job], False
+            while len(jobs) < LARGEST_BATCH and not self._jobs.empty():
+                more = self._jobs.get()
+                if more is None:
+                    last = True
+                    break
+                jobs.append(more)
+            self._batch([job for job in jobs if job.future.set_running_or_notify_cancel()])
+            if last:
+                return
+
+    def _batch(self, jobs: list[_Job]) -> None:
+        """All jobs in one transaction; after an error of no known kind each in its own, so that one cannot hurt all."""
+        try:
+            answers = self._attempt(jobs) if jobs else []
+        except InvalidInput as error:
+            answers = [(job, None, error) for job in jobs]
+        except Exception as error:
+            if len(jobs) > 1:
+                for job in jobs:
+                    self._batch([job])
+                return
+            answers = [(job, None, error) for job in jobs]
+        for job, answer, error in answers:
+            if error is None:
+                job.future.set_result(answer)
+            else:
+                job.future.set_exception(error)
+
+    def _attempt(self, jobs: list[_Job]) -> list[tuple[_Job, Any, InvalidInput | None]]:
+        wanted = sorted({job.study for job in jobs})
+        states = {study: self._states.pop(study, None) or self._load(study) for study in wanted}
+        with writing(self.engine) as connection:
+            desks = {study: self._desk(connection, study, state) for study, state in states.items()}
+            crash.reach("locked")
+            answers = [_run(job, desks[job.study]) for job in jobs]
+            for desk in desks.values():
+                desk.flush()
+                desk.snapshot()
+            crash.reach("before_commit")
+        crash.reach("after_commit")
+        self._states |= {study: desk.state for study, desk in desks.items()}
+        return answers
+
+    def _load(self, study: int) -> State:
+        name, spec = self._studies[study]
+        with reading(self.engine) as connection:
+            return load_state(Source(connection, study, name), spec)
+
+    def _desk(self, connection: Any, study: int, state: State) -> Desk:
+        name, spec = self._studies[study]
+        head = lock_head(connection, study)
+        source = Source(connection, study, name)
+        desk = Desk(source, state)
+        return desk if desk.follow(head) else Desk(source, load_state(source, spec))
+
+
+def _run(job: _Job, desk: Desk) -> tuple[_Job, Any, InvalidInput | None]:
+    """An operation's answer, or its refusal; a refusal that left events behind is a fault of ours."""
+    before = desk.state.seq
+    try:
+        return job, job.operation(desk), None
+    except StoreUnavailable:
+        raise
+    except InvalidInput as error:
+        if desk.state.seq != before:
+            raise RuntimeError("an operation was refused after it had appended events") from error
+        return job, None, error

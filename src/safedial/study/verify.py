@@ -1,0 +1,207 @@
+"""Is the log what it was? The chain of hashes, the fold, every decision computed again, and the snapshots.
+
+Nothing stored beside the events is trusted: the state is folded from the first event on. A decision agrees if it comes
+out byte for byte the same, or, where it was made by another build, with its action within 1e-12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from safedial.errors import require
+from safedial.online.blas import dnrm2
+from safedial.study.errors import StudyError
+from safedial.study.event import Event, canonical, digest, orjson
+from safedial.study.fold import context_of, decide_next
+from safedial.study.load import Shots, Source, read_study, take
+from safedial.study.log import read_events, read_head, read_snapshot, snapshot_seqs
+from safedial.study.record import body_of
+from safedial.study.snapshot import pack, unpack
+from safedial.study.state import State
+
+TOLERANCE = 1e-12
+SHOT_EVENTS = 20_000
+"""How often a state is kept aside while verifying, for corrections to start from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What `verify` found. `first_bad` is the first seq that is wrong, `problem` says how; `inexact` counts decisions
+    that agree within 1e-12 but not bit for bit.
+    """
+
+    ok: bool
+    study: str
+    events: int
+    decisions: int
+    inexact: int
+    seq: int
+    hash: str
+    first_bad: int | None = None
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Bad(Exception):
+    def __init__(self, seq: int, problem: str) -> None:
+        super().__init__(problem)
+        self.seq, self.problem = seq, problem
+
+
+def verify_log(
+    source: Source,
+    *,
+    checkpoint: Mapping[str, Any] | str | None = None,
+    recompute: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Check one study's log from its first event to its head; `recompute=False` checks the chain alone."""
+    marks = read_checkpoint(checkpoint)
+    check = _Check(source, recompute)
+    bad = None
+    try:
+        check.run(marks, progress)
+    except _Bad as error:
+        bad = error
+    except StudyError as error:
+        bad = _Bad(check.seq + 1, str(error))
+    return Report(
+        ok=bad is None,
+        study=source.name,
+        events=check.seq,
+        decisions=check.decisions,
+        inexact=check.inexact,
+        seq=check.seq,
+        hash=check.hash.hex(),
+        first_bad=bad.seq if bad else None,
+        problem=bad.problem if bad else "",
+    )
+
+
+def read_checkpoint(given: Mapping[str, Any] | str | None) -> dict[int, bytes]:
+    """A checkpoint as {seq: hash}; as text it is SEQ:HASH."""
+    if given is None:
+        return {}
+    try:
+        if isinstance(given, str):
+            seq, _, name = given.partition(":")
+            return {int(seq): bytes.fromhex(name)}
+        return {int(given["seq"]): bytes.fromhex(given["hash"])}
+    except (KeyError, TypeError, ValueError):
+        require(False, "checkpoint", str(given)[:80], "must be SEQ:HASH, as `checkpoint` printed it")
+        raise
+
+
+class _Check:
+    def __init__(self, source: Source, recompute: bool) -> None:
+        self.source, self.recompute = source, recompute
+        self.seq, self.hash = 0, bytes(32)
+        self.decisions = self.inexact = 0
+        self.state: State | None = None
+        self.shots: list[tuple[int, bytes]] = []
+
+    def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
+        source = self.source
+        stored = dict(snapshot_seqs(source.connection, source.study)) if self.recompute else {}
+        for event in read_events(source.connection, source.study):
+            self.link(event)
+            if marks and marks.get(event.seq, event.hash) != event.hash:
+                raise _Bad(event.seq, "is not what the checkpoint says")
+            if self.recompute:
+                self.follow(event)
+                if event.seq in stored:
+                    self.compare_snapshot(event.seq, stored[event.seq])
+            if progress and event.seq % 1000 == 0:
+                progress(1000)
+        head = read_head(source.connection, source.study)
+        if head.seq != self.seq:
+            raise _Bad(self.seq + 1, f"is missing: the log ends at {self.seq}, its head says {head.seq}")
+        if head.hash != self.hash:
+            raise _Bad(self.seq, "is not the event that the head of the log names")
+        if marks and max(marks) > self.seq:
+            raise _Bad(self.seq + 1, f"is missing: a checkpoint was taken at {max(marks)}")
+        if self.recompute and self.state and self.state.due:
+            raise _Bad(self.seq + 1, f"is missing: an alarm is due ({self.state.due})")
+
+    def link(self, event: Event) -> None:
+        """The event must have the next seq, and the hash of what it says after what came before."""
+        if event.seq != self.seq + 1:
+            raise _Bad(self.seq + 1, "is missing")
+        try:
+            right = digest(self.hash, self.source.name, event) == event.hash
+        except (AttributeError, UnicodeEncodeError):
+            right = False
+        if not right:
+            raise _Bad(event.seq, "has another hash than what it says")
+        self.seq, self.hash = event.seq, event.hash
+
+    def follow(self, event: Event) -> None:
+        """Fold the event, after computing it again where it is a decision or an alarm."""
+        if self.state is None:
+            self.state = State(read_study(self.source.connection, self.source.study, self.source.name))
+        state, body = self.state, event.fields()
+        if state.due != (body["rule"] if event.kind == "alarm" else ""):
+            raise _Bad(event.seq, f"is not the alarm that is due: {state.due or 'none'}")
+        if event.kind == "decided":
+            self.decide_again(state, event, body)
+        self.state = take(self.source, state, event, body, self._own_shots())
+        if event.seq % SHOT_EVENTS == 0:
+            self.shots.append((event.seq, pack(self.state)))
+
+    def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> None:
+        raw = body["context"]
+        vector = context_of(state, raw)
+        again = body_of(decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"]), raw, state)
+        self.decisions += 1
+        if canonical(again) == event.body:
+            return
+        if not _agrees(orjson.loads(canonical(again)), body):
+            raise _Bad(event.seq, f"advises {body['action']!r}; computed again it is {again['action']!r}")
+        self.inexact += 1
+
+    def compare_snapshot(self, seq: int, name: bytes) -> None:
+        source, state = self.source, self.state
+        content = read_snapshot(source.connection, source.study, seq, name)
+        if content is None:
+            raise _Bad(seq, "has a snapshot that was altered")
+        if state is not None and content != pack(state) and not _same_build(state, content):
+            raise _Bad(seq, "has a snapshot that is not the state after it")
+
+    def _own_shots(self) -> Shots:
+        spec = self.state.study if self.state else None
+        for seq, content in reversed(self.shots):
+            if spec is not None:
+                yield seq, lambda content=content: unpack(spec, content)
+
+
+def _same_build(state: State, content: bytes) -> bool:
+    """Whether a snapshot is the state up to rounding: written by another build, its counts are still the same."""
+    other = unpack(state.study, content)
+    mine, theirs = state.summary(), other.summary()
+    evidence = math.isclose(mine.pop("evidence"), theirs.pop("evidence"), rel_tol=1e-9)
+    close = all(
+        abs(float(a) - float(b)) <= 1e-9 * max(1.0, abs(float(a)))
+        for target in ("reward", "cost")
+        for a, b in zip(state.learner.coef(target), other.learner.coef(target), strict=True)
+    )
+    return mine == theirs and evidence and close
+
+
+def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
+    """Whether a decision of another build is the same one: every exact field, and the numbers within the tolerance."""
+    exact = ("baseline_cost", "context", "doubt", "habit", "model_seq", "open", "void", "imported", "promise", "round")
+    if any(again[name] != body[name] for name in exact):
+        return False
+    close = ("action", "intensity", "safe_action")
+    return all(_close(again[name], body[name]) for name in close)
+
+
+def _close(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b))

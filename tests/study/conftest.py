@@ -1,0 +1,52 @@
+"""Stores for the tests: every test that takes `storage` runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from safedial.study import Store, create_study
+from tests.study.postgres import Server
+
+SPEC = {
+    "dim": 2,
+    "threshold": 0.5,
+    "violation_risk": 0.05,
+    "estimation_risk": 0.05,
+    "reward_noise": 0.3,
+    "cost_noise": 0.3,
+    "coefficient_bound": 1.0,
+    "context_bound": 1.0,
+}
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def storage(request, tmp_path):
+    """The URL of an empty store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/study.db"
+    return request.getfixturevalue("postgres").url()
+
+
+@pytest.fixture
+def store(storage):
+    with Store(storage) as opened:
+        yield opened
+
+
+@pytest.fixture
+def study(store):
+    return create_study("trial", SPEC, storage=store, actor="tester")
+
+
+@pytest.fixture
+def lite(tmp_path):
+    """A study on SQLite alone, where the database makes no difference."""
+    with Store(f"sqlite:///{tmp_path}/lite.db") as opened:
+        yield create_study("trial", SPEC, storage=opened, actor="tester")
