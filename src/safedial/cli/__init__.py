@@ -10,6 +10,7 @@ import typer
 
 from safedial.cli.battery import battery
 from safedial.cli.bench import bench
+from safedial.cli.check import check
 from safedial.cli.doctor import doctor
 from safedial.cli.reproduce import reproduce
 from safedial.cli.simulate import simulate
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(simulate)
+app.command()(check)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(sweep, name="sweep")
 app.add_typer(battery, name="battery")

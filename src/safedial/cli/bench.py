@@ -57,3 +57,25 @@ def replay(
         print_json(report)
     else:
         print_pairs("Replay, hp_ucb (GFLOP/s of blocked count 4d² a round)", report)
+
+
+@bench.command()
+def checks(
+    runs: Annotated[int, typer.Option(help="Logs of each world.")] = 100,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """How often each check of a log catches the world that breaks it, and how often clean logs raise a flag."""
+    from safedial.bench.checks import BREAKS, bench_checks
+    from safedial.cli.output import new_table, print_json, print_table, progress_bar
+
+    with progress_bar(f"checks, {runs} logs of each world", len(BREAKS)) as advance:
+        report = bench_checks(runs, progress=advance)
+    if json:
+        print_json(report)
+        return
+    table = new_table(f"{runs} logs of each world", "what is broken", "check", "rounds", "caught")
+    for world, row in report["caught"].items():
+        table.add_row(world, row["check"], f"{row['rounds']}", f"{row['caught']:.2f}")
+    print_table(table)
+    rates = ", ".join(f"{name} {rate:g}" for name, rate in report["false_flags_by_check"].items())
+    typer.echo(f"Clean logs with any flag: {report['false_flags']:g} (promised: at most {report['level']:g}); {rates}.")

@@ -52,6 +52,21 @@ def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **option
     return figure, list(axes.flat)
 
 
+def title(panel: Any, words: str) -> None:
+    """A panel's title in the size of its labels."""
+    panel.set_title(words, fontsize=8)
+
+
+def png(figure: Any) -> bytes:
+    """The picture itself, for a page that holds it."""
+    from io import BytesIO
+
+    held = BytesIO()
+    figure.savefig(held, dpi=160, format="png")
+    import_extra("matplotlib.pyplot", "plot").close(figure)
+    return held.getvalue()
+
+
 def save(figure: Any, path: Path) -> Path:
     try:
         figure.savefig(path, dpi=200)

@@ -11,7 +11,7 @@ from pathlib import Path
 from safedial.errors import require
 from safedial.files import write_text
 from safedial.report.beyond import battery, conformal
-from safedial.report.page import STYLE
+from safedial.report.page import document
 from safedial.report.paper import epsilon, synthetic, table1
 
 SECTIONS: dict[str, Callable[[Path], str]] = {
@@ -41,9 +41,4 @@ def write_report(folder: str | Path) -> Path:
             *parts,
         ]
     )
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Safety by Design, reproduced</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
-    )
-    return write_text(place / "report.html", page)
+    return write_text(place / "report.html", document("Safety by Design, reproduced", body))

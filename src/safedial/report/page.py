@@ -19,7 +19,18 @@ th:first-child, td:first-child { text-align: left; }
 img { max-width: 100%; background: white; border-radius: 4px; }
 .claim { border-left: 4px solid #0072B2; padding: .1rem 1rem; margin: 1rem 0; }
 small { color: #777; }
+.flag { border-left: 4px solid #D55E00; padding: .1rem 1rem; margin: 1rem 0; }
+.quiet { border-left: 4px solid #009E73; padding: .1rem 1rem; margin: 1rem 0; }
 """
+
+
+def document(title: str, body: str) -> str:
+    """A whole page: nothing is fetched from elsewhere."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
 
 
 def claim(paper: str, ours: str) -> str:
@@ -28,7 +39,12 @@ def claim(paper: str, ours: str) -> str:
 
 def image(path: Path, words: str) -> str:
     require(path.exists(), "picture", str(path), "is missing", "run safedial reproduce again")
-    data = base64.b64encode(path.read_bytes()).decode()
+    return inline(path.read_bytes(), words)
+
+
+def inline(picture: bytes, words: str) -> str:
+    """A PNG picture inside the page; `words` say what it shows."""
+    data = base64.b64encode(picture).decode()
     return f'<p><img alt="{html.escape(words)}" src="data:image/png;base64,{data}"></p>'
 
 

@@ -1,0 +1,128 @@
+"""How often each check of a log catches the world that breaks it, and how often it is wrong where the spec is true.
+
+A world is a maker of logs, by seed and number of rounds; all are held against `SPEC`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from safedial.core.dose import DoseCurve, as_dose, power
+from safedial.core.spec import SafetySpec
+from safedial.diagnostics import CHECKS, LEVEL, check_log, needed_evidence, read_rounds
+from safedial.errors import require
+from safedial.logs import Log, simulated_log
+from safedial.worlds.linear import LinearWorld
+
+KAPPA = 0.3
+SPEC = SafetySpec(
+    threshold=0.5,
+    violation_risk=0.045,
+    estimation_risk=0.005,
+    reward_noise=KAPPA,
+    cost_noise=KAPPA,
+    coefficient_bound=1.0,
+    context_bound=1.0,
+)
+
+
+def played(seed: int, rounds: int, spec: SafetySpec = SPEC, dose: DoseCurve | None = None, **world: Any) -> Log:
+    """HP-Probe's log in a world with the constants of `spec`."""
+    return simulated_log("hp_probe", LinearWorld(dim=3, **world), spec, rounds=rounds, seed=seed, dose=dose)
+
+
+def long_coefficients(seed: int, rounds: int) -> Log:
+    return played(seed, rounds, replace(SPEC, coefficient_bound=1.4))
+
+
+def long_contexts(seed: int, rounds: int) -> Log:
+    return played(seed, rounds, replace(SPEC, context_bound=1.2))
+
+
+def heavy_tails(seed: int, rounds: int) -> Log:
+    return played(seed, rounds, noise="student-t3")
+
+
+def wide_noise(seed: int, rounds: int) -> Log:
+    return played(seed, rounds, replace(SPEC, cost_noise=1.3 * KAPPA))
+
+
+def bent(seed: int, rounds: int) -> Log:
+    return played(seed, rounds, mean="sine")
+
+
+def changed(seed: int, rounds: int) -> Log:
+    """Half way, other coefficients."""
+    parts = [played(seed, rounds // 2), played(10_000 + seed, rounds - rounds // 2)]
+    names = ("context", "action", "reward", "cost", "advised", "baseline_cost")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Log(names=parts[0].names, round=np.arange(1.0, rounds + 1.0), **joined)
+
+
+def other_curve(seed: int, rounds: int) -> Log:
+    """The true curve is α², the spec says α."""
+    return played(seed, rounds, dose=power(2.0))
+
+
+def hidden_baseline(seed: int, rounds: int) -> Log:
+    log = played(seed, rounds, baseline_cost=0.03)
+    return replace(log, baseline_cost=np.zeros(rounds))
+
+
+def noise_by_context(seed: int, rounds: int) -> Log:
+    return played(seed, rounds, noise="context-scale")
+
+
+def noise_by_action(seed: int, rounds: int) -> Log:
+    """A sensor error that the spec does not know: wide where doses are small."""
+    return played(seed, rounds, replace(SPEC, cost_sensor_noise=0.04))
+
+
+def slipped_digit(seed: int, rounds: int) -> Log:
+    """One record is off by ten times the noise."""
+    log, row = played(seed, rounds), rounds // 2 + seed % 40
+    cost = log.cost.copy()
+    cost[row] += 10.0 * KAPPA * log.action[row]
+    return replace(log, cost=cost)
+
+
+BREAKS: dict[str, tuple[str, Callable[[int, int], Log], int]] = {
+    "coefficients longer than S": ("norms", long_coefficients, 300),
+    "contexts longer than L": ("norms", long_contexts, 60),
+    "Student's t with 3 degrees": ("tails", heavy_tails, 1000),
+    "noise 1.3 κ": ("tails", wide_noise, 400),
+    "a sine mean": ("linearity", bent, 300),
+    "coefficients that change": ("drift", changed, 300),
+    "another dose curve": ("dose_curve", other_curve, 400),
+    "a hidden baseline cost": ("dose_curve", hidden_baseline, 300),
+    "noise by context": ("noise", noise_by_context, 500),
+    "noise by action": ("noise", noise_by_action, 400),
+    "a slipped digit": ("influence", slipped_digit, 300),
+}
+"""World → the check that must catch it, the log's maker, its rounds."""
+
+
+def bench_checks(runs: int, *, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """The share of `runs` logs of each world that its check catches, and of `runs` clean logs with any flag at all."""
+    require(type(runs) is int and runs >= 1, "runs", runs, "must be a whole number >= 1")
+    needed, power_of = needed_evidence(LEVEL), {}
+    for world, (name, maker, rounds) in BREAKS.items():
+        logs = (maker(seed, rounds) for seed in range(runs))
+        caught = sum(CHECKS[name](read_rounds(log, SPEC, as_dose(None)), needed=needed).flagged for log in logs)
+        power_of[world] = {"check": name, "rounds": rounds, "caught": caught / runs}
+        if progress:
+            progress(1)
+    quiet = [check_log(played(100_000 + seed, 300), SPEC)[1] for seed in range(runs)]
+    return {
+        "runs": runs,
+        "level": LEVEL,
+        "caught": power_of,
+        "false_flags": sum(any(each.flagged for each in found) for found in quiet) / runs,
+        "false_flags_by_check": {
+            name: sum(found[index].flagged for found in quiet) / runs for index, name in enumerate(CHECKS)
+        },
+    }

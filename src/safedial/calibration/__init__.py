@@ -1,0 +1,1 @@
+"""Dose curves and constants from pilot data."""

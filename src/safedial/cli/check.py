@@ -1,0 +1,65 @@
+"""`safedial check`: does a log bear out the spec?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from safedial.cli.inputs import Columns, Json, LogFile, SpecPath, read_inputs
+
+
+def check(
+    log: LogFile,
+    spec: SpecPath,
+    out: Annotated[Path | None, typer.Option(help="Write a one-page HTML report here.")] = None,
+    target: Annotated[str, typer.Option(help="cost, on which the promise rests, or reward.")] = "cost",
+    level: Annotated[float, typer.Option(help="Chance of any false flag, over all checks and all time.")] = 0.05,
+    horizon: Annotated[int | None, typer.Option(help="Planned number of rounds. Default: the log's.")] = None,
+    context_columns: Columns = None,
+    json: Json = False,
+) -> None:
+    """Check what the promise rests on: norms, tails, linearity, drift, dose curve, noise, single rounds.
+
+    Exit status: 0 if no check raises a flag, 1 if one does, 2 if something is wrong with the input.
+    """
+    from safedial.cli.output import print_json
+    from safedial.diagnostics import check_log
+    from safedial.report.checks import verdict, write_checks
+
+    told, file = read_inputs(log, spec, context_columns)
+    rounds, findings = check_log(
+        told,
+        file.spec,
+        dose=file.dose,
+        target=target,  # pyright: ignore[reportArgumentType] -- checked by check_log
+        level=level,
+        horizon=horizon,
+    )
+    flagged = [each.name for each in findings if each.flagged]
+    if out:
+        write_checks(out, rounds, findings, log=log.name, level=level)
+    if json:
+        report = {"log": str(log), "target": target, "level": level, "rounds": len(rounds), "flagged": flagged}
+        print_json(report | {"findings": [each.to_dict() for each in findings]} | ({"out": str(out)} if out else {}))
+    else:
+        _print(findings, verdict(findings), f"{log.name}: {len(rounds)} rounds with a dose, {target} checked")
+        if out:
+            typer.echo(f"Written:\n  {out}")
+    if flagged:
+        raise typer.Exit(1)
+
+
+def _print(findings: list, words: str, title: str) -> None:
+    from safedial.cli.output import new_table, print_table
+    from safedial.diagnostics.finding import shown
+
+    table = new_table(title, "check", "evidence", f"flag at {findings[0].needed:.0f}")
+    for each in findings:
+        table.add_row(each.title, shown(each.evidence), "FLAG" if each.flagged else "quiet")
+    print_table(table)
+    for each in findings:
+        if each.flagged:
+            typer.echo(f"{each.title}. {each.found} {each.means}\n")
+    typer.echo(words)

@@ -1,0 +1,37 @@
+"""What the commands on logs share: their arguments, and reading a log as its spec says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from safedial.logs import Log
+    from safedial.specfile import SpecFile
+
+LogFile = Annotated[Path, typer.Argument(metavar="LOG.csv", help="One row a decision: context, action, reward, cost.")]
+SpecPath = Annotated[Path, typer.Option("--spec", help="The spec file that the log is held against.")]
+Columns = Annotated[
+    str | None, typer.Option(help="The context's columns, with commas between. Default: all that are not known.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+def read_inputs(log: Path, spec: Path, context_columns: str | None, **options: Any) -> tuple[Log, SpecFile]:
+    """The log in the units of its spec file."""
+    from safedial.errors import require
+    from safedial.logs import read_log
+    from safedial.specfile import load_spec
+
+    file = load_spec(spec)
+    told = read_log(log, context_columns=split(context_columns), features=file.features, dial=file.dial, **options)
+    fits = file.dim is None or told.dim == file.dim
+    way_out = "name the context's columns with --context-columns" if not fits else ""
+    require(fits, "log", f"{told.dim} context columns", f"do not fit the spec file's dim = {file.dim}", way_out)
+    return told, file
+
+
+def split(columns: str | None) -> list[str] | None:
+    return [name.strip() for name in columns.split(",")] if columns else None

@@ -1,0 +1,89 @@
+"""Checks of what the promise rests on, each with evidence that is valid at any time one looks.
+
+    log, spec, dose ─► read_rounds ─► CHECKS ─► Findings
+
+Every check answers with an e-value: about 1 while its assumption holds, and at or above 1/a with probability at most a,
+whenever one stops to look. `check_log` raises a flag at `len(CHECKS)`/(0.9·level): by the union bound the chance of any
+false flag in the whole life of a study is at most `level`, whatever the dependence between the checks; a tenth of the
+level pays for the confidence set that `tails` and `influence` lean on. Checks of the reward are a family of their own.
+
+Online: call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. For a round at a
+time, the moments of evidence.py add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.spec import SafetySpec
+from safedial.diagnostics.dose_curve import check_dose_curve
+from safedial.diagnostics.drift import check_drift
+from safedial.diagnostics.finding import Finding
+from safedial.diagnostics.influence import check_influence
+from safedial.diagnostics.linearity import check_linearity
+from safedial.diagnostics.noise import check_noise
+from safedial.diagnostics.norms import check_norms
+from safedial.diagnostics.rounds import ESTIMATION_SHARE, Rounds, Target, read_rounds
+from safedial.diagnostics.tails import check_tails
+from safedial.errors import require
+from safedial.logs import Log
+
+CHECKS: dict[str, Callable[..., Finding]] = {
+    "norms": check_norms,
+    "tails": check_tails,
+    "linearity": check_linearity,
+    "drift": check_drift,
+    "dose_curve": check_dose_curve,
+    "noise": check_noise,
+    "influence": check_influence,
+}
+
+LEVEL = 0.05
+
+
+def needed_evidence(level: float) -> float:
+    """The evidence at which each check raises its flag.
+
+    >>> round(needed_evidence(0.05), 1)
+    155.6
+    """
+    sound = isinstance(level, (int, float)) and 0.0 < level < 1.0
+    require(sound, "level", level, "must lie strictly between 0 and 1", "0.05 is one false flag in twenty logs")
+    return len(CHECKS) / ((1.0 - ESTIMATION_SHARE) * level)
+
+
+def check_log(
+    log: Log,
+    spec: SafetySpec,
+    *,
+    dose: DoseCurve | Dose | None = None,
+    target: Target = "cost",
+    level: float = LEVEL,
+    horizon: int | None = None,
+) -> tuple[Rounds, list[Finding]]:
+    """All checks of a log against a spec; and the rounds they looked at.
+
+    Args:
+        dose: the dose curve that the spec states.
+        target: "cost", on which the promise rests, or "reward".
+        level: the chance of any false flag.
+        horizon: the planned number of rounds, fixed in advance; by default the log's length.
+
+    >>> from safedial.logs import simulated_log
+    >>> from safedial.worlds.linear import LinearWorld
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
+    ...                   context_bound=1)
+    >>> log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=300)
+    >>> [finding.name for finding in check_log(log, spec)[1] if finding.flagged]
+    []
+    >>> from dataclasses import replace
+    >>> [finding.name for finding in check_log(log, replace(spec, cost_noise=0.2))[1] if finding.flagged]
+    ['tails', 'noise']
+    """
+    needed = needed_evidence(level)
+    rounds = read_rounds(log, spec, as_dose(dose), target=target, horizon=horizon, slack_risk=ESTIMATION_SHARE * level)
+    return rounds, [check(rounds, needed=needed) for check in CHECKS.values()]
+
+
+__all__ = ["CHECKS", "LEVEL", "Finding", "Rounds", "check_log", "needed_evidence", "read_rounds"]

@@ -1,0 +1,53 @@
+"""Drift: do the coefficients change as rounds go by?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from safedial.diagnostics.evidence import average, marks
+from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.linearity import against_features
+from safedial.diagnostics.rounds import Rounds
+
+SIZES = (0.1, 0.4, 1.5)
+"""Prior deviations of the change of each coefficient that are bet on, as multiples of S."""
+
+STEPS = (0.25, 0.5, 0.75)
+"""Shares of the horizon at which a sudden change is tried."""
+
+
+def check_drift(rounds: Rounds, *, needed: float) -> Finding:
+    """The mixture over coefficients that change, gradually over the horizon or at once, against constant ones.
+
+    The horizon must be fixed before the first outcome; a log that was ended because of an outcome has none.
+    """
+    at = marks(len(rounds))
+    sizes = rounds.spec.coefficient_bound * np.array(SIZES)[:, None]
+    passed = (rounds.number - rounds.number[0]) / rounds.horizon
+    shapes = [passed, *(np.where(passed >= step, 1.0, 0.0) for step in STEPS)]
+    logs = average([against_features(rounds, shape[:, None] * rounds.context, sizes) for shape in shapes], axis=0)
+    early, late = _halves(rounds)
+    moved = float(np.linalg.norm(late - early))
+    return finding(
+        "drift",
+        "Drift",
+        needed=needed,
+        rounds=rounds.number[at - 1],
+        log_evidence=logs,
+        tested=f"Are the {rounds.target}'s coefficients the same from the first round to the last?",
+        found=f"Fitted to either half, they differ by a vector of norm {moved:.2g} (S = "
+        f"{rounds.spec.coefficient_bound:g}).",
+        fine="Nothing speaks against constant coefficients. (Contexts may drift as they like.)",
+        broken="Old rounds no longer tell about new ones: the confidence set, which uses them all, may miss. Find out "
+        "what "
+        "changed; start anew from the change on.",
+        moved=moved,
+    )
+
+
+def _halves(rounds: Rounds) -> tuple[np.ndarray, np.ndarray]:
+    ridge = rounds.spec.ridge * np.eye(rounds.rows.shape[1])
+    middle = len(rounds) // 2
+    parts = (rounds.rows[:middle], rounds.outcome[:middle]), (rounds.rows[middle:], rounds.outcome[middle:])
+    early, late = (np.linalg.solve(rows.T @ rows + ridge, rows.T @ outcome) for rows, outcome in parts)
+    return early, late

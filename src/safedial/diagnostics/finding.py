@@ -1,0 +1,86 @@
+"""What a check says: what it tested, what it found, what it means for the promise, and how strong the evidence is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST_LOG = 700.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One check's result.
+
+    Attributes:
+        name, title: as in `CHECKS`.
+        evidence: the largest value that the e-process took: about 1 while the assumption holds.
+        needed: the evidence at which the check raises its flag.
+        tested, found, means: three sentences for people.
+        rounds, curve: the e-process over time.
+        details: numbers behind `found`, plain values.
+    """
+
+    name: str
+    title: str
+    evidence: float
+    needed: float
+    tested: str
+    found: str
+    means: str
+    rounds: NDArray[np.float64] = field(repr=False)
+    curve: NDArray[np.float64] = field(repr=False)
+    details: dict[str, Any] = field(repr=False)
+
+    @property
+    def flagged(self) -> bool:
+        return self.evidence >= self.needed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        words = {name: getattr(self, name) for name in ("name", "title", "evidence", "needed", "flagged")}
+        return {**words, "tested": self.tested, "found": self.found, "means": self.means, **self.details}
+
+
+def finding(
+    name: str,
+    title: str,
+    *,
+    needed: float,
+    rounds: Any,
+    log_evidence: Any,
+    tested: str,
+    found: str,
+    fine: str,
+    broken: str,
+    **details: Any,
+) -> Finding:
+    """A finding from an e-process over time; `fine` and `broken` say what it means for the promise."""
+    curve = np.exp(np.minimum(np.asarray(log_evidence, dtype=float), LARGEST_LOG))
+    largest = float(curve.max()) if curve.size else 1.0
+    return Finding(
+        name=name,
+        title=title,
+        evidence=largest,
+        needed=needed,
+        tested=tested,
+        found=found,
+        means=broken if largest >= needed else fine,
+        rounds=np.asarray(rounds, dtype=float),
+        curve=curve,
+        details=details,
+    )
+
+
+def shown(evidence: float) -> str:
+    """Evidence as a person reads it.
+
+    >>> shown(0.3), shown(1234.5), shown(1e300)
+    ('0.3', '1,234', 'over 1e+12')
+    """
+    if evidence > 1e12:
+        return "over 1e+12"
+    return f"{evidence:,.0f}" if evidence >= 100 else f"{evidence:.2g}"

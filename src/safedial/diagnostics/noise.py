@@ -1,0 +1,78 @@
+"""Noise that depends on context or action: is κ too small somewhere?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.diagnostics.evidence import average, least_squares, marks, running, spread
+from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.rounds import Array, Rounds
+
+FIRST = 16
+"""Rounds behind the first cut; cuts are renewed whenever the number of rounds has doubled, from the rounds before."""
+
+SHARES = (1 / 3, 2 / 3)
+
+
+def regions(rounds: Rounds) -> dict[str, NDArray[np.bool_]]:
+    """Where each round lies: low and high thirds of every feature, of its size, of the action and of the prediction.
+
+    The cuts of a round come from earlier rounds alone, so a region is chosen before the outcome.
+    """
+    columns = {"action": rounds.action, "predicted " + rounds.target: rounds.fitted}
+    for index, name in enumerate(rounds.names):
+        columns[name] = rounds.context[:, index]
+        columns[f"|{name}|"] = np.abs(rounds.context[:, index])
+    masks = {}
+    for name, values in columns.items():
+        low, high = _cuts(values)
+        if not name.startswith("|"):
+            masks[f"low {name}"] = values <= low
+        masks[f"high {name}"] = values >= high
+    return masks
+
+
+def _cuts(values: Array) -> tuple[Array, Array]:
+    """The third and two thirds of the earlier values, by round; nothing lies beyond them in the first rounds."""
+    low, high = np.full(len(values), -np.inf), np.full(len(values), np.inf)
+    start = FIRST
+    while start < len(values):
+        end = min(2 * start, len(values))
+        low[start:end], high[start:end] = np.quantile(values[:start], SHARES)
+        start = end
+    return low, high
+
+
+def check_noise(rounds: Rounds, *, needed: float) -> Finding:
+    """`spread` within each region, all regions in equal shares (evidence.py)."""
+    at = marks(len(rounds))
+    places = {name: mask for name, mask in regions(rounds).items() if mask.any()}
+    inside = {name: running(rounds.rows, rounds.outcome, at, mask) for name, mask in places.items()}
+    by_region = {name: spread(moments, rounds.noise) for name, moments in inside.items()}
+    logs = average(list(by_region.values()), axis=0) if by_region else np.zeros(len(at))
+    sizes = {name: _deviation(moments, rounds.rows.shape[1]) for name, moments in inside.items()}
+    worst = max(by_region, key=lambda name: by_region[name][-1]) if by_region else "all rounds"
+    return finding(
+        "noise",
+        "Noise by context and action",
+        needed=needed,
+        rounds=rounds.number[at - 1],
+        log_evidence=logs,
+        tested=f"Is the {rounds.target}'s noise wider than κ = {rounds.noise:g} in some part of the contexts, the "
+        "actions or "
+        "the predictions?",
+        found=f"It is the most suspect at {worst}: deviation {sizes.get(worst, 0.0):.3g} there; over all parts from "
+        f"{min(sizes.values(), default=0.0):.3g} to {max(sizes.values(), default=0.0):.3g}.",
+        fine="Nothing speaks against κ in any part. Where the noise is narrower, κ only costs reward.",
+        broken=f"The promise is broken where the noise is wider than κ, first at {worst}. State the κ of the widest "
+        "part; "
+        "where small doses are the widest, state the sensor's noise (cost_sensor_noise).",
+        worst=worst,
+        deviations=sizes,
+    )
+
+
+def _deviation(moments: object, dim: int) -> float:
+    count = float(moments.count[-1])  # pyright: ignore[reportAttributeAccessIssue]
+    return float(np.sqrt(least_squares(moments)[-1] / max(count - dim, 1.0)))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,69 @@
+"""Sub-Gaussian tails: is the noise as light as κ says?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from safedial.diagnostics.evidence import average, marks, running, spread
+from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.rounds import Rounds
+
+HEIGHTS = np.array([2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0])
+"""q: residuals beyond qκ and their slack are counted."""
+
+GAINS = np.array([1.5, 4.0, 20.0])
+"""Odds multiples that are bet on at each height, and beside them one that makes a single such residual telling."""
+
+TELLING = 3e-3
+"""The largest chance of a height, times its odds multiple, of that last bet."""
+
+
+def check_tails(rounds: Rounds, *, needed: float) -> Finding:
+    """Two kinds of bets in equal shares.
+
+    * On width: `spread` over all rounds (evidence.py).
+    * On rare large residuals: |ξ| > qκ has probability ≤ p = 2e^{−q²/2}. On the event of the confidence set
+      |e_t| > qκ + slack_t implies it, so Π m^v/(1 + p(m − 1)) is a supermartingale there, as in core/monitor.py.
+    """
+    at = marks(len(rounds))
+    wide = spread(running(rounds.rows, rounds.outcome, at), rounds.noise)
+    scaled = (np.abs(rounds.residual) - rounds.slack) / rounds.noise
+    chance = 2.0 * np.exp(-0.5 * HEIGHTS**2)
+    odds = np.concatenate([np.tile(GAINS[:, None], len(HEIGHTS)), np.maximum(TELLING / chance, GAINS[-1])[None]])
+    over = scaled[:, None] > HEIGHTS
+    gains = over[:, None] * np.log(odds) - np.log1p(chance * (odds - 1.0))
+    rare = average(np.cumsum(gains, axis=0)[at - 1].reshape(len(at), -1))
+    logs = average([wide, rare], axis=0)
+    deviation = float(np.sqrt(np.mean(rounds.residual**2)))
+    height = math.sqrt(2.0 * math.log(2.0 * len(rounds)))
+    largest = float(scaled.max())
+    return finding(
+        "tails",
+        "Sub-Gaussian tails",
+        needed=needed,
+        rounds=rounds.number[at - 1],
+        log_evidence=logs,
+        tested=f"Are one-step-ahead residuals of the {rounds.target} as small, and large ones as rare, as noise with "
+        f"constant κ = {rounds.noise:g} allows?",
+        found=f"Their root mean square is {deviation:.3g} (κ = {rounds.noise:g}); the largest exceeds its slack by "
+        f"{max(largest, 0.0):.2g} κ, where {height:.2g} κ is usual in {len(rounds)} rounds; {int(over[:, 2].sum())} "
+        "exceed "
+        f"it by 3 κ, at most {len(rounds) * chance[2]:.2g} are expected.",
+        fine="Nothing speaks against κ. Residuals cannot prove that it is large enough.",
+        broken=_broken(rounds),
+        deviation=deviation,
+        largest=largest,
+        beyond_three=int(over[:, 2].sum()),
+    )
+
+
+def _broken(rounds: Rounds) -> str:
+    if rounds.target == "reward":
+        return "Reward is lost, safety is not touched: the reward's constant plays no part in it. State a larger κ."
+    return (
+        "The noise margin κ√(2 ln 1/δ) and the radius are too small: costs exceed the threshold more often than "
+        "promised. "
+        "State a larger κ and start anew; where tails are heavy no κ is enough, and promise = 'conformal' needs none."
+    )

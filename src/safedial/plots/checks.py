@@ -1,0 +1,89 @@
+"""The picture of a log's checks: evidence over time, residuals, and where they are not what the spec says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from safedial.diagnostics import Finding, Rounds
+from safedial.plots.style import COLOURS, new_figure, title
+
+SHOWN_REGIONS = 8
+LEAST = 1e-3
+"""Evidence below this is drawn here."""
+
+
+def checks_figure(rounds: Rounds, findings: Sequence[Finding]) -> Any:
+    """Six panels of one log."""
+    by_name = {each.name: each for each in findings}
+    figure, axes = new_figure(columns=3, rows=2, height=2.5)
+    _evidence(axes[0], findings)
+    _residuals(axes[1], rounds, by_name["influence"])
+    _tails(axes[2], rounds)
+    _bands(axes[3], by_name["linearity"], rounds, f"predicted {rounds.target} per unit", rounds.fitted)
+    _bands(axes[4], by_name["dose_curve"], rounds, "action", rounds.action)
+    _regions(axes[5], by_name["noise"], rounds)
+    return figure
+
+
+def _evidence(panel: Any, findings: Sequence[Finding]) -> None:
+    for each, colour in zip(findings, list(COLOURS.values()), strict=False):
+        values = np.clip(np.concatenate([[1.0], each.curve]), LEAST, 1e9)
+        panel.plot(np.concatenate([[0.0], each.rounds]), values, color=colour, linewidth=1.2, label=each.title)
+    needed = findings[0].needed
+    panel.axhline(needed, color="grey", linestyle="--", linewidth=1)
+    panel.set_yscale("log")
+    panel.set_ylim(LEAST * 0.6, 2e9)
+    panel.set_yticks([1e-3, 1.0, 1e3, 1e6, 1e9], ["≤ 10⁻³", "1", "10³", "10⁶", "≥ 10⁹"])
+    title(panel, "evidence against each assumption (dashed: flag)")
+    panel.set_xlabel("round")
+    panel.legend(fontsize=5.5, frameon=False, loc="upper left", ncols=2)
+
+
+def _residuals(panel: Any, rounds: Rounds, found: Finding) -> None:
+    scaled = rounds.residual / rounds.noise
+    panel.plot(rounds.number, scaled, ".", color=COLOURS["hp_ucb"], markersize=2, alpha=0.6)
+    odd = np.isin(rounds.number, found.details["odd_rounds"])
+    panel.plot(rounds.number[odd], scaled[odd], "o", color=COLOURS["on_expectation"], markersize=5, fillstyle="none")
+    height = np.sqrt(2.0 * np.log(2.0 * len(rounds)))
+    for edge in (-height, height):
+        panel.axhline(edge, color="grey", linestyle="--", linewidth=1)
+    title(panel, "residuals before each update, in units of κ")
+    panel.set_xlabel("round")
+
+
+def _tails(panel: Any, rounds: Rounds) -> None:
+    sizes = np.sort(np.abs(rounds.residual) / rounds.noise)
+    share = 1.0 - np.arange(len(sizes)) / len(sizes)
+    grid = np.linspace(0.0, max(4.0, float(sizes[-1])), 100)
+    panel.step(sizes, share, where="post", color=COLOURS["hp_ucb"], linewidth=1.2, label="residuals")
+    bound = np.minimum(2.0 * np.exp(-0.5 * grid**2), 1.0)
+    panel.plot(grid, bound, color="grey", linestyle="--", linewidth=1, label="at most, by κ")
+    panel.set_yscale("log")
+    panel.set_ylim(0.3 / len(sizes), 1.5)
+    title(panel, "share of residuals beyond q·κ")
+    panel.set_xlabel("q")
+    panel.legend(fontsize=6, frameon=False)
+
+
+def _bands(panel: Any, found: Finding, rounds: Rounds, words: str, across: Any) -> None:
+    panel.plot(across, rounds.residual, ".", color="0.75", markersize=2, zorder=0)
+    panel.plot(
+        found.details["bands"], found.details["mean_residuals"], "o-", color=COLOURS["on_expectation"], markersize=4
+    )
+    panel.axhline(0.0, color="grey", linewidth=0.8)
+    edge = 3.0 * rounds.noise
+    panel.set_ylim(-edge, edge)
+    title(panel, f"{found.title.lower()}: residuals, and their means in bands")
+    panel.set_xlabel(words)
+
+
+def _regions(panel: Any, found: Finding, rounds: Rounds) -> None:
+    sizes = sorted(found.details["deviations"].items(), key=lambda pair: pair[1])[-SHOWN_REGIONS:]
+    panel.barh([name for name, _ in sizes], [size for _, size in sizes], color=COLOURS["hp_conformal"], height=0.6)
+    panel.axvline(rounds.noise, color="grey", linestyle="--", linewidth=1)
+    panel.tick_params(axis="y", labelsize=6)
+    title(panel, "noise by region (dashed: κ)")
+    panel.set_xlabel("deviation")

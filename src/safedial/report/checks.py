@@ -1,0 +1,60 @@
+"""`safedial check --out`: one page on one log."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from safedial.diagnostics import Finding, Rounds
+from safedial.diagnostics.finding import shown
+from safedial.files import write_text
+from safedial.plots.checks import checks_figure
+from safedial.plots.style import png
+from safedial.report.page import document, html_table, inline
+from safedial.version import __version__
+
+
+def write_checks(path: Path, rounds: Rounds, findings: Sequence[Finding], *, log: str, level: float) -> Path:
+    """The page: the promise, a table, a picture, and three sentences for each check."""
+    return write_text(path, document("safedial check", _body(rounds, findings, log, level)))
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """One sentence for all checks."""
+    flagged = [each.title.lower() for each in findings if each.flagged]
+    if not flagged:
+        return "No check raised a flag: nothing in this log speaks against the spec. That is not a proof that it holds."
+    return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found."
+
+
+def _body(rounds: Rounds, findings: Sequence[Finding], log: str, level: float) -> str:
+    spec = rounds.spec
+    lines = [[each.title, shown(each.evidence), "FLAG" if each.flagged else "quiet"] for each in findings]
+    picture = png(checks_figure(rounds, findings))
+    return "\n".join(
+        [
+            "<h1>Does this log bear out the spec?</h1>",
+            f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {rounds.target} checked. The spec promises "
+            f"P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk + (spec.estimation_risk or 0.0):.3g} in every round if S = "
+            f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "
+            "linear, and noise is sub-Gaussian given the past.</p>",
+            f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
+            html_table(["check", "evidence", "verdict"], lines),
+            f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
+            f"{len(findings)} checks together, and however often one looks, false flags have probability at most {level:g} (union bound; a tenth "
+            "of it pays for the confidence set that two of the checks use). One broken assumption can raise several flags: begin with the strongest.</small></p>",
+            inline(
+                picture, "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
+            ),
+            *(_section(each) for each in findings),
+            f"<p><small>safedial {__version__}. Residuals are taken before each round's update.</small></p>",
+        ]
+    )
+
+
+def _section(each: Finding) -> str:
+    kind = "flag" if each.flagged else "quiet"
+    words = f"<h3>{html.escape(each.title)}</h3><p><strong>Tested:</strong> {html.escape(each.tested)}</p>"
+    words += f"<p><strong>Found:</strong> {html.escape(each.found)} Evidence {shown(each.evidence)}.</p>"
+    return f'<div class="{kind}">{words}<p><strong>For the promise:</strong> {html.escape(each.means)}</p></div>'

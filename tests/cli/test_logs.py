@@ -1,0 +1,74 @@
+"""The commands on logs as a user meets them: each in under a minute from nothing."""
+
+import json
+import re
+
+import pytest
+
+from safedial.specfile import EXAMPLE
+from tests.cli.test_cli import run
+
+SPEC = EXAMPLE.replace("dim = 2", 'dim = 3\n[[policy]]\nname = "hp_probe"')
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("logs")
+    (place / "spec.toml").write_text(SPEC)
+    (place / "narrow.toml").write_text(SPEC.replace("cost_noise = 0.3", "cost_noise = 0.15"))
+    done = run(
+        "simulate", "--spec", "spec.toml", "--rounds", "300", "--seeds", "1", "--log", "log.csv", "--json", cwd=place
+    )
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_check_is_quiet_and_exits_0_where_the_spec_is_true(folder):
+    done = run("check", "log.csv", "--spec", "spec.toml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "No check raised a flag" in done.stdout
+    assert "not a proof" in done.stdout
+
+
+def test_check_raises_a_flag_and_writes_one_page_with_nothing_fetched(folder):
+    done = run("check", "log.csv", "--spec", "narrow.toml", "--out", "report.html", "--json", cwd=folder)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    assert "tails" in report["flagged"]
+    assert len(report["findings"]) == 7
+    page = (folder / "report.html").read_text()
+    assert page.count("For the promise:") == 7
+    assert "data:image/png;base64," in page
+    assert not re.search(r"(src|href)=.?https?:", page)
+    assert "FLAG" in run("check", "log.csv", "--spec", "narrow.toml", "--target", "cost", cwd=folder).stdout
+
+
+BAD_LOGS = {
+    "empty": ("", "empty"),
+    "header": ("x1,x2,x3,action,reward,cost\n", "too few rows"),
+    "missing": ("x1,x2,x3,action,reward\n0,0,0,0,0\n", "cost"),
+    "outside": ("x1,x2,x3,action,reward,cost\n0,0,0,1.5,0,0\n", "action"),
+    "nan": ("x1,x2,x3,action,reward,cost\n0,0,0,0.5,0,nan\n", "cost"),
+    "few": ("x1,x2,x3,action,reward,cost\n0,0,0,0.5,0,0\n", "few"),
+    "columns": ("x1,x2,action,reward,cost\n0,0,0.5,0,0\n", "dim"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LOGS)
+@pytest.mark.parametrize("command", ["check"])
+def test_a_bad_log_is_one_sentence_and_nothing_is_written(command, case, tmp_path):
+    text, named = BAD_LOGS[case]
+    (tmp_path / "bad.csv").write_text(text)
+    (tmp_path / "spec.toml").write_text(SPEC)
+    done = run(command, "bad.csv", "--spec", "spec.toml", "--out", "out.html", cwd=tmp_path)
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "spec.toml"]
+
+
+def test_bench_checks_prints_power_and_false_flags():
+    assert "promised: at most 0.05" in run("bench", "checks", "--runs", "1").stdout
+    assert json.loads(run("bench", "checks", "--runs", "1", "--json").stdout)["runs"] == 1
+    assert run("bench", "checks", "--runs", "0").returncode == 2

@@ -1,0 +1,145 @@
+"""Every check is quiet at its level where the spec is true, and catches the world that breaks it with power ≥ 0.8.
+
+The stated level: over all seven checks, the chance of any false flag in a log is at most 0.05. Tests of it have a
+false-alarm level of 1e-6 of their own; seeds are fixed.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from safedial import InvalidInput, hill
+from safedial.bench.checks import BREAKS, SPEC, bench_checks, played, slipped_digit
+from safedial.core.dose import as_dose
+from safedial.diagnostics import CHECKS, check_log, needed_evidence, read_rounds
+from safedial.diagnostics.influence import shifts
+from tests.conftest import make_spec
+
+
+def flags(log, spec=SPEC, **options):
+    return {each.name for each in check_log(log, spec, **options)[1] if each.flagged}
+
+
+def test_there_is_a_world_for_every_check():
+    assert {name for name, _, _ in BREAKS.values()} == set(CHECKS)
+    assert len(CHECKS) == 7
+
+
+@pytest.mark.parametrize("world", BREAKS)
+def test_a_broken_assumption_is_caught(world, count):
+    name, maker, rounds = BREAKS[world]
+    runs, needed = count(15, 100), needed_evidence(0.05)
+    logs = (maker(seed, rounds) for seed in range(runs))
+    caught = sum(CHECKS[name](read_rounds(log, SPEC, as_dose(None)), needed=needed).flagged for log in logs)
+    assert caught >= 0.8 * runs
+
+
+@pytest.mark.parametrize(("noise", "contexts"), [("gaussian", "iid"), ("rademacher", "adversarial")])
+def test_where_the_spec_is_true_false_flags_stay_at_their_level(noise, contexts, count):
+    runs = count(40, 1000)
+    logs = (played(100 + seed, 200, noise=noise, contexts=contexts) for seed in range(runs))
+    false = sum(bool(flags(log)) for log in logs)
+    assert binomtest(false, runs, 0.05, alternative="greater").pvalue > 1e-6
+
+
+def test_at_a_level_of_one_half_clean_logs_are_still_mostly_quiet(count):
+    """A level that flags can reach: each check alone stays within its part of it."""
+    runs, level = count(60, 1000), 0.5
+    found = [check_log(played(5000 + seed, 100), SPEC, level=level)[1] for seed in range(runs)]
+    for index in range(len(CHECKS)):
+        false = sum(findings[index].flagged for findings in found)
+        assert binomtest(false, runs, level / len(CHECKS), alternative="greater").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("changes", [
+    {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.05},
+    {"cost_sensor_noise": 0.1, "sensor_dependent": True},
+    {"ridge": 0.05, "coefficient_bound": 2.0},
+    {"context_bound": 30.0, "coefficient_bound": 0.1, "threshold": 2.0},
+])  # fmt: skip
+def test_a_true_spec_is_quiet_in_every_form_of_the_model(changes, count):
+    spec = replace(SPEC, **changes)
+    for seed in range(count(5, 50)):
+        log = played(seed, 200, spec, dose=hill(0.4, 2.0), baseline_cost=0.05)
+        assert flags(log, spec, dose=hill(0.4, 2.0)) == set()
+        assert flags(log, spec, dose=hill(0.4, 2.0), target="reward") == set()
+
+
+def test_the_reward_is_checked_as_a_family_of_its_own():
+    spec = replace(SPEC, reward_noise=0.5)
+    log = played(1, 400, spec)
+    assert flags(log) == set()
+    assert "tails" in flags(log, target="reward")
+    words = next(each.means for each in check_log(log, SPEC, target="reward")[1] if each.name == "tails")
+    assert "safety is not touched" in words
+
+
+def test_the_bench_says_both_figures():
+    report = bench_checks(1)
+    assert report["caught"]["a sine mean"]["caught"] == 1.0
+    assert report["false_flags"] == 0.0
+
+
+def test_residuals_are_taken_before_each_rounds_update():
+    log = played(3, 60)
+    rounds = read_rounds(log, SPEC, as_dose(None))
+    y = log.cost / log.action
+    for index in (0, 1, 17, 59):
+        past = log.context[:index]
+        coef = np.linalg.solve(past.T @ past + np.eye(3), past.T @ y[:index])
+        assert rounds.residual[index] == pytest.approx(y[index] - log.context[index] @ coef, abs=1e-9)
+    changed = log.cost.copy()
+    changed[30:] += 5.0
+    other = read_rounds(replace(log, cost=changed), SPEC, as_dose(None))
+    np.testing.assert_array_equal(other.fitted[:31], rounds.fitted[:31])
+
+
+def test_leaving_out_a_round_moves_the_estimate_by_its_shift():
+    rounds = read_rounds(played(4, 40), SPEC, as_dose(None))
+    moved = shifts(rounds)
+    for index in (0, 13, 39):
+        rest = np.delete(np.arange(40), index)
+        rows, outcome = rounds.rows[rest], rounds.outcome[rest]
+        coef = np.linalg.solve(rows.T @ rows + np.eye(3), rows.T @ outcome)
+        change = rounds.coef - coef
+        assert moved[index] ** 2 == pytest.approx(change @ rounds.gram @ change, rel=1e-6)
+
+
+def test_the_odd_round_is_named():
+    found = {each.name: each for each in check_log(slipped_digit(2, 300), SPEC)[1]}["influence"]
+    assert found.flagged
+    assert found.details["odd_rounds"] == [153]
+    assert "153" in found.found
+    assert "never drop a round" in found.means
+
+
+def test_looking_early_with_the_planned_horizon_is_allowed():
+    log = played(5, 200)
+    assert flags(log.rows(slice(50)), horizon=200) == set()
+    with pytest.raises(InvalidInput, match="horizon"):
+        check_log(log, SPEC, horizon=100)
+
+
+def test_rounds_without_a_dose_are_left_out_but_their_contexts_count():
+    log = played(6, 60)
+    action, context = log.action.copy(), log.context.copy()
+    action[:20], context[5] = 0.0, 2.0
+    rounds, findings = check_log(replace(log, action=action, context=context), SPEC)
+    assert len(rounds) == 40
+    assert findings[0].details["contexts_beyond"] == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "changes", "named"),
+    [
+        (played(7, 10), {}, "too few"),
+        (played(7, 30), {"target": "profit"}, "target"),
+        (played(7, 30), {"level": 0.0}, "level"),
+        (played(7, 30), {"spec": make_spec(promise="conformal", coefficient_bound=None)}, "coefficient_bound"),
+    ],
+)
+def test_what_cannot_be_checked_is_said(log, changes, named):
+    with pytest.raises(InvalidInput, match=named):
+        check_log(log, **({"spec": SPEC} | changes))
