@@ -9,10 +9,14 @@ from safedial.errors import InvalidInput
 
 
 def write_text(path: Path, text: str) -> Path:
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
     """Write a file whole: beside its place first, then moved there."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -1,6 +1,7 @@
 """The experiments end to end on small counts: data, pictures and report from the command line."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -39,10 +40,23 @@ def test_everything_is_written_and_named(results):
 
 def test_the_report_is_one_file_that_fetches_nothing(results):
     page = (results[0] / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 5
+    assert page.count("data:image/png;base64,") == 6
     assert "http" not in page.replace("http-equiv", "")
-    for words in ("Table 1", "Figure", "greedy", "The paper:", "never exceeded", "HP-Conformal, full"):
+    for words in ("Table 1", "Figure", "greedy", "The paper:", "never exceeded", "HP-Conformal, full", "in the loop"):
         assert words in page
+
+
+def test_what_cannot_run_here_is_said_and_the_rest_is_done(tmp_path):
+    words = "import sys; sys.modules['progpy'] = None; from safedial.cli import main; main()"
+    command = ["reproduce", "all", "--seeds", "1", "--rounds", "20", "--out", str(tmp_path)]
+    kept = {name: value for name, value in os.environ.items() if name != "SAFEDIAL_DATA"}
+    done = subprocess.run(
+        [sys.executable, "-c", words, *command], capture_output=True, text=True, check=False, env=kept
+    )
+    assert done.returncode == 0, done.stderr
+    assert "The battery experiment is skipped: no data folder is named" in done.stderr
+    assert 'loop is skipped: this needs the package progpy: pip install "safedial[battery]"' in done.stderr
+    assert "Not run yet: battery, closed_loop" in (tmp_path / "report.html").read_text()
 
 
 def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
@@ -53,6 +67,7 @@ def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     assert all(path.exists() for path in draw_synthetic(folder))
     assert draw_epsilon(folder).exists()
     assert draw_conformal(folder).exists()
+    assert draw_closed_loop(folder).exists()
     assert write_report(folder).exists()
 
 

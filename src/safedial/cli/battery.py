@@ -1,16 +1,25 @@
-"""`safedial battery`: get NASA's battery data, and say what a data folder holds."""
+"""`safedial battery`: get NASA's battery data, say what a data folder holds, and embed its texts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-battery = typer.Typer(no_args_is_help=True, help="NASA's battery data: download it, say what is there.")
+battery = typer.Typer(
+    no_args_is_help=True, help="NASA's battery data: download it, say what is there, embed its texts."
+)
 
 Data = Annotated[Path | None, typer.Option(help="The folder the data lies in. Default: SAFEDIAL_DATA.")]
+Weights = Annotated[
+    Path | None, typer.Option(help="A folder with a model of the same architecture. Default: the usual weights.")
+]
+Cache = Annotated[
+    Path | None, typer.Option(help="Where vectors are kept. Default: SAFEDIAL_CACHE, or ~/.cache/safedial.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -26,13 +35,46 @@ def fetch(
     from safedial.datasets.battery.fetch import ARCHIVE, fetch_archive
 
     with ExitStack() as stack:
-        done = fetch_archive(data, url or ARCHIVE, sha256=sha256, progress=_Bar(stack))
+        done = fetch_archive(
+            data, url or ARCHIVE, sha256=sha256, progress=_Bar(stack, lambda total: f"download, {total / 1e6:,.0f} MB")
+        )
     if json:
         print_json(done._asdict())
         return
     typer.echo(("Fetched" if done.downloaded else "There already") + f": {done.url}\nSHA-256 {done.sha256}")
     for name, facts in done.files.items():
         typer.echo(f"  {name}  {facts['bytes']:,} bytes  SHA-256 {facts['sha256']}")
+
+
+@battery.command()
+def embed(
+    data: Data = None,
+    source: Annotated[str, typer.Option(help="b, rw26, rw, rw9_12 (parquet), b_mat or rw_mat (NASA's files).")] = "b",
+    embedder: Annotated[str, typer.Option(help="gemma3-270m, minilm or gemma-2b.")] = "gemma3-270m",
+    weights: Weights = None,
+    cache: Cache = None,
+    batch_size: Annotated[int, typer.Option(help="Texts at a time.")] = 16,
+    limit: Annotated[int | None, typer.Option(help="Embed at most so many texts now.")] = None,
+    json: Json = False,
+) -> None:
+    """Embed the texts of a source with a language model, into a cache. Run it again to go on after an interruption."""
+    from safedial.cli.output import print_json
+
+    done = embed_texts(data, source, embedder, weights=weights, cache=cache, batch_size=batch_size, limit=limit)
+    left = done.texts - done.before - done.computed
+    if json:
+        print_json({**done._asdict(), "folder": str(done.folder), "left": left})
+        return
+    typer.echo(f"{done.computed:,} texts embedded now, {done.before:,} before, {left:,} left; kept in {done.folder}")
+
+
+def embed_texts(data: Path | None, source: str, embedder: str, **chosen: Any) -> Any:
+    """Fill the cache behind a progress bar."""
+    from safedial.experiments.battery_rounds import embed_source
+
+    with ExitStack() as stack:
+        bar = _Bar(stack, lambda total: f"{embedder}, {total:,} texts")
+        return embed_source(data, source, embedder, progress=bar, **chosen)
 
 
 @battery.command()
@@ -62,16 +104,16 @@ def info(data: Data = None, json: Json = False) -> None:
 
 
 class _Bar:
-    """A bar that begins when the length of the download is known."""
+    """A bar that begins when the length of the work is known; `words` makes its title of it."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self.stack, self.done, self.advance = stack, 0, None
+    def __init__(self, stack: ExitStack, words: Callable[[int], str]) -> None:
+        self.stack, self.words, self.done, self.advance = stack, words, 0, None
 
     def __call__(self, done: int, total: int | None) -> None:
         from safedial.cli.output import progress_bar
 
         if self.advance is None and total:
-            self.advance: Any = self.stack.enter_context(progress_bar(f"download, {total / 1e6:,.0f} MB", total))
+            self.advance: Any = self.stack.enter_context(progress_bar(self.words(total), total))
         if self.advance is not None:
             self.advance(done - self.done)
             self.done = done

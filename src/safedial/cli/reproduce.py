@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.cli.battery import Cache, Weights, embed_texts
+from safedial.errors import MissingExtra
+
 reproduce = typer.Typer(no_args_is_help=True, help="Reproduce the paper's results, ours beside the paper's.")
 
 Seeds = Annotated[int, typer.Option(help="How many seeds; the paper has 5.")]
@@ -55,14 +58,10 @@ def closed_loop(
     json: Json = False,
 ) -> None:
     """A simulated battery that answers the chosen current: certificates, violations, residuals (extra: battery)."""
-    from safedial.cli.output import print_json, progress_bar
-    from safedial.experiments.closed_loop import SERIES, write_closed_loop
-    from safedial.plots import draw_closed_loop
-
-    with progress_bar(f"Closed loop, {seeds} seeds", len(SERIES) * seeds * rounds) as advance:
-        rows, paths = write_closed_loop(out, seeds=seeds, rounds=rounds, progress=advance)
-    paths.append(draw_closed_loop(out))
+    rows, paths = _closed_loop(seeds, rounds, out)
     if json:
+        from safedial.cli.output import print_json
+
         print_json({"rows": rows, "files": [str(path) for path in paths]})
         return
     _print_closed_loop(rows, seeds, rounds)
@@ -73,8 +72,11 @@ def closed_loop(
 def battery(
     source: Annotated[str, typer.Option(help="b, rw26, rw, rw9_12 (parquet), b_mat or rw_mat (NASA's files).")] = "b",
     embedder: Annotated[
-        str, typer.Option(help="precomputed (Gemma vectors in the data folder) or numeric.")
+        str,
+        typer.Option(help="precomputed (Gemma vectors in the data folder), numeric, gemma3-270m, minilm, gemma-2b."),
     ] = "precomputed",
+    weights: Weights = None,
+    cache: Cache = None,
     threshold: Annotated[list[float] | None, typer.Option(help="May be given several times [0.1 and 0.2].")] = None,
     split: Annotated[str, typer.Option(help="Fit on the first half of each battery, or of the calendar.")] = "battery",
     floor: Annotated[float, typer.Option(help="Whiten axes down to this share of the largest variance.")] = 0.3,
@@ -85,8 +87,9 @@ def battery(
     json: Json = False,
 ) -> None:
     """The battery experiment: current as dose, voltage change as reward, temperature rise as cost."""
-    chosen = {"source": source, "embedder": embedder, "split": split, "floor": floor, "engine": engine}
-    _finish(_battery(out, data, seeds, threshold or [0.1, 0.2], **chosen), json)
+    model = {"source": source, "embedder": embedder, "weights": weights, "cache": cache}
+    chosen = {"split": split, "floor": floor, "thresholds": threshold or [0.1, 0.2], "seeds": seeds, "engine": engine}
+    _finish(_battery(out, data, **model, **chosen), json)
 
 
 @reproduce.command()
@@ -99,16 +102,27 @@ def report(out: Out = Path("results"), json: Json = False) -> None:
 
 @reproduce.command(name="all")
 def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("results"), json: Json = False) -> None:
-    """Everything there is, and the report."""
+    """Everything there is, and the report. The closed loop has at most 3 seeds and 3/20 of the rounds (1500)."""
     from safedial.report import write_report
 
     paths = [*_table1(5, seeds, rounds, out)[1], *_synthetic(seeds, rounds, out), *_conformal(seeds, rounds, out)]
     if os.environ.get("SAFEDIAL_DATA"):
-        paths += _battery(out, None, min(seeds, 3), [0.1, 0.2])
+        chosen = {
+            "split": "battery",
+            "floor": 0.3,
+            "thresholds": [0.1, 0.2],
+            "seeds": min(seeds, 3),
+            "engine": "blocked",
+        }
+        paths += _battery(out, None, **chosen)
     else:
         typer.echo(
             "The battery experiment is skipped: no data folder is named (SAFEDIAL_DATA; docs/battery.md).", err=True
         )
+    try:
+        paths += _closed_loop(min(seeds, 3), min(max(3 * rounds // 20, 1), 1500), out)[1]
+    except MissingExtra as error:
+        typer.echo(f"The battery in the loop is skipped: {error}", err=True)
     _finish([*paths, write_report(out)], json)
 
 
@@ -145,14 +159,40 @@ def _conformal(seeds: int, rounds: int, out: Path) -> list[Path]:
     return [*paths, draw_conformal(out)]
 
 
-def _battery(out: Path, data: Path | None, seeds: int, thresholds: list[float], **chosen: Any) -> list[Path]:
+def _closed_loop(seeds: int, rounds: int, out: Path) -> tuple[list[dict[str, Any]], list[Path]]:
     from safedial.cli.output import progress_bar
-    from safedial.experiments.battery import SERIES, write_battery
+    from safedial.experiments.closed_loop import SERIES, write_closed_loop
+    from safedial.plots import draw_closed_loop
+
+    with progress_bar(f"A battery in the loop, {seeds} seeds", len(SERIES) * seeds * rounds) as advance:
+        rows, paths = write_closed_loop(out, seeds=seeds, rounds=rounds, progress=advance)
+    return rows, [*paths, draw_closed_loop(out)]
+
+
+def _battery(
+    out: Path,
+    data: Path | None,
+    *,
+    source: str = "b",
+    embedder: str = "precomputed",
+    weights: Path | None = None,
+    cache: Path | None = None,
+    **chosen: Any,
+) -> list[Path]:
+    from safedial.cli.output import progress_bar
+    from safedial.datasets.battery.embedders import EMBEDDERS
+    from safedial.experiments.battery import SERIES, check_settings, write_battery
     from safedial.experiments.battery_logged import write_logged
+    from safedial.experiments.provenance import output_folder
     from safedial.plots import draw_battery
 
-    with progress_bar(f"Battery, {seeds} seed(s) of the noise", len(SERIES) * seeds) as advance:
-        _, paths = write_battery(out, data=data, seeds=seeds, thresholds=thresholds, progress=advance, **chosen)
+    check_settings(source, embedder, **chosen)
+    output_folder(out)
+    model = {"source": source, "embedder": embedder, "weights": weights, "cache": cache}
+    if embedder in EMBEDDERS:
+        embed_texts(data, **model)
+    with progress_bar(f"Battery, {chosen['seeds']} seed(s) of the noise", len(SERIES) * chosen["seeds"]) as advance:
+        _, paths = write_battery(out, data=data, progress=advance, **model, **chosen)
     return [*paths, draw_battery(out), *write_logged(out, data=data)]
 
 

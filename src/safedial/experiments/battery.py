@@ -3,8 +3,7 @@
 As in the paper, the data are split in time, and a least-squares fit on one part gives the parameters that are then
 treated as true; the policies play on the contexts of the other part, with Gaussian noise of the residuals' scale.
 
-* dose: |current|/`LARGEST_CURRENT`, so that 1 is the largest current of the experiments.
-* reward: the voltage change of the step (charging raises it); cost: its largest temperature less its first.
+* dose, reward, cost and context: `battery_rounds`.
 * truth: R ≈ dose·⟨x,θ⟩ and C ≈ dose·⟨x,μ⟩ by ridge regression; units are chosen so that |⟨x,θ⟩| and |⟨x,μ⟩|, at a full
   dose, reach 1 for one context in a hundred of the fit part. `units` states them in volts and degrees.
 * noise: κ is the root mean square of the residual over that of the dose, in the same units.
@@ -25,27 +24,20 @@ from numpy.typing import NDArray
 
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
-from safedial.datasets.battery import data_folder, load_steps
-from safedial.datasets.battery.context import find_targets
-from safedial.datasets.battery.embeddings import PRECOMPUTED, numeric, precomputed
-from safedial.datasets.battery.features import halves, make_contexts
+from safedial.datasets.battery.features import check_floor, check_split
 from safedial.errors import require
+from safedial.experiments.battery_rounds import FLOOR, Rounds, check_choice, load_rounds
 from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.tables import write_rows
 from safedial.measure import seed_interval
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.replay import replay
+from safedial.replay.run import ENGINES
 
 Array = NDArray[np.float64]
 
-EMBEDDERS = ("precomputed", "numeric")
-LARGEST_CURRENT = {"b": 4.0, "b_mat": 4.0, "rw26": 5.0, "rw9_12": 5.0, "rw": 5.0, "rw_mat": 5.0}
-SOURCES = tuple(LARGEST_CURRENT)
-SHORTEST, LONGEST = 10.0, 600.0
-"""Steps that last shorter (noise) or longer (reference cycles of hours) are left out, and voltage jumps above 1 V."""
-
-FLOOR, TRUTH_RIDGE, RIDGE = 0.3, 30.0, 4.0
+TRUTH_RIDGE, RIDGE = 30.0, 4.0
 RISK = 0.01
 
 SERIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -55,19 +47,6 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "On-Expectation": ("on_expectation", {}),
     "Clairvoyant": ("clairvoyant", {}),
 }
-
-
-class Rounds(NamedTuple):
-    """What one source gives: contexts of both parts, doses and outcomes as logged, and which part is for fitting."""
-
-    context: Array
-    dose: Array
-    reward: Array
-    cost: Array
-    fit: Any
-    battery: Any
-    shortened: float
-    sources: dict[str, int]
 
 
 class Truth(NamedTuple):
@@ -83,39 +62,6 @@ class Truth(NamedTuple):
     @property
     def bound(self) -> float:
         return float(max(np.linalg.norm(self.reward_coef), np.linalg.norm(self.cost_coef)))
-
-
-def load_rounds(
-    data: str | Path | None, source: str, embedder: str = "precomputed", *, split: str = "battery", floor: float = FLOOR
-) -> Rounds:
-    """Read, embed, whiten and split one source."""
-    require(source in SOURCES, "source", source, "must be one of " + ", ".join(SOURCES))
-    require(embedder in EMBEDDERS, "embedder", embedder, "must be one of " + ", ".join(EMBEDDERS))
-    folder = data_folder(data)
-    steps = load_steps(folder, source)
-    targets = find_targets(steps)
-    if embedder == "numeric":
-        vectors = numeric(steps, targets)
-    else:
-        require(
-            source in PRECOMPUTED, "embedder", embedder, f"has no vectors for source {source}", "use --embedder numeric"
-        )
-        vectors, targets = precomputed(folder / PRECOMPUTED[source], steps, targets)
-    told, last = steps.iloc[targets.rows], steps.iloc[targets.history[:, 0]]
-    rise = (told["temp_max"] - told["temp_start"]).to_numpy(dtype=float)
-    length, change = told["duration"].to_numpy(dtype=float), told["dv"].to_numpy(dtype=float)
-    used = (length >= SHORTEST) & (length <= LONGEST) & np.isfinite(rise) & np.isfinite(change)
-    used &= np.all(np.isfinite(vectors), axis=1) & (np.abs(change) <= 1.0)
-    require(used.any(), "source", source, "has no steps of usual length")
-    told, last, vectors = told[used], last[used], vectors[used]
-    battery = told["battery"].to_numpy()
-    fit = halves(told["group"].to_numpy(), told["start"].to_numpy(), split)
-    temperature = last["temp_mean"].to_numpy(dtype=float)
-    made = make_contexts(vectors, told["kind"].to_numpy(), temperature, fit, floor=floor)
-    dose = np.minimum(np.abs(told["current"].to_numpy(dtype=float)) / LARGEST_CURRENT[source], 1.0)
-    counts = told["source"].value_counts()
-    kinds = {str(name): int(counts[name]) for name in counts.index}
-    return Rounds(made.rows, dose, change[used], rise[used], fit, battery, made.shortened, kinds)
 
 
 def fit_truth(rounds: Rounds) -> Truth:
@@ -219,6 +165,20 @@ def _clairvoyant(means: tuple[Array, Array], spec: SafetySpec) -> Array:
     return clairvoyant().decide(truth, column, round=1.0, coin=0.0).intensity
 
 
+def check_settings(
+    source: str, embedder: str, *, split: str, floor: float, thresholds: list[float], seeds: int, engine: str
+) -> None:
+    """Refuse what makes no sense before anything is read or computed."""
+    check_choice(source, embedder)
+    check_split(split)
+    check_floor(floor)
+    require(thresholds and all(value > 0 for value in thresholds), "threshold", thresholds, "must be above 0")
+    require(len(set(thresholds)) == len(thresholds), "threshold", thresholds, "must all differ")
+    require(seeds >= 1, "seeds", seeds, "must be a whole number >= 1")
+    engines = (*ENGINES, "jax")
+    require(engine in engines, "engine", engine, "must be one of " + ", ".join(engines))
+
+
 def write_battery(
     out: str | Path,
     *,
@@ -227,18 +187,18 @@ def write_battery(
     embedder: str = "precomputed",
     split: str = "battery",
     floor: float = FLOOR,
+    weights: Path | None = None,
+    cache: Path | None = None,
     thresholds: list[float],
     seeds: int,
     engine: str = "blocked",
     progress: Callable[[int], None] | None = None,
 ) -> tuple[list[dict[str, Any]], list[Path]]:
     """Run, then write `battery.csv` and `battery.provenance.json` under `out`."""
-    require(thresholds and all(value > 0 for value in thresholds), "threshold", thresholds, "must be above 0")
-    require(len(set(thresholds)) == len(thresholds), "threshold", thresholds, "must all differ")
-    require(seeds >= 1, "seeds", seeds, "must be a whole number >= 1")
+    check_settings(source, embedder, split=split, floor=floor, thresholds=thresholds, seeds=seeds, engine=engine)
     folder = output_folder(out)
     started = time.perf_counter()
-    rounds = load_rounds(data, source, embedder, split=split, floor=floor)
+    rounds = load_rounds(data, source, embedder, split=split, floor=floor, weights=weights, cache=cache)
     truth = fit_truth(rounds)
     rows = list(
         battery_rows(
@@ -256,6 +216,7 @@ def write_battery(
         "source": source,
         "rows_by_source": rounds.sources,
         "embedder": embedder,
+        "vectors": rounds.vectors,
         "split": split,
         "floor": floor,
         "truth_ridge": TRUTH_RIDGE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safedial.errors import require
 from safedial.files import write_text
-from safedial.report.beyond import battery, conformal
+from safedial.report.beyond import battery, closed_loop, conformal
 from safedial.report.page import document
 from safedial.report.paper import epsilon, synthetic, table1
 
@@ -20,6 +20,7 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "epsilon.csv": epsilon,
     "conformal.csv": conformal,
     "battery.csv": battery,
+    "closed_loop.csv": closed_loop,
 }
 """File that must be there → the section made from it."""
 

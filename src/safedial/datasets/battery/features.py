@@ -33,7 +33,7 @@ class Contexts(NamedTuple):
 
 def make_contexts(vectors: Array, kind: Any, temperature: Array, fit: Any, *, floor: float) -> Contexts:
     """Contexts of all rounds, with everything that is estimated estimated on the rounds marked by `fit`."""
-    require(0.0 < floor <= 1.0, "floor", floor, "must lie in (0, 1]")
+    check_floor(floor)
     require(fit.any(), "split", "fit", "has no rounds")
     centred = vectors - vectors[fit].mean(axis=0)
     values, axes = np.linalg.eigh(centred[fit].T @ centred[fit] / max(int(fit.sum()) - 1, 1))
@@ -51,7 +51,7 @@ def make_contexts(vectors: Array, kind: Any, temperature: Array, fit: Any, *, fl
 
 def halves(group: Any, start: Any, how: str) -> Any:
     """Which rounds are for fitting: the first half of each battery, or of the calendar. Rounds are in time order."""
-    require(how in ("battery", "calendar"), "split", how, "must be 'battery' or 'calendar'")
+    check_split(how)
     count = len(group)
     if how == "calendar":
         require(
@@ -65,3 +65,11 @@ def halves(group: Any, start: Any, how: str) -> Any:
         mine = np.flatnonzero(names == name)
         fit[mine[: mine.size // 2]] = True
     return fit
+
+
+def check_floor(floor: float) -> None:
+    require(0.0 < floor <= 1.0, "floor", floor, "must lie in (0, 1]")
+
+
+def check_split(how: str) -> None:
+    require(how in ("battery", "calendar"), "split", how, "must be 'battery' or 'calendar'")
