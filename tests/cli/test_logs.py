@@ -43,6 +43,24 @@ def test_check_raises_a_flag_and_writes_one_page_with_nothing_fetched(folder):
     assert "FLAG" in run("check", "log.csv", "--spec", "narrow.toml", "--target", "cost", cwd=folder).stdout
 
 
+def test_monitor_is_quiet_where_the_promise_holds_and_alarms_where_it_does_not(folder):
+    done = run("monitor", "log.csv", "--spec", "spec.toml", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["alarm_round"] is None
+    words = ["simulate", "--spec", "spec.toml", "--policy", "on_expectation", "--rounds", "400", "--seeds", "1"]
+    assert run(*words, "--log", "bad.csv", cwd=folder).returncode == 0
+    done = run("monitor", "bad.csv", "--spec", "spec.toml", "--out", "bad.png", cwd=folder)
+    assert done.returncode == 1
+    assert "ALARM at round" in done.stdout
+    assert (folder / "bad.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_monitor_prints_both_figures():
+    report = json.loads(run("bench", "monitor", "--runs", "20", "--rounds", "200", "--json").stdout)
+    assert {"false_alarms", "median_rounds_to_alarm"} <= set(report)
+    assert "median rounds to alarm" in run("bench", "monitor", "--runs", "20", "--rounds", "200").stdout
+
+
 BAD_LOGS = {
     "empty": ("", "empty"),
     "header": ("x1,x2,x3,action,reward,cost\n", "too few rows"),
@@ -55,9 +73,11 @@ BAD_LOGS = {
 
 
 @pytest.mark.parametrize("case", BAD_LOGS)
-@pytest.mark.parametrize("command", ["check"])
+@pytest.mark.parametrize("command", ["check", "monitor"])
 def test_a_bad_log_is_one_sentence_and_nothing_is_written(command, case, tmp_path):
     text, named = BAD_LOGS[case]
+    if (command, case) == ("monitor", "few"):
+        text, named = text.replace("action", "advised,action").replace("0.5,0,0", "0.1,0.5,0,0"), "covers"
     (tmp_path / "bad.csv").write_text(text)
     (tmp_path / "spec.toml").write_text(SPEC)
     done = run(command, "bad.csv", "--spec", "spec.toml", "--out", "out.html", cwd=tmp_path)

@@ -12,6 +12,7 @@ from safedial.cli.battery import battery
 from safedial.cli.bench import bench
 from safedial.cli.check import check
 from safedial.cli.doctor import doctor
+from safedial.cli.monitor import monitor
 from safedial.cli.reproduce import reproduce
 from safedial.cli.simulate import simulate
 from safedial.cli.sweep import sweep
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(simulate)
 app.command()(check)
+app.command()(monitor)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(sweep, name="sweep")
 app.add_typer(battery, name="battery")

@@ -79,3 +79,22 @@ def checks(
     print_table(table)
     rates = ", ".join(f"{name} {rate:g}" for name, rate in report["false_flags_by_check"].items())
     typer.echo(f"Clean logs with any flag: {report['false_flags']:g} (promised: at most {report['level']:g}); {rates}.")
+
+
+@bench.command()
+def monitor(
+    runs: Annotated[int, typer.Option(help="Runs of each world.")] = 2000,
+    rounds: Annotated[int, typer.Option(help="Rounds of a run.")] = 2000,
+    risk: Annotated[float, typer.Option(help="The promised risk of a round.")] = 0.05,
+    level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """False alarms of the monitor at the promised rate, and how soon three times that rate is caught."""
+    from safedial.bench.monitor import bench_monitor
+    from safedial.cli.output import print_json, print_pairs
+
+    report = bench_monitor(runs=runs, rounds=rounds, risk=risk, level=level)
+    if json:
+        print_json(report)
+    else:
+        print_pairs("The monitor: false alarms, and rounds until the alarm at three times the risk", report)

@@ -1,0 +1,55 @@
+"""How often the monitor is wrong, and how soon it is right.
+
+The world: a fixed dose z, costs C = z(c + ξ) with Gaussian ξ, and z such that P(C > τ) is exactly the rate asked for.
+At the rate of the promise every alarm is false, and no world in which the promise holds gives more of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from safedial.core import monitor
+from safedial.errors import require
+from safedial.measure import violation_interval
+
+MEAN_COST, NOISE, THRESHOLD = 0.2, 1.0, 0.5
+
+
+def first_alarms(rate: float, risk: float, *, level: float, runs: int, rounds: int, seed: int) -> Any:
+    """The round of the first alarm of each run; 0 where there is none."""
+    rng = np.random.default_rng([seed, 77])
+    dose = THRESHOLD / (MEAN_COST + NOISE * float(ndtri(1.0 - rate)))
+    state, alarms = monitor.init((runs,)), np.zeros(runs, dtype=int)
+    for number in range(1, rounds + 1):
+        cost = dose * (MEAN_COST + NOISE * rng.standard_normal(runs))
+        state = monitor.update(state, cost > THRESHOLD, risk)
+        alarms = np.where((alarms == 0) & monitor.alarm(state, level), number, alarms)
+    return alarms
+
+
+def bench_monitor(
+    *, runs: int = 2000, rounds: int = 2000, risk: float = 0.05, level: float = 0.01, multiple: float = 3.0
+) -> dict[str, Any]:
+    """False alarms at the promised rate, and the median round of the alarm at `multiple` times that rate."""
+    for name, value in (("runs", runs), ("rounds", rounds)):
+        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+    for name, value in (("risk", risk), ("level", level), ("multiple", multiple * risk)):
+        require(0.0 < value < 1.0, name, value, "must give a chance between 0 and 1")
+    kept = first_alarms(risk, risk, level=level, runs=runs, rounds=rounds, seed=0)
+    broken = first_alarms(multiple * risk, risk, level=level, runs=runs, rounds=rounds, seed=1)
+    false = (kept > 0).astype(float)
+    return {
+        "risk": risk,
+        "level": level,
+        "runs": runs,
+        "rounds": rounds,
+        "false_alarms": float(false.mean()),
+        "false_alarms_ci": list(violation_interval(false, 1)),
+        "broken_rate": multiple * risk,
+        "caught": float((broken > 0).mean()),
+        "median_rounds_to_alarm": float(np.median(np.where(broken > 0, broken, np.inf))),
+        "rounds_to_alarm_90": float(np.quantile(np.where(broken > 0, broken, rounds), 0.9)),
+    }

@@ -1,0 +1,43 @@
+"""`safedial monitor`: is the promise kept, by the costs of a log?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from safedial.cli.inputs import Columns, Json, LogFile, SpecPath, read_inputs
+
+
+def monitor(
+    log: LogFile,
+    spec: SpecPath,
+    out: Annotated[Path | None, typer.Option(help="Draw the evidence over time to this PNG file.")] = None,
+    level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
+    context_columns: Columns = None,
+    json: Json = False,
+) -> None:
+    """Watch the promise over a log: evidence over time, and the round of the alarm.
+
+    Exit status: 0 without an alarm, 1 with one, 2 if something is wrong with the input.
+    """
+    from safedial.cli.output import print_json, print_pairs
+    from safedial.diagnostics.promise import watch_log
+
+    told, file = read_inputs(log, spec, context_columns)
+    watch = watch_log(told, file.spec, level=level)
+    if out:
+        from safedial.plots.monitor import draw_monitor
+
+        draw_monitor(watch, out)
+    if json:
+        print_json({"log": str(log), **watch.to_dict()} | ({"out": str(out)} if out else {}))
+    else:
+        shown = {name: "none" if value is None else value for name, value in watch.to_dict().items()}
+        print_pairs(f"{log.name}: is P(cost > {file.spec.threshold:g}) as promised?", shown)
+        typer.echo(watch.verdict())
+        if out:
+            typer.echo(f"Written:\n  {out}")
+    if watch.alarm_round is not None:
+        raise typer.Exit(1)

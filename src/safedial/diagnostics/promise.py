@@ -1,0 +1,116 @@
+"""The promise itself, watched over a log: do costs exceed the threshold more often than it allows?
+
+The evidence is that of core/monitor.py, fed in decision order with the rounds that the promise covers: those that were
+certified and whose applied action was at most the advised one (where the log says what was advised).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from safedial.core import monitor
+from safedial.core.spec import SafetySpec
+from safedial.diagnostics.rounds import Array
+from safedial.errors import require
+from safedial.logs import Log
+from safedial.online.outcome import Sample, counted
+
+LEVEL = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """What the monitor saw.
+
+    Attributes:
+        level: alarms are raised at evidence 1/level; false ones have probability at most level + δ′, over all time.
+        rounds, violated, allowed, evidence: by counted round: its number, whether its cost was counted as a violation,
+            the risk it was allowed, and the evidence after it.
+        alarm_round: the round of the first alarm, or None.
+        left_out: rounds of the log that the promise does not cover.
+    """
+
+    level: float
+    rounds: Array = field(repr=False)
+    violated: Array = field(repr=False)
+    allowed: Array = field(repr=False)
+    evidence: Array = field(repr=False)
+    alarm_round: int | None
+    left_out: int
+
+    @property
+    def violations(self) -> int:
+        return int(self.violated.sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary, plain values."""
+        return {
+            "rounds": len(self.rounds),
+            "left_out": self.left_out,
+            "violations": self.violations,
+            "allowed_violations": float(self.allowed.sum()),
+            "evidence": float(self.evidence[-1]),
+            "largest_evidence": float(self.evidence.max()),
+            "level": self.level,
+            "alarm_round": self.alarm_round,
+        }
+
+    def verdict(self) -> str:
+        """What it means, in plain words."""
+        allowed = f"{self.allowed.sum():.3g} may be expected"
+        seen = f"{self.violations} of {len(self.rounds)} costs exceeded the threshold; {allowed}."
+        if self.alarm_round is None:
+            return f"{seen} No alarm: the costs do not speak against the promise."
+        return (
+            f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than promised. Stop or "
+            "fall back, "
+            "and find out which assumption broke (safedial check). A later, smaller value does not take an alarm back."
+        )
+
+
+def watch_log(log: Log, spec: SafetySpec, *, level: float = LEVEL) -> Watch:
+    """Feed a log to the monitor.
+
+    >>> from safedial.logs import simulated_log
+    >>> from safedial.worlds.linear import LinearWorld
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
+    ...                   context_bound=1)
+    >>> watch_log(simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=300), spec).alarm_round is None
+    True
+    >>> watch_log(simulated_log("on_expectation", LinearWorld(dim=3), spec, rounds=300), spec).alarm_round is None
+    False
+    """
+    require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
+    marginal = spec.promise == "conformal"
+    way_out = "an Agent watches exchangeability instead (docs/conformal.md)" if marginal else ""
+    require(not marginal, "promise", spec.promise, "is not one that holds round by round given the past", way_out)
+    state, told = monitor.init(), []
+    for index in range(len(log)):
+        seen = _counted(log, spec, index)
+        if seen is None:
+            continue
+        state = monitor.update(state, *seen)
+        told.append((log.round[index], *seen, float(monitor.evidence(state))))
+    require(told, "log", f"{len(log)} rows", "has no round that the promise covers", "actions must be at most advised")
+    rounds, violated, allowed, evidence = np.array(told, dtype=float).T
+    over = np.flatnonzero(evidence >= 1.0 / level)
+    return Watch(
+        level=level,
+        rounds=rounds,
+        violated=violated,
+        allowed=allowed,
+        evidence=evidence,
+        alarm_round=int(rounds[over[0]]) if over.size else None,
+        left_out=len(log) - len(told),
+    )
+
+
+def _counted(log: Log, spec: SafetySpec, index: int) -> tuple[bool, float] | None:
+    """(violated, allowed risk), or None where the promise does not cover the round."""
+    if log.action[index] > log.advised[index]:
+        return None
+    sample = Sample(0.0, 0.0, 0.0, log.action[index], float(log.cost[index]), float(log.baseline_cost[index]))
+    return counted(spec, sample, float(log.round[index]))
