@@ -98,3 +98,25 @@ def monitor(
         print_json(report)
     else:
         print_pairs("The monitor: false alarms, and rounds until the alarm at three times the risk", report)
+
+
+@bench.command()
+def study(
+    dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 16,
+    events: Annotated[int, typer.Option(help="Events of the log that is verified and folded.")] = 100_000,
+    decisions: Annotated[int, typer.Option(help="Decisions under load.")] = 5_000,
+    threads: Annotated[int, typer.Option(help="Callers at the same time.")] = 16,
+    storage: Annotated[str | None, typer.Option(help="A store's URL. Default: SQLite in a temporary folder.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Time a study: decisions a second, and its log verified and folded."""
+    from safedial.bench.study import bench_load, bench_log
+    from safedial.cli.output import print_json, print_pairs, progress_bar
+
+    report = bench_load(storage, dim=dim, decisions=decisions, threads=threads)
+    with progress_bar("filling a log", events // 2) as advance:
+        report |= bench_log(storage, dim=dim, events=events, progress=advance)
+    if json:
+        print_json(report)
+    else:
+        print_pairs("A study, every answer after its commit", report)

@@ -12,6 +12,7 @@ Ville's inequality it ever reaches 1/a with probability at most a. The promise i
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,12 +41,22 @@ def init(batch: tuple[int, ...] = (), xp: Any = np) -> Monitor:
 
 def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
     """Fold in one round: did the cost exceed τ, and what risk was the round allowed?"""
+    if type(violated) is bool and type(risk) is float:
+        gain = _gain(violated, risk)
+        return Monitor(monitor.log_evidence + gain, monitor.rounds + 1.0, monitor.violations + violated)
     xp = namespace(monitor.log_evidence)
     odds = xp.asarray(ODDS)
     hit = xp.asarray(violated, dtype=xp.float64)
     allowed = xp.asarray(risk, dtype=xp.float64)[..., None]
     gain = hit[..., None] * xp.log(odds) - xp.log1p(allowed * (odds - 1.0))
     return Monitor(monitor.log_evidence + gain, monitor.rounds + 1.0, monitor.violations + hit)
+
+
+@lru_cache(maxsize=64)
+def _gain(violated: bool, risk: float) -> Any:
+    """What one round of one learner adds; most rounds are alike, so it is kept."""
+    hit, allowed = np.asarray(violated, dtype=np.float64), np.asarray(risk)[..., None]
+    return hit[..., None] * np.log(ODDS) - np.log1p(allowed * (ODDS - 1.0))
 
 
 def evidence(monitor: Monitor) -> Any:

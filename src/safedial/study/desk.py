@@ -7,7 +7,7 @@ from typing import Any
 from safedial.online.decision import LIMITS
 from safedial.study import crash
 from safedial.study.errors import StudyError
-from safedial.study.event import Event, canonical, chained, now
+from safedial.study.event import Event, canonical, digest, now
 from safedial.study.load import Source, catch_up, take
 from safedial.study.log import (
     Head,
@@ -38,15 +38,24 @@ class Desk:
     def connection(self) -> Any:
         return self.source.connection
 
-    def append(self, kind: str, body: dict[str, Any], *, actor: str, decision: int = 0, reason: str = "") -> Event:
+    def append(
+        self,
+        kind: str,
+        body: dict[str, Any],
+        *,
+        actor: str,
+        decision: int = 0,
+        reason: str = "",
+        vector: Any = None,
+    ) -> Event:
         """Append one event and fold it; where it makes a rule of the guard fire, the alarm follows at once."""
         state = self.state
-        new = Event(state.seq + 1, kind, decision, now(), actor, reason, canonical(body), b"")
-        event = chained(state.hash, self.source.name, new)
+        new = (state.seq + 1, kind, decision, now(), actor, reason, canonical(body))
+        event = Event(*new, digest(state.hash, self.source.name, new))
         self._fresh.append(event)
         if kind == "correction" or body.get("after_outcome"):
             self.flush()
-        self.state = take(self.source, state, event, body)
+        self.state = take(self.source, state, event, body, vector=vector)
         if self.state.due:
             self._alarm()
         return event

@@ -51,23 +51,23 @@ class Event(NamedTuple):
         return orjson.loads(self.body)
 
 
-def chained(previous: bytes, study: str, event: Event) -> Event:
-    """The event with its hash, which rests on everything before it."""
-    return event._replace(hash=digest(previous, study, event))
+def digest(previous: bytes, study: str, event: tuple[Any, ...]) -> bytes:
+    """The hash of an event, its own last field left out, that follows `previous` in the log of `study`.
 
-
-def digest(previous: bytes, study: str, event: Event) -> bytes:
-    """The hash of an event that follows `previous` in the log of `study`.
-
-    >>> event = Event(1, "checkpoint", 0, 0, "me", "", "{}", b"")
+    >>> event = (1, "checkpoint", 0, 0, "me", "", "{}")
     >>> written = b"32:" + START + b",1:s,1:1,10:checkpoint,1:0,1:0,2:me,0:,2:{},"
     >>> digest(START, "s", event) == hashlib.sha256(written).digest()
     True
     """
-    seq, kind, decision, at, actor, reason, body, _ = event
-    texts = (study, str(seq), kind, str(decision), str(at), actor, reason, body)
-    parts = [text.encode() for text in texts]
-    return hashlib.sha256(b"32:%b," % previous + b"".join([b"%d:%b," % (len(part), part) for part in parts])).digest()
+    seq, kind, decision, at, actor, reason, body = event[:7]
+    numbers = f"{len(str(seq))}:{seq},{len(kind)}:{kind},{len(str(decision))}:{decision},{len(str(at))}:{at},"
+    text = f"{len(study)}:{study},{numbers}{len(actor)}:{actor},{len(reason)}:{reason},{len(body)}:{body},"
+    if text.isascii():
+        content = text.encode()
+    else:
+        parts = [part.encode() for part in (study, str(seq), kind, str(decision), str(at), actor, reason, body)]
+        content = b"".join([b"%d:%b," % (len(part), part) for part in parts])
+    return hashlib.sha256(b"32:%b,%b" % (previous, content)).digest()
 
 
 def canonical(body: Any) -> str:

@@ -43,13 +43,22 @@ def decide_next(state: State, vector: Vector, norm: float, raw: list[float], bas
     return with_habits(study.guard, decision, raw, state.last_action)
 
 
-def fold(state: State, seq: int, kind: str, decision: int, body: Body, fixes: Mapping[int, Any] = NO_FIXES) -> None:
-    """Apply one event. `fixes` replaces what outcomes said, while a log is folded again after a correction.
+def fold(
+    state: State,
+    seq: int,
+    kind: str,
+    decision: int,
+    body: Body,
+    fixes: Mapping[int, Any] = NO_FIXES,
+    vector: Vector | None = None,
+) -> None:
+    """Apply one event. `fixes` replaces what outcomes said, while a log is folded again after a correction; `vector` is
+    the context of a decision, where it is known already.
 
     A `correction`, and a `voided` event after an outcome, change nothing here: they ask for a fold with fixes.
     """
     if kind == "decided":
-        _decided(state, seq, body)
+        _decided(state, seq, body, context_of(state, body["context"]) if vector is None else vector)
     elif kind == "outcome":
         _outcome(state, decision, fixes.get(decision, body))
     elif kind in ("voided", "expired"):
@@ -70,8 +79,7 @@ def context_of(state: State, raw: list[float]) -> Vector:
     return values if features is None else features.transform(values)
 
 
-def _decided(state: State, seq: int, body: Body) -> None:
-    vector = context_of(state, body["context"])
+def _decided(state: State, seq: int, body: Body, vector: Vector) -> None:
     state.learner.begin()
     place = state.learner.open(vector)
     state.rounds += 1

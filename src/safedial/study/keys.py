@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from safedial.errors import require
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
-from safedial.study.event import Event, canonical, chained, moment, now
+from safedial.study.event import Event, canonical, digest, moment, now
 from safedial.study.log import append_events, lock_head
 from safedial.study.schema import STORE_LOG, STORE_NAME, keys, sa
 from safedial.study.store import Store
@@ -95,8 +95,8 @@ def _find(connection: Any, condition: Any) -> Key | None:
 
 
 def _append(connection: Any, head: Any, kind: str, body: dict[str, Any], at: int, actor: str, reason: str) -> None:
-    event = Event(head.seq + 1, kind, 0, at, actor, reason, canonical(body), b"")
-    append_events(connection, STORE_LOG, [chained(head.hash, STORE_NAME, event)])
+    new = (head.seq + 1, kind, 0, at, actor, reason, canonical(body))
+    append_events(connection, STORE_LOG, [Event(*new, digest(head.hash, STORE_NAME, new))])
 
 
 def _check_reason(reason: Any) -> None:

@@ -56,14 +56,21 @@ def catch_up(source: Source, state: State, upto: int = 2**62, shots: Shots | Non
     return state
 
 
-def take(source: Source, state: State, event: Event, body: dict[str, Any], shots: Shots | None = None) -> State:
+def take(
+    source: Source,
+    state: State,
+    event: Event,
+    body: dict[str, Any],
+    shots: Shots | None = None,
+    vector: Any = None,
+) -> State:
     """The state after one more event, which must be in the database where it changes the past."""
     if event.kind == "correction" or body.get("after_outcome"):
         if shots is None:
             shots = stored_shots(source, state.study, event.seq - 1)
         state = fold_again(source, state.study, event.seq, shots)
     else:
-        fold(state, event.seq, event.kind, event.decision, body)
+        fold(state, event.seq, event.kind, event.decision, body, vector=vector)
     state.hash = event.hash
     return state
 

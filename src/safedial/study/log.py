@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event
-from safedial.study.schema import events, idempotency, sa, snapshots, studies
+from safedial.study.schema import idempotency, sa, snapshots, studies
 
 CHUNK = 10_000
 
@@ -23,8 +23,7 @@ _LOCKED = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study FOR
 _MOVE = sa.text("UPDATE studies SET head_seq = :seq, head_hash = :hash WHERE id = :study")
 _SHOTS = sa.text("SELECT seq, digest FROM snapshots WHERE study_id = :study AND seq <= :upto ORDER BY seq DESC")
 _SHOT = sa.text("SELECT content FROM snapshots WHERE study_id = :study AND seq = :seq")
-_INSERT = events.insert()
-NAMES = Event._fields
+_INSERT = "INSERT INTO events (study_id, seq, kind, decision, at, actor, reason, body, hash) VALUES ({})"
 
 
 class Head(NamedTuple):
@@ -70,7 +69,8 @@ def read_head(connection: Any, study: int) -> Head:
 
 def append_events(connection: Any, study: int, rows: list[Event]) -> None:
     """Write events and move the head behind the last of them."""
-    connection.execute(_INSERT, [{"study_id": study, **row._asdict()} for row in rows])
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    connection.exec_driver_sql(_INSERT.format(", ".join([mark] * 9)), [(study, *row) for row in rows])
     connection.execute(_MOVE, {"study": study, "seq": rows[-1].seq, "hash": rows[-1].hash})
 
 

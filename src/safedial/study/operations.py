@@ -46,7 +46,7 @@ def ask(
     def make() -> Event:
         decision = decide_next(desk.state, vector, norm, raw, baseline_cost)
         bodies.append(body_of(decision, raw, desk.state))
-        return desk.append("decided", bodies[0], actor=actor)
+        return desk.append("decided", bodies[0], actor=actor, vector=vector)
 
     event, created = once(desk, key, ["ask", raw, baseline_cost], make)
     if not created and event.kind != "decided":

@@ -147,22 +147,23 @@ class _Check:
         state, body = self.state, event.fields()
         if state.due != (body["rule"] if event.kind == "alarm" else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {state.due or 'none'}")
-        if event.kind == "decided":
-            self.decide_again(state, event, body)
-        self.state = take(self.source, state, event, body, self._own_shots())
+        vector = self.decide_again(state, event, body) if event.kind == "decided" else None
+        self.state = take(self.source, state, event, body, self._own_shots(), vector)
         if event.seq % SHOT_EVENTS == 0:
             self.shots.append((event.seq, pack(self.state)))
 
-    def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> None:
+    def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
+        """The decision must come out as it is written; its context, for the fold."""
         raw = body["context"]
         vector = context_of(state, raw)
         again = body_of(decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"]), raw, state)
         self.decisions += 1
         if canonical(again) == event.body:
-            return
+            return vector
         if not _agrees(orjson.loads(canonical(again)), body):
             raise _Bad(event.seq, f"advises {body['action']!r}; computed again it is {again['action']!r}")
         self.inexact += 1
+        return vector
 
     def compare_snapshot(self, seq: int, name: bytes) -> None:
         source, state = self.source, self.state

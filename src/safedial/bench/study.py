@@ -1,0 +1,155 @@
+"""How fast a study answers, and how fast its log is verified and folded.
+
+`bench_load` lets threads ask (and, at a second go, tell as well) on one study: every answer comes after its commit, and
+callers that wait at the same time share one. `bench_log` fills a study with rounds and takes, in one run: the chain of
+hashes alone, the whole verification with every decision computed again, the fold from the first event, and the fold
+from a snapshot.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from safedial.errors import require
+from safedial.study import Store, Study, create_study
+from safedial.study.database import reading
+from safedial.study.load import Source, catch_up, load_state
+from safedial.study.operations import ask, tell
+from safedial.study.snapshot import pack
+from safedial.study.state import State
+from safedial.study.study import read_raw
+from safedial.study.verify import verify_log
+
+PAIRS = 2_000
+"""Rounds in one transaction while a log is filled."""
+
+
+def study_spec(dim: int) -> dict[str, Any]:
+    """The paper's constants, in `dim` dimensions, with room for open outcomes."""
+    return {
+        "dim": dim,
+        "threshold": 0.5,
+        "violation_risk": 0.01,
+        "estimation_risk": 0.01,
+        "reward_noise": 1.0,
+        "cost_noise": 1.0,
+        "coefficient_bound": 1.0,
+        "context_bound": 1.0,
+        "guard": {"max_open": 10**9, "alarm_level": 1e-9},
+    }
+
+
+def bench_load(storage: str | None, *, dim: int, decisions: int, threads: int) -> dict[str, Any]:
+    """Decisions a second with `threads` callers, alone and each followed by its outcome."""
+    require(decisions >= threads >= 1, "threads", threads, "must be at least 1 and at most the decisions")
+    report: dict[str, Any] = {"dim": dim, "threads": threads, "decisions": decisions}
+    with _opened(storage) as store:
+        for name, outcome in (("asks", False), ("rounds", True)):
+            study = create_study(f"load-{name}-{time.time_ns()}", study_spec(dim), storage=store)
+            waits, seconds, processor = _drive(study, decisions, threads, outcome)
+            report |= {
+                f"{name}_per_second": decisions / seconds,
+                f"{name}_processor_us": processor / decisions * 1e6,
+                f"{name}_p50_ms": float(np.median(waits)) * 1e3,
+                f"{name}_p99_ms": float(np.percentile(waits, 99)) * 1e3,
+            }
+    return report
+
+
+def bench_log(
+    storage: str | None, *, dim: int, events: int, progress: Callable[[int], None] | None = None
+) -> dict[str, Any]:
+    """Fill a study with `events` events, then verify and fold it; rates a second, times in seconds."""
+    require(events >= 10, "events", events, "must be at least 10")
+    rounds = (events - 1) // 2
+    with _opened(storage) as store:
+        study = create_study(f"log-{time.time_ns()}", study_spec(dim), storage=store)
+        filled = _timed(lambda: _fill(study, rounds, progress))
+        with reading(store.engine) as connection:
+            source = Source(connection, study._id, study.name)
+            chain, chained = _timed(lambda: verify_log(source, recompute=False)), 2 * rounds + 1
+            whole = _timed(lambda: require(verify_log(source).ok, "study", study.name, "must verify"))
+            states: list[State] = []
+            cold = _timed(lambda: states.append(catch_up(source, State(study.spec))))
+            warm = _timed(lambda: states.append(load_state(source, study.spec)))
+        require(pack(states[0]) == pack(states[1]), "snapshot", study.name, "must give the state of the whole fold")
+    return {
+        "dim": dim,
+        "events": chained,
+        "filled_rounds_per_second": rounds / filled,
+        "chain_events_per_second": chained / chain,
+        "verified_events_per_second": chained / whole,
+        "recomputed_decisions_per_second": rounds / whole,
+        "cold_fold_seconds": cold,
+        "snapshot_fold_seconds": warm,
+    }
+
+
+def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> None:
+    rng = np.random.default_rng(0)
+    for start in range(0, rounds, PAIRS):
+        count = min(PAIRS, rounds - start)
+        contexts, noise = _contexts(rng, count, study.spec.rules.dim), rng.standard_normal((count, 2)).tolist()
+        read = [read_raw(study.spec.rules, context) for context in contexts]
+
+        def work(desk: Any, read: Any = read, noise: Any = noise) -> None:
+            for (raw, vector, norm), (reward, cost) in zip(read, noise, strict=True):
+                made = ask(desk, raw=raw, vector=vector, norm=norm, baseline_cost=0.0, key=None, actor="bench")
+                body = {"applied_action": None, "throttled": False}
+                body |= {"reward": reward * made.intensity, "cost": cost * made.intensity}
+                tell(desk, made.seq, body, actor="bench")
+
+        study.store.submit(study._id, study.name, work).result()
+        if progress:
+            progress(count)
+
+
+def _drive(study: Study, decisions: int, threads: int, outcome: bool) -> tuple[Any, float, float]:
+    """(seconds each caller waited, seconds in all, processor seconds)."""
+    contexts = _contexts(np.random.default_rng(1), decisions, study.spec.rules.dim)
+    waits = np.zeros(decisions)
+
+    def call(first: int) -> None:
+        for number in range(first, decisions, threads):
+            started = time.perf_counter()
+            made = study.ask(contexts[number], key=f"{first}-{number}")
+            waits[number] = time.perf_counter() - started
+            if outcome:
+                study.tell(made.id, reward=0.1 * made.intensity, cost=0.1 * made.intensity)
+
+    callers = [threading.Thread(target=call, args=(first,)) for first in range(threads)]
+    processor, started = time.process_time(), time.perf_counter()
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    return waits, time.perf_counter() - started, time.process_time() - processor
+
+
+def _contexts(rng: np.random.Generator, count: int, dim: int) -> list[list[float]]:
+    rows = rng.standard_normal((count, dim))
+    return (rows / (np.linalg.norm(rows, axis=1, keepdims=True) * (1.0 + 1e-9))).tolist()
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+@contextmanager
+def _opened(storage: str | None) -> Iterator[Store]:
+    """The store at a URL, or one in a folder that vanishes."""
+    if storage is not None:
+        with Store(storage) as store:
+            yield store
+        return
+    with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/bench.db") as store:
+        yield store
