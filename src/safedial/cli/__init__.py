@@ -15,6 +15,7 @@ from safedial.cli.doctor import doctor
 from safedial.cli.monitor import monitor
 from safedial.cli.reproduce import reproduce
 from safedial.cli.simulate import simulate
+from safedial.cli.study import study
 from safedial.cli.sweep import sweep
 from safedial.errors import InvalidInput, MissingExtra
 from safedial.version import __version__
@@ -33,6 +34,7 @@ app.command()(monitor)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(sweep, name="sweep")
 app.add_typer(battery, name="battery")
+app.add_typer(study, name="study")
 app.add_typer(bench, name="bench")
 app.command()(doctor)
 

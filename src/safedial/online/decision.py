@@ -111,6 +111,8 @@ LIMITS = {
     "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
     "assumption_broken": "the data contradict the stated norms (a bound lies below what they allow), "
     "so the fallback is advised",
+    "noise_broken": "outcomes scatter more than the stated noise allows, "
+    "so the fallback is advised until a person resumes",
     "no_certified_action": "the known baseline cost or the sensor noise alone exceeds what the threshold allows, "
     "so no action, not even zero, keeps the promise",
     "too_many_open": "too many outcomes are open, so the fallback is advised until a person resumes",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.errors import MEANINGS, StoreUnavailable, StudyError
 from safedial.study.store import Store
-from safedial.study.study import Study, create_study, find_decision, list_studies, open_study
+from safedial.study.study import Study, create_study, find_decision, list_studies, open_study, verify_study
 
 __all__ = [
     "MEANINGS",
@@ -26,4 +26,5 @@ __all__ = [
     "find_decision",
     "list_studies",
     "open_study",
+    "verify_study",
 ]

@@ -10,13 +10,21 @@ import os
 import signal
 
 PLACES = ("locked", "inserted", "before_commit", "after_commit", "snapshot_written")
-_name, _, _times = os.environ.get("SAFEDIAL_CRASH_AT", "").partition(":")
-_left = [int(_times or 1)]
+_left: dict[str, int] = {}
+
+
+def arm(words: str) -> None:
+    """Die at the place that "name" or "name:k" says."""
+    name, _, times = words.partition(":")
+    _left[name] = int(times or 1)
 
 
 def reach(place: str) -> None:
-    """Do nothing, unless the environment named this place."""
-    if place == _name:
-        _left[0] -= 1
-        if _left[0] == 0:
+    """Do nothing, unless this place was named."""
+    if _left and place in _left:
+        _left[place] -= 1
+        if _left[place] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get("SAFEDIAL_CRASH_AT", "nowhere"))

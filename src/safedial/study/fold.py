@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core import monitor
+from safedial.core import monitor, tails
+from safedial.core.confidence import RADII
 from safedial.online.advice import decide
 from safedial.online.blas import dnrm2
 from safedial.online.conformal import ConformalLearner
@@ -154,7 +156,24 @@ def _advance(state: State) -> None:
             _learn(state, turn, sample)
 
 
+def _watch_tails(state: State, turn: Round, sample: Sample) -> None:
+    """Set the residuals of a sample against the stated noise, before it is learned from."""
+    rules = state.study.rules
+    seen: Any = state.learner.predict(turn.context, turn.norm)
+    share, rule = math.sqrt(sample.weight), RADII[rules.policy.options["radius"]]
+    cost_radius = rule(rules.spec.cost_noise, seen, rules.spec)
+    reward_radius = cost_radius if rules.spec.same_noise else rule(rules.spec.reward_noise, seen, rules.spec)
+    width, (of_reward, of_cost) = share * seen.width, state.tails
+    state.tails = [
+        tails.update(of_reward, share * (sample.reward - seen.reward), reward_radius * width, rules.spec.reward_noise),
+        tails.update(of_cost, share * (sample.cost - seen.cost), cost_radius * width, rules.spec.cost_noise),
+    ]
+    state.noisy = state.noisy or tails.alarm(max(state.tails), 0.5 * state.study.guard.alarm_level)
+
+
 def _learn(state: State, turn: Round, sample: Sample) -> None:
+    if sample.weight > 0.0:
+        _watch_tails(state, turn, sample)
     state.learner.learn(turn.context, turn.norm, sample, None)
     if turn.watched and sample.applied <= turn.action:
         seen = counted(state.study.rules.spec, sample, float(turn.number))
@@ -186,7 +205,8 @@ def _resumed(state: State, body: Body) -> None:
                 for seq, turn in waiting.items():
                     waiting[seq] = turn._replace(place=-1)
     state.monitor = monitor.init()
-    state.crossed = state.broken = False
+    state.tails = [0.0, 0.0]
+    state.crossed = state.broken = state.noisy = False
     state.stopped = ""
     state.recent.clear()
     state.new_decisions = state.new_void = 0

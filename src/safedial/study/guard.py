@@ -9,6 +9,7 @@ All of them only lower an action, and look at nothing that comes after it, so th
 | `alarm` | the monitor's evidence (core.monitor) reaches 1/`alarm_level` |
 | `drift` | HP-Conformal: the evidence that rounds are not exchangeable does |
 | `assumption_broken` | a bound lies below what the stated norms allow |
+| `noise_broken` | the evidence that residuals exceed the stated noise (core.tails) reaches 2/`alarm_level` |
 | `too_many_open` | more than `max_open` decisions wait for an outcome |
 | `too_many_void` | more than `max_void` rounds since the last resume are void, expired or throttled |
 | `stop_rule` | `stop.violations` of the last `stop.of_last` outcomes were above τ, or `stop.decisions` were made |

@@ -20,7 +20,7 @@ from safedial.study.state import Round, State
 
 FORMAT = 1
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
-FLAGS = ("crossed", "broken", "stopped", "last_action")
+FLAGS = ("crossed", "broken", "noisy", "stopped", "last_action", "tails")
 
 
 def pack(state: State) -> bytes:

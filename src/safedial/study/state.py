@@ -10,6 +10,7 @@ no order: an unknown round counts as unbounded there.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -51,7 +52,8 @@ class State:
         self.queue: deque[int] = deque()
         self.held: dict[int, tuple[Round, Sample | None]] = {}
         self.monitor = monitor.init()
-        self.crossed = self.broken = False
+        self.tails = [0.0, 0.0]
+        self.crossed = self.broken = self.noisy = False
         self.stopped = ""
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
@@ -74,6 +76,8 @@ class State:
             return "drift" if self.study.conformal else "alarm"
         if self.broken:
             return "assumption_broken"
+        if self.noisy:
+            return "noise_broken"
         if guard.max_open is not None and len(self.open) > guard.max_open:
             return "too_many_open"
         if guard.max_void is not None and self.new_void > guard.max_void:
@@ -99,5 +103,6 @@ class State:
             "informative_rounds": self.learner.samples,
             "violations": self.violations,
             "evidence": self.evidence,
+            "noise_evidence": math.exp(max(self.tails)),
             "stopped": self.stopped,
         }

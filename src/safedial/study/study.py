@@ -123,6 +123,15 @@ def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -
         raise StudyError("unknown_decision", words) from error
 
 
+def verify_study(
+    store: Store, name: str, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None
+) -> Report:
+    """`Study.verify` by name alone: of a study whose log may be too broken to open."""
+    study = store.find(name)
+    with reading(store.engine) as connection:
+        return verify_log(Source(connection, study, name), checkpoint=checkpoint, progress=progress)
+
+
 class Study:
     """One study in a store. Safe to use from several threads, and beside other processes on the same store.
 
@@ -315,8 +324,7 @@ class Study:
 
     def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
         """Check the chain, fold the log afresh, and compute every decision again."""
-        with reading(self.store.engine) as connection:
-            return verify_log(Source(connection, self._id, self.name), checkpoint=checkpoint, progress=progress)
+        return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
 
     def rows(self) -> Iterable[dict[str, Any]]:
         """One mapping a decision: what was advised, what was applied, what came of it."""

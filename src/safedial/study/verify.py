@@ -13,7 +13,7 @@ from typing import Any
 
 from safedial.errors import require
 from safedial.online.blas import dnrm2
-from safedial.study.errors import StudyError
+from safedial.study.errors import StoreUnavailable
 from safedial.study.event import Event, canonical, digest, orjson
 from safedial.study.fold import context_of, decide_next
 from safedial.study.load import Shots, Source, read_study, take
@@ -47,7 +47,7 @@ class Report:
         return asdict(self)
 
 
-class _Bad(Exception):
+class _Bad(ArithmeticError):
     def __init__(self, seq: int, problem: str) -> None:
         super().__init__(problem)
         self.seq, self.problem = seq, problem
@@ -68,8 +68,6 @@ def verify_log(
         check.run(marks, progress)
     except _Bad as error:
         bad = error
-    except StudyError as error:
-        bad = _Bad(check.seq + 1, str(error))
     return Report(
         ok=bad is None,
         study=source.name,
@@ -113,7 +111,7 @@ class _Check:
             if marks and marks.get(event.seq, event.hash) != event.hash:
                 raise _Bad(event.seq, "is not what the checkpoint says")
             if self.recompute:
-                self.follow(event)
+                self.try_to_follow(event)
                 if event.seq in stored:
                     self.compare_snapshot(event.seq, stored[event.seq])
             if progress and event.seq % 1000 == 0:
@@ -134,11 +132,20 @@ class _Check:
             raise _Bad(self.seq + 1, "is missing")
         try:
             right = digest(self.hash, self.source.name, event) == event.hash
-        except (AttributeError, UnicodeEncodeError):
+        except (AttributeError, TypeError, UnicodeEncodeError):
             right = False
         if not right:
             raise _Bad(event.seq, "has another hash than what it says")
         self.seq, self.hash = event.seq, event.hash
+
+    def try_to_follow(self, event: Event) -> None:
+        """`follow`, where a body that cannot be read is a finding and not a failure."""
+        try:
+            self.follow(event)
+        except StoreUnavailable:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise _Bad(event.seq, f"cannot be folded ({type(error).__name__}: {str(error)[:200]})") from error
 
     def follow(self, event: Event) -> None:
         """Fold the event, after computing it again where it is a decision or an alarm."""
@@ -184,7 +191,8 @@ def _same_build(state: State, content: bytes) -> bool:
     """Whether a snapshot is the state up to rounding: written by another build, its counts are still the same."""
     other = unpack(state.study, content)
     mine, theirs = state.summary(), other.summary()
-    evidence = math.isclose(mine.pop("evidence"), theirs.pop("evidence"), rel_tol=1e-9)
+    names = ("evidence", "noise_evidence")
+    evidence = all(math.isclose(mine.pop(name), theirs.pop(name), rel_tol=1e-9) for name in names)
     close = all(
         abs(float(a) - float(b)) <= 1e-9 * max(1.0, abs(float(a)))
         for target in ("reward", "cost")

@@ -1,0 +1,257 @@
+"""`safedial study`: ask and tell from a shell, over the same log as Python and the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safedial.cli.study_output import Format, JsonFlag, Storage, print_answer, read_context, read_fields
+
+study = typer.Typer(no_args_is_help=True, help="Run a study: an append-only log of decisions and outcomes.")
+
+Name = Annotated[str, typer.Argument(help="The study's name.")]
+DecisionId = Annotated[str, typer.Argument(help="The decision's id, as `ask` printed it.")]
+Reason = Annotated[str, typer.Option(help="Why, in words.")]
+
+
+@contextmanager
+def opened(storage: str, name: str | None = None) -> Iterator[Any]:
+    """The store, or one study of it; `name` may be a decision's id."""
+    from safedial.study import Store, find_decision, open_study
+
+    with Store(storage, create=False) as store:
+        if name is None:
+            yield store
+        else:
+            yield find_decision(store, name)[0] if "." in name else open_study(name, storage=store)
+
+
+@study.command()
+def create(
+    name: Name,
+    storage: Storage,
+    spec: Annotated[Path | None, typer.Option(help="A spec file: TOML, or JSON with all of a study's fields.")] = None,
+    field: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE, a field of the specification; may be repeated.")
+    ] = None,
+    load_if_exists: Annotated[bool, typer.Option(help="Open the study if there is one.")] = False,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Create a study: --set dim=2 --set threshold=0.5 …, or --spec FILE."""
+    from safedial.study import Store, create_study
+
+    with Store(storage) as store:
+        made = create_study(name, read_fields(spec, field), storage=store, load_if_exists=load_if_exists)
+        print_answer({"name": made.name, "spec": made.spec.fields}, format, json, f"Study {name} is ready.")
+
+
+@study.command("list")
+def list_(storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+    """List the studies of a store."""
+    from safedial.study import list_studies
+
+    with opened(storage) as store:
+        print_answer({"studies": list_studies(store)}, format, json)
+
+
+@study.command()
+def ask(
+    name: Name,
+    context: Annotated[str, typer.Argument(help="0.6,0.3 or JSON: a list, or an object of features.")],
+    storage: Storage,
+    key: Annotated[str | None, typer.Option(help="Asking again with this key gives the same decision.")] = None,
+    baseline_cost: Annotated[float, typer.Option(help="The known cost without any action.")] = 0.0,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Advise an action for a context."""
+    with opened(storage, name) as found:
+        decision = found.ask(read_context(context), key=key, baseline_cost=baseline_cost)
+        print_answer(decision.to_dict(), format, json, str(decision.explain()))
+
+
+@study.command()
+def tell(
+    decision_id: DecisionId,
+    storage: Storage,
+    reward: Annotated[float, typer.Option(help="The reward, as measured.")],
+    cost: Annotated[float, typer.Option(help="The cost, as measured.")],
+    applied_action: Annotated[float | None, typer.Option(help="What was applied, where it is not the advice.")] = None,
+    observed_at: Annotated[str | None, typer.Option(help="When it was measured, ISO 8601.")] = None,
+    throttled: Annotated[bool, typer.Option(help="It was lowered or stopped because of the outcome.")] = False,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Report what came of a decision."""
+    with opened(storage, decision_id) as found:
+        receipt = found.tell(
+            decision_id,
+            reward=reward,
+            cost=cost,
+            applied_action=applied_action,
+            observed_at=observed_at,
+            throttled=throttled,
+        )
+        word = "Written" if receipt.created else "Known already"
+        print_answer(receipt.to_dict(), format, json, f"{word}: event {receipt.seq}.")
+
+
+@study.command()
+def correct(
+    decision_id: DecisionId,
+    storage: Storage,
+    reason: Reason,
+    reward: Annotated[float | None, typer.Option(help="The right reward.")] = None,
+    cost: Annotated[float | None, typer.Option(help="The right cost.")] = None,
+    applied_action: Annotated[float | None, typer.Option(help="What was really applied.")] = None,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Replace values of an outcome that was reported wrongly."""
+    with opened(storage, decision_id) as found:
+        receipt = found.correct(decision_id, reason=reason, reward=reward, cost=cost, applied_action=applied_action)
+        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}.")
+
+
+@study.command()
+def void(
+    decision_id: DecisionId,
+    storage: Storage,
+    reason: Reason,
+    unrelated: Annotated[bool, typer.Option(help="The reason has nothing to do with the outcome.")] = False,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Take a round out. Unless its reason is unrelated to the outcome, the model stops before it."""
+    with opened(storage, decision_id) as found:
+        receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
+        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}.")
+
+
+@study.command()
+def expire(
+    decision_id: DecisionId,
+    storage: Storage,
+    reason: Reason,
+    unrelated: Annotated[bool, typer.Option(help="The reason has nothing to do with the outcome.")] = False,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Stop waiting for an outcome."""
+    with opened(storage, decision_id) as found:
+        (receipt,) = found.expire([decision_id], reason=reason, unrelated=unrelated)
+        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}.")
+
+
+@study.command()
+def resume(
+    name: Name,
+    storage: Storage,
+    reason: Reason,
+    forget: Annotated[bool, typer.Option(help="hp_conformal: start up again without the earlier rounds.")] = False,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Take the guard's alarm back."""
+    with opened(storage, name) as found:
+        receipt = found.resume(reason, forget=forget)
+        print_answer(receipt.to_dict(), format, json, f"Resumed: event {receipt.seq}.")
+
+
+@study.command("import")
+def import_(
+    name: Name,
+    path: Annotated[Path, typer.Argument(help="Past rounds, .csv or .parquet: features, action, reward, cost.")],
+    storage: Storage,
+    reason: Reason = "warm start",
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Import past rounds, before the first decision: all of them or none."""
+    with opened(storage, name) as found:
+        count = found.import_history(path, reason=reason)
+        print_answer({"name": name, "imported": count}, format, json, f"{count} rounds imported.")
+
+
+@study.command()
+def explain(decision_id: DecisionId, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+    """Say why an action was advised, and what came of it."""
+    with opened(storage, decision_id) as found:
+        answer = {**found.decision(decision_id).to_dict(), "events": found.about(decision_id)}
+        print_answer(answer, format, json, str(found.explain(decision_id)))
+
+
+@study.command()
+def status(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+    """Print counts, the monitor's evidence, and whether and why the study has stopped."""
+    with opened(storage, name) as found:
+        print_answer(found.status(), format, json)
+
+
+@study.command()
+def verify(
+    name: Name,
+    storage: Storage,
+    checkpoint: Annotated[str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it.")] = None,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Check the log, its chain and every decision. Exit code 1 with the first bad seq where they do not agree."""
+    from safedial.cli.output import progress_bar
+    from safedial.study import list_studies, verify_study
+
+    with opened(storage) as store:
+        size = next((each["events"] for each in list_studies(store) if each["name"] == name), 0)
+        with progress_bar("verifying", size) as advance:
+            report = verify_study(store, name, checkpoint=checkpoint, progress=advance)
+    words = (
+        f"{name}: {report.events} events, {report.decisions} decisions computed again; all agree. Head {report.seq}:"
+    )
+    bad = f"{name}: event {report.first_bad} {report.problem}"
+    print_answer(report.to_dict(), format, json, f"{words}{report.hash}" if report.ok else bad)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@study.command()
+def export(
+    name: Name,
+    path: Annotated[Path, typer.Argument(help="Decisions to .csv or .parquet; every event to .jsonl.")],
+    storage: Storage,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Write a study to a file."""
+    with opened(storage, name) as found:
+        print_answer({"file": str(found.export(path))}, format, json, f"Written:\n  {path}")
+
+
+@study.command()
+def checkpoint(
+    name: Name, storage: Storage, reason: Reason = "", format: Format = "table", json: JsonFlag = False
+) -> None:
+    """Print seq and hash, to keep elsewhere: `verify --checkpoint` then finds any later change of what came before."""
+    with opened(storage, name) as found:
+        mark = found.checkpoint(reason)
+        print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
+
+
+@study.command()
+def backup(
+    target: Annotated[str, typer.Argument(help="A new SQLite file, or the URL of an empty store.")],
+    storage: Storage,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Copy a live store, without stopping it, and check the copy."""
+    from safedial.study.backup import backup as copy
+
+    with opened(storage) as store:
+        made = copy(store, target)
+        words = f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked."
+        print_answer(made, format, json, words)

@@ -1,0 +1,84 @@
+"""What `safedial study` takes and prints: options that all its commands share, contexts and fields from words."""
+
+from __future__ import annotations
+
+import json as json_
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safedial.errors import InvalidInput, require
+
+Storage = Annotated[
+    str, typer.Option(envvar="SAFEDIAL_STORAGE", help="The store: sqlite:///trial.db or postgresql://user@host/db.")
+]
+Format = Annotated[str, typer.Option(help="table or json.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+
+
+def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
+    """An answer as JSON; as words where there are some; else as a table."""
+    from safedial.cli.output import new_table, print_json, print_pairs, print_table, shown
+
+    require(format in ("table", "json"), "--format", format, "must be table or json")
+    if json or format == "json":
+        print_json(answer)
+    elif words:
+        typer.echo(words)
+    elif isinstance(answer.get("studies"), list):
+        table = new_table("Studies", "name", "events")
+        for row in answer["studies"]:
+            table.add_row(row["name"], shown(row["events"]))
+        print_table(table)
+    else:
+        print_pairs("", {name: _short(value) for name, value in answer.items()})
+
+
+def read_context(words: str) -> Any:
+    """0.6,0.3 or JSON."""
+    text = words.strip()
+    try:
+        return json_.loads(text if text.startswith(("[", "{")) else f"[{text}]")
+    except ValueError:
+        raise InvalidInput("context: must be numbers with commas between them, or JSON", "not_finite") from None
+
+
+def read_fields(spec: Path | None, fields: list[str] | None) -> dict[str, Any]:
+    """A study's specification from a file and from NAME=VALUE words, which come last."""
+    found = {} if spec is None else _from_file(spec)
+    for field in fields or []:
+        name, equals, text = field.partition("=")
+        require(equals and name, "--set", field, "must be NAME=VALUE", "for example --set dim=2")
+        try:
+            found[name.replace("-", "_")] = json_.loads(text)
+        except ValueError:
+            found[name.replace("-", "_")] = text
+    return found
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    if path.suffix.lower() != ".json":
+        from safedial.specfile import load_spec
+
+        file = load_spec(path)
+        parts = {
+            "dose": file.dose,
+            "dim": file.dim,
+            "policy": file.policy,
+            "features": file.features,
+            "dial": file.dial,
+        }
+        return {**file.spec.to_dict(), **{name: part for name, part in parts.items() if part is not None}}
+    from safedial.files import read_text
+
+    try:
+        found = json_.loads(read_text(path, "spec"))
+    except ValueError as error:
+        raise InvalidInput(f"spec = {str(path)!r}: is not valid JSON ({error})") from error
+    require(isinstance(found, dict), "spec", str(path), "must hold one object")
+    return found
+
+
+def _short(value: Any) -> Any:
+    return json_.dumps(value) if isinstance(value, (dict, list)) else value

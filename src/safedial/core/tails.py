@@ -1,0 +1,39 @@
+"""Evidence that the noise is larger than stated, valid at any time one looks.
+
+With ξ κ-sub-Gaussian given the past and Z standard normal apart from it, for 0 < s < 1
+
+    E exp(sξ²/2κ²) = E exp(√s ξZ/κ) ≤ E exp(sZ²/2) = (1 − s)^{-1/2},
+
+so E_t = Π √(1−s)·exp(s ξ²/2κ²) is a supermartingale that starts at 1. The noise is not seen, but while the confidence
+set holds, |ξ| ≥ |y − ⟨x,μ̂⟩| − β·width =: e. With e (at least 0) in its place the product is smaller still, and by
+Ville's inequality it reaches 1/a with probability at most a + δ′ ever. A weight ω enters as √ω·e, for √ω times the
+noise of a sample is κ-sub-Gaussian. Noise that is half again as large as stated, a unit mistaken, or a mean that is far
+from linear make it grow; noise that is smaller makes it shrink.
+"""
+
+from __future__ import annotations
+
+import math
+
+SHARE = 0.5
+"""s: the bet. Small s finds a slight excess late, large s a gross one soon."""
+
+LARGEST_LOG = 700.0
+
+
+def update(log_evidence: float, residual: float, slack: float, noise: float) -> float:
+    """Fold in one residual y − ⟨x,μ̂⟩ (times √ω); `slack` is β·width (times √ω), `noise` is κ.
+
+    >>> total = 0.0
+    >>> for _ in range(10):
+    ...     total = update(total, residual=2.5, slack=0.1, noise=1.0)
+    >>> total > math.log(100)
+    True
+    """
+    excess = max(abs(residual) - slack, 0.0) / noise
+    return min(log_evidence + 0.5 * math.log1p(-SHARE) + 0.5 * SHARE * excess * excess, LARGEST_LOG)
+
+
+def alarm(log_evidence: float, level: float = 0.01) -> bool:
+    """True once the evidence reaches 1/level."""
+    return log_evidence >= -math.log(level)

@@ -1,0 +1,79 @@
+"""A copy of a live store: of SQLite by its online backup, of PostgreSQL (or between the two) event by event.
+
+Both see one moment of the store and stop no writer. The copy is itself a store: `verify` reads it, and copying it back
+into an empty PostgreSQL database restores it. (`pg_dump` works as well, as for any database.)
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from safedial.errors import require
+from safedial.study.database import parse_url, reading, unavailable, writing
+from safedial.study.errors import StudyError
+from safedial.study.load import Source
+from safedial.study.log import CHUNK
+from safedial.study.schema import TABLES, events, meta, sa, studies
+from safedial.study.store import Store
+from safedial.study.verify import verify_log
+
+
+def backup(store: Store, target: str | Path) -> dict[str, Any]:
+    """Copy everything to a new SQLite file, or to an empty store at a URL; the copy's chains are checked."""
+    url = str(target) if "://" in str(target) else f"sqlite:///{target}"
+    file = Path(str(parse_url(url).database)) if parse_url(url).drivername.startswith("sqlite") else None
+    require(file is None or not file.exists(), "target", str(target), "exists already", "name a new file")
+    if file is not None and store.engine.dialect.name == "sqlite":
+        _copy_file(store, file)
+    else:
+        with Store(url) as copy:
+            _copy_rows(store, copy)
+    with Store(url) as copy, reading(copy.engine) as connection:
+        logs = connection.execute(sa.select(studies.c.id, studies.c.name).order_by(studies.c.id)).fetchall()
+        reports = [verify_log(Source(connection, study, name), recompute=False) for study, name in logs]
+    bad = next((report for report in reports if not report.ok), None)
+    if bad is not None:
+        raise StudyError("log_broken", f"target: the copy of {bad.study!r} is not whole: {bad.first_bad} {bad.problem}")
+    return {
+        "target": parse_url(url).render_as_string(hide_password=True),
+        "studies": len(reports) - 1,
+        "events": sum(report.events for report in reports),
+        "heads": {report.study: f"{report.seq}:{report.hash}" for report in reports if report.seq},
+    }
+
+
+def _copy_file(store: Store, file: Path) -> None:
+    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
+    raw = store.engine.raw_connection()
+    try:
+        with unavailable(), closing(sqlite3.connect(partial)) as copy:
+            raw.driver_connection.backup(copy)
+        with open(partial, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(partial, file)
+    except (OSError, sqlite3.Error) as error:
+        raise StudyError("store_unavailable", f"target = {str(file)!r}: cannot be written ({error})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+        raw.close()
+
+
+def _copy_rows(store: Store, copy: Store) -> None:
+    with reading(store.engine) as source, writing(copy.engine) as target:
+        empty = target.execute(sa.select(sa.func.count()).select_from(events)).scalar() == 0
+        require(empty, "target", str(copy), "has events already", "name an empty store")
+        target.execute(studies.delete())
+        for table in TABLES:
+            if table is not meta:
+                _copy_table(source, target, table)
+
+
+def _copy_table(source: Any, target: Any, table: Any) -> None:
+    key = list(table.primary_key.columns)
+    rows = source.execution_options(yield_per=CHUNK).execute(sa.select(table).order_by(*key))
+    for part in rows.mappings().partitions():
+        target.execute(table.insert(), [dict(row) for row in part])
