@@ -12,6 +12,7 @@ from safedial.cli.battery import battery
 from safedial.cli.bench import bench
 from safedial.cli.check import check
 from safedial.cli.doctor import doctor
+from safedial.cli.eluder import eluder
 from safedial.cli.monitor import monitor
 from safedial.cli.reproduce import reproduce
 from safedial.cli.simulate import simulate
@@ -36,6 +37,7 @@ app.add_typer(sweep, name="sweep")
 app.add_typer(battery, name="battery")
 app.add_typer(study, name="study")
 app.add_typer(bench, name="bench")
+app.command()(eluder)
 app.command()(doctor)
 
 
