@@ -1,18 +1,20 @@
 # make run      the paper's headline result in seconds (core and plot only)
 # make test     the test suite        make test-full   the same at full counts
+# make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
 # make check    format, lint, types, import layers
 # make bench    benchmark tables      make setup       everything but the text extra
 # make lock     re-resolve the hash-locked requirements (needs uv)
 
 PYTHON ?= python3
 VENV := .venv
+TEXT_VENV := .venv-text
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup test test-full check format bench lock clean
+.PHONY: run setup test test-full test-text check format bench lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -25,6 +27,9 @@ test: $(VENV)/.dev
 
 test-full: $(VENV)/.dev
 	SAFEDIAL_FULL=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(COVER)
+
+test-text: $(TEXT_VENV)/.text
+	HF_HUB_OFFLINE=1 $(TEXT_VENV)/bin/python -m pytest tests_text
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -46,7 +51,7 @@ lock:
 	  -c requirements/run.txt -o requirements/dev.txt
 
 clean:
-	rm -rf $(VENV) results
+	rm -rf $(VENV) $(TEXT_VENV) results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -64,3 +69,11 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
 	@requirements/system.sh
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.run
+
+# torch is heavy and its builds differ from machine to machine: pinned, not hash-locked, and apart from the rest.
+$(TEXT_VENV)/.text: requirements/text.txt pyproject.toml
+	@echo "Installing safedial with the text extra into $(TEXT_VENV) ..."
+	@$(PYTHON) -m venv $(TEXT_VENV)
+	@$(TEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/text.txt
+	@$(TEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
