@@ -22,7 +22,8 @@ from safedial.study.record import body_of
 from safedial.study.snapshot import pack, unpack
 from safedial.study.state import State
 
-TOLERANCE = 1e-12
+TOLERANCE, LOOSE = 1e-12, 1e-9
+ACTIONS = ("action", "intensity", "safe_action")
 SHOT_EVENTS = 20_000
 """How often a state is kept aside while verifying, for corrections to start from."""
 
@@ -202,15 +203,16 @@ def _same_build(state: State, content: bytes) -> bool:
 
 
 def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
-    """Whether a decision of another build is the same one: every exact field, and the numbers within the tolerance."""
-    exact = ("baseline_cost", "context", "doubt", "habit", "model_seq", "open", "void", "imported", "promise", "round")
-    if any(again[name] != body[name] for name in exact):
-        return False
-    close = ("action", "intensity", "safe_action")
-    return all(_close(again[name], body[name]) for name in close)
+    """Whether a decision of another build is the same one: its actions within 1e-12, other numbers within 1e-9."""
+    names = again.keys() - {"version"}
+    return names == body.keys() - {"version"} and all(
+        _close(again[name], body[name], TOLERANCE if name in ACTIONS else LOOSE) for name in names
+    )
 
 
-def _close(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b))
+def _close(a: Any, b: Any, tolerance: float) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_close(a[name], b[name], tolerance) for name in a)
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
+    return a == b

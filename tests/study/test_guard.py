@@ -1,0 +1,197 @@
+"""The guard: each rule has its event, its fallback and its way back; habits lower an action and say so."""
+
+import math
+
+import pytest
+
+from safedial.errors import InvalidInput
+from safedial.study import Store, create_study
+from tests.study.conftest import SPEC
+
+
+def kinds(study):
+    return [event["kind"] for event in study.events()["events"]]
+
+
+def made(lite, name="guarded", **changes):
+    return create_study(name, {**SPEC, **changes}, storage=lite.store)
+
+
+def violate(study, times):
+    """Report costs above the threshold until an alarm, or `times` of them."""
+    for _ in range(times):
+        decision = study.ask([0.1, 0.1])
+        study.tell(decision.id, reward=0.1, cost=0.501)
+        if study.status()["stopped"]:
+            return
+
+
+def test_the_monitor_stops_the_study_until_a_person_resumes_it_with_a_reason(store):
+    study = create_study("guarded", {**SPEC, "fallback_action": 0.05}, storage=store)
+    violate(study, 20)
+    assert study.status()["stopped"] == "alarm"
+    alarm = next(event for event in study.events()["events"] if event["kind"] == "alarm")
+    assert alarm["body"]["rule"] == "alarm"
+    assert alarm["body"]["evidence"] >= 100
+    assert alarm["actor"] == "guard"
+    decision = study.ask([0.1, 0.1])
+    assert (decision.action, decision.promise, decision.limit, decision.safe_action) == (0.05, "none", "alarm", None)
+    assert "until a person resumes" in decision.explain()
+    study.resume("sensor replaced")
+    assert study.status()["evidence"] == 1.0
+    assert study.ask([0.1, 0.1]).promise == "certified"
+    with pytest.raises(InvalidInput, match="nothing to resume"):
+        study.resume("again")
+    assert study.verify().ok
+
+
+def test_residuals_larger_than_the_stated_noise_stop_the_study(lite):
+    study = made(lite, threshold=50.0)
+    for number in range(60):
+        decision = study.ask([0.4, 0.1])
+        study.tell(decision.id, reward=0.1, cost=(2.0 if number % 2 else -2.0) * decision.intensity)
+        if study.status()["stopped"]:
+            break
+    assert study.status()["stopped"] == "noise_broken"
+    assert study.status()["noise_evidence"] >= 200
+    assert study.verify().ok
+
+
+def test_a_bound_that_contradicts_the_norms_stops_the_study(lite):
+    study = made(lite, reward_noise=1.0, cost_noise=1.0)
+    for _ in range(40):
+        decision = study.ask([0.5, 0.0])
+        study.tell(decision.id, reward=-3.0 * decision.intensity, cost=-3.0 * decision.intensity)
+        if study.status()["stopped"]:
+            break
+    assert study.status()["stopped"] == "assumption_broken"
+    assert kinds(study)[-1] == "alarm" or kinds(study)[-2] == "alarm"
+    assert study.ask([0.5, 0.0]).limit == "assumption_broken"
+    assert study.verify().ok
+
+
+def test_too_many_open_outcomes_stop_the_study_and_resuming_needs_them_reported(lite):
+    study = made(lite, guard={"max_open": 3})
+    decisions = [study.ask([0.1, 0.1]) for _ in range(4)]
+    assert study.status()["stopped"] == "too_many_open"
+    assert study.ask([0.1, 0.1]).action == 0.0
+    study.resume("will report soon")
+    assert study.status()["stopped"] == "too_many_open"
+    study.tell(decisions[0].id, reward=0.1, cost=0.1)
+    study.resume("reported")
+    assert study.status()["stopped"] == ""
+    assert study.verify().ok
+
+
+def test_too_many_void_rounds_stop_the_study(lite):
+    study = made(lite, guard={"max_void": 1})
+    for _ in range(2):
+        study.void(study.ask([0.1, 0.1]).id, reason="no data", unrelated=True)
+    assert study.status()["stopped"] == "too_many_void"
+    study.resume("data line repaired")
+    assert study.ask([0.1, 0.1]).promise == "certified"
+
+
+def test_the_stop_rule_counts_violations_among_the_last_outcomes(lite):
+    study = made(lite, guard={"stop": {"violations": 2, "of_last": 3}, "alarm_level": 1e-9})
+    for cost in (0.9, 0.1, 0.1, 0.9, 0.1):
+        decision = study.ask([0.1, 0.1])
+        study.tell(decision.id, reward=0.1, cost=cost)
+    assert study.status()["stopped"] == ""
+    decision = study.ask([0.1, 0.1])
+    study.tell(decision.id, reward=0.1, cost=0.9)
+    assert study.status()["stopped"] == "stop_rule"
+
+
+def test_the_stop_rule_ends_a_study_of_planned_size(lite):
+    study = made(lite, guard={"stop": {"decisions": 2}})
+    assert [study.ask([0.1, 0.1]).promise for _ in range(3)] == ["certified", "certified", "none"]
+    study.resume("extended by the board")
+    assert study.ask([0.1, 0.1]).promise == "certified"
+
+
+def test_caps_masks_and_steps_lower_the_action_and_show_on_the_certificate(lite):
+    guard = {
+        "max_step": 4.0,
+        "caps": [
+            {"name": "elderly", "when": {"age": {"min": 75}}, "limit": 5},
+            {"name": "pregnant", "when": {"pregnant": {"min": 1}}, "limit": 0},
+        ],
+    }
+    features = {"names": ["age", "pregnant"], "center": [50, 0], "scale": [100, 2]}
+    dial = {"high": 20, "unit": "mg"}
+    study = made(lite, threshold=50, guard=guard, features=features, dial=dial)
+    ages = [(40, 0), (40, 0), (80, 0), (40, 1), (40, 0)]
+    asked = [study.ask({"pregnant": pregnant, "age": age}) for age, pregnant in ages]
+    assert [(each.action, each.limit) for each in asked] == [
+        (4.0, "step_up"),
+        (8.0, "step_up"),
+        (5.0, "cap"),
+        (0.0, "mask"),
+        (4.0, "step_up"),
+    ]
+    assert all(each.promise == "certified" for each in asked)
+    assert asked[2].certificate["habit"] == "cap"
+    assert "cap the setting" in asked[2].explain()
+    assert study.verify().ok
+
+
+def test_a_cap_on_a_dial_with_levels_gives_a_level(lite):
+    guard = {"caps": [{"when": {"0": {"min": 0.0}}, "limit": 7}]}
+    study = made(lite, threshold=50, guard=guard, dial={"high": 20, "levels": [2, 5, 10, 20]})
+    assert study.ask([0.1, 0.1]).action == 5.0
+    assert study.ask([-0.1, 0.1]).action == 20.0
+
+
+def test_a_largest_step_starts_from_what_was_applied(lite):
+    study = made(lite, threshold=50, guard={"max_step": 0.3})
+    first = study.ask([0.1, 0.1])
+    study.tell(first.id, reward=0.1, cost=0.1, applied_action=0.1)
+    assert study.ask([0.1, 0.1]).action == pytest.approx(0.4)
+
+
+def test_a_conformal_study_starts_with_the_declared_dose_and_earns_its_bound(store):
+    spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.2, "promise": "conformal", "start_action": 0.1}
+    study = create_study("conformal", spec, storage=store)
+    promises = []
+    for number in range(60):
+        decision = study.ask([math.sin(number)])
+        promises.append(decision.promise)
+        assert decision.certificate["promise"] == decision.promise
+        if number % 7 != 3:
+            study.tell(decision.id, reward=0.3 * decision.intensity, cost=0.6 * decision.intensity)
+    assert promises[0] == "declared"
+    assert promises[-1] == "conformal"
+    study.void("conformal.4", reason="wrong patient", unrelated=True)
+    study.ask([0.5])
+    assert study.verify().ok
+    with Store(store.storage) as other:
+        again = create_study("conformal", spec, storage=other, load_if_exists=True)
+        assert again.state_digest() == study.state_digest()
+        assert again.ask([0.25]).action == pytest.approx(study.ask([0.25]).action, abs=0.2)
+
+
+def test_a_drift_stops_a_conformal_study_and_resuming_may_forget(lite):
+    spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.1, "promise": "conformal", "start_action": 0.1}
+    study = create_study("conformal", spec, storage=lite.store)
+    waiting = None
+    for number in range(400):
+        decision = study.ask([math.sin(number)])
+        if number == 150:
+            waiting = decision
+            continue
+        rate = 0.3 + 0.1 * math.sin(37.0 * number) if number < 150 else 3.0 + 0.1 * number
+        study.tell(decision.id, reward=0.3 * decision.intensity, cost=rate * decision.intensity)
+        if study.status()["stopped"]:
+            break
+    assert study.status()["stopped"] == "drift"
+    assert study.ask([0.1]).limit == "drift"
+    study.resume("new reagent", forget=True)
+    assert study.status()["informative_rounds"] == 0
+    study.tell(waiting.id, reward=0.1, cost=0.1)
+    assert study.ask([0.1]).promise == "declared"
+    assert study.verify().ok
+    stopped = made(lite, "linear", guard={"stop": {"decisions": 1}})
+    stopped.ask([0.1, 0.1])
+    with pytest.raises(InvalidInput, match="hp_conformal"):
+        stopped.resume("go on", forget=True)
