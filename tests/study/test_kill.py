@@ -1,6 +1,5 @@
 """kill -9, at named places and at random: nothing acknowledged is lost, and the log verifies after each."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -12,10 +11,8 @@ import pytest
 
 from safedial.study import Store, crash, create_study
 from tests.study.conftest import SPEC
-from tests.study.worker import acknowledged, work
+from tests.study.worker import FORK, acknowledged, work
 
-FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(["tests.study.worker"])
 LOOSE = {**SPEC, "guard": {"alarm_level": 1e-9}}
 
 

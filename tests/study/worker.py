@@ -5,11 +5,16 @@ The file of acknowledgements is opened for appending and written without a buffe
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import threading
 
 from safedial.study import Store, crash, open_study
+
+FORK = multiprocessing.get_context("forkserver")
+"""Processes that start with everything imported."""
+FORK.set_forkserver_preload(["tests.study.worker"])
 
 
 def work(url: str, acks: str, seed: int, place: str = "", rounds: int = 10**9, threads: int = 3) -> None:

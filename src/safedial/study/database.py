@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from safedial.errors import InvalidInput
-from safedial.study.errors import StoreUnavailable, StudyError
+from safedial.study.errors import StoreUnavailable
 from safedial.study.schema import prepare, sa
 
 BUSY_SECONDS = 10.0
@@ -55,11 +56,8 @@ def connect(storage: str, *, create: bool = True, pool: int = 5) -> Any:
     if lite:
         sa.event.listen(engine, "connect", _pragmas)
     sa.event.listen(engine, "begin", _begin)
-    if lite and not create:
-        from pathlib import Path
-
-        if not Path(str(url.database)).exists():
-            raise StudyError("store_unavailable", f"storage = {shown(storage)}: there is no such file")
+    if lite and not create and not Path(str(url.database)).exists():
+        raise StoreUnavailable(f"storage = {shown(storage)}: there is no such file")
     try:
         with writing(engine) as connection:
             prepare(connection)

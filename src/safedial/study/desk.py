@@ -132,11 +132,6 @@ class Desk:
         if shots and len(content) > SNAPSHOT_BYTES * (seq - shots[0]):
             return
         write_snapshot(self.connection, study, seq, content)
-        ages: set[int] = set()
-        drop = []
-        for shot in shots:
-            age = ((seq - shot) // SNAPSHOT_EVENTS).bit_length()
-            drop += [shot] if age in ages else []
-            ages.add(age)
-        drop_snapshots(self.connection, study, drop)
+        oldest = {((seq - shot) // SNAPSHOT_EVENTS).bit_length(): shot for shot in shots}
+        drop_snapshots(self.connection, study, set(shots) - set(oldest.values()))
         crash.reach("snapshot_written")

@@ -1,0 +1,146 @@
+"""The k-th statement or commit fails, for every k of a scripted run: nothing half-written, nothing lost."""
+
+import sqlite3
+
+import pytest
+
+from safedial.study import Store, StoreUnavailable, create_study
+from safedial.study.schema import sa
+from tests.study.conftest import SPEC
+
+
+class Fault:
+    """Counts what the database is asked to do, and fails the k-th time."""
+
+    def __init__(self, engine, kind, k):
+        self.kind, self.k, self.seen = kind, k, 0
+        if kind == "statement":
+            sa.event.listen(engine, "before_cursor_execute", self.statement)
+        else:
+            sa.event.listen(engine, "commit", self.commit)
+
+    def statement(self, *_):
+        self.count()
+
+    def commit(self, connection):
+        if self.kind == "lost answer" and self.seen + 1 == self.k:
+            connection.connection.driver_connection.commit()
+        self.count()
+
+    def count(self):
+        self.seen += 1
+        if self.seen == self.k:
+            raise sa.exc.OperationalError("INSERT", {}, sqlite3.OperationalError("disk I/O error"))
+
+
+def script(study, again):
+    """Everything a study does, each step tried again until it is answered."""
+    first = again(lambda: study.ask([0.3, 0.1], key="a"))
+    second = again(lambda: study.ask([0.1, 0.3], key="b"))
+    again(lambda: study.tell(second.id, reward=0.1, cost=0.2))
+    again(lambda: study.tell(first.id, reward=0.1, cost=0.2))
+    again(lambda: study.correct(first.id, cost=0.3, reason="typing error", key="c"))
+    third = again(lambda: study.ask([0.2, 0.2], key="d"))
+    again(lambda: study.void(third.id, reason="device off", unrelated=True))
+    return again(lambda: study.ask([0.5, 0.5], key="e"))
+
+
+def run(url, kind, k):
+    """(what the log says, how often the fault's place was passed, failures seen)."""
+    failures = []
+
+    def again(step):
+        try:
+            return step()
+        except StoreUnavailable as error:
+            failures.append(error.code)
+            return step()
+
+    with Store(url) as store:
+        study = create_study("trial", SPEC, storage=store, actor="tester")
+        study.status()
+        fault = Fault(store.engine, kind, k)
+        last = script(study, again)
+        places, fault.k = fault.seen, 0
+        assert set(failures) <= {"store_unavailable"}
+        assert study.verify().ok
+        told = [(event["kind"], event["decision_id"]) for event in study.events()["events"]]
+        return told, last.action, places, len(failures)
+
+
+@pytest.mark.parametrize("kind", ["statement", "commit", "lost answer"])
+def test_whatever_fails_the_log_ends_up_the_same(kind, tmp_path, postgres, count):
+    told, action, places, none = run(f"sqlite:///{tmp_path}/clean.db", kind, 0)
+    assert none == 0
+    assert places >= 8
+    for k in range(1, places + 1):
+        assert run(f"sqlite:///{tmp_path}/{kind}{k}.db", kind, k)[:2] == (told, action)
+    for k in range(1, places + 1, count(9, 1)):
+        assert run(postgres.url(), kind, k)[:2] == (told, action)
+
+
+def test_a_store_that_is_gone_says_so_and_an_open_one_comes_back(tmp_path):
+    with pytest.raises(StoreUnavailable):
+        Store("postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(StoreUnavailable, match="no such file"):
+        Store(f"sqlite:///{tmp_path}/none.db", create=False)
+
+
+def test_a_locked_store_is_unavailable_and_then_available_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("safedial.study.database.BUSY_SECONDS", 0.05)
+    path = tmp_path / "trial.db"
+    with Store(f"sqlite:///{path}") as store:
+        study = create_study("trial", SPEC, storage=store)
+        study.ask([0.1, 0.1])
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            study.ask([0.1, 0.1])
+        other.execute("ROLLBACK")
+        other.close()
+        assert study.ask([0.1, 0.1]).seq == 3
+
+
+def test_an_operation_that_breaks_hurts_nobody_else(lite):
+    lite.ask([0.1, 0.1])
+    futures = [lite.ask([0.1, 0.1], wait=False) for _ in range(3)]
+    futures.insert(1, lite.store.submit(lite._id, lite.name, lambda desk: 1 / 0))
+
+    def refused_too_late(desk):
+        from safedial.errors import InvalidInput
+
+        desk.append("checkpoint", {}, actor="x")
+        raise InvalidInput("too late")
+
+    futures.insert(2, lite.store.submit(lite._id, lite.name, refused_too_late))
+    kinds = [type(future.exception()).__name__ for future in futures]
+    assert kinds == ["NoneType", "ZeroDivisionError", "RuntimeError", "NoneType", "NoneType"]
+    assert lite.status()["decisions"] == 4
+    assert lite.verify().ok
+
+
+def test_a_closed_store_refuses_and_closing_twice_is_fine(tmp_path):
+    store = Store(f"sqlite:///{tmp_path}/trial.db")
+    study = create_study("trial", SPEC, storage=store)
+    waiting = [study.ask([0.1, 0.1], wait=False) for _ in range(20)]
+    store.close()
+    store.close()
+    assert [future.result().seq for future in waiting] == list(range(2, 22))
+    with pytest.raises(StoreUnavailable, match="closed"):
+        study.ask([0.1, 0.1])
+
+
+def test_a_store_put_back_to_an_earlier_time_is_noticed(tmp_path):
+    """A restored backup under a running process: its state is of another log, and is thrown away."""
+    url = f"sqlite:///{tmp_path}/trial.db"
+    with Store(url) as store, Store(url) as other:
+        study, mine = create_study("trial", SPEC, storage=store), None
+        for _ in range(3):
+            mine = study.ask([0.1, 0.1])
+        with other.engine.begin() as connection:
+            connection.execute(sa.text("DELETE FROM events WHERE seq = 4"))
+            head = connection.execute(sa.text("SELECT hash FROM events WHERE seq = 3")).scalar()
+            connection.execute(sa.text("UPDATE studies SET head_seq = 3, head_hash = :h WHERE id = 1"), {"h": head})
+        assert mine.seq == 4
+        assert study.ask([0.2, 0.1]).seq == 4
+        assert study.verify().ok

@@ -1,0 +1,124 @@
+"""Any sequence of operations, on two stores that share a database, against a plain reference."""
+
+import shutil
+import tempfile
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from safedial import Agent, SafetySpec
+from safedial.study import Store, StudyError, create_study
+from tests.study.conftest import SPEC
+
+part = st.floats(-0.7, 0.7)
+value = st.floats(-0.4, 0.4)
+SPEC_OF_AGENT = SafetySpec(**{name: number for name, number in SPEC.items() if name != "dim"})
+
+
+class Machine(RuleBasedStateMachine):
+    """The reference is a list of rounds in decision order; what the model may know is read off it, and an `Agent` that
+    is given just that says which action to expect.
+    """
+
+    waiting = Bundle("waiting")
+    told = Bundle("told")
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.mkdtemp()
+        self.url = f"sqlite:///{self.folder}/trial.db"
+        spec = {**SPEC, "guard": {"alarm_level": 1e-300}}
+        self.stores = [Store(self.url) for _ in range(2)]
+        self.desks = [create_study("trial", spec, storage=store, load_if_exists=True) for store in self.stores]
+        self.rounds, self.turn = {}, 0
+
+    def desk(self):
+        self.turn += 1
+        return self.desks[self.turn % 2]
+
+    def expected(self, context):
+        agent = Agent(2, SPEC_OF_AGENT)
+        known = True
+        for each in self.rounds.values():
+            agent.decide(each["context"])
+        for number, each in enumerate(self.rounds.values(), 1):
+            known = known and each["state"] in ("known", "skipped", "nothing")
+            if known and each["state"] == "known":
+                agent.update(each["context"], each["applied"], each["reward"], each["cost"], round=number)
+        return agent.preview(context).action, agent.informative_rounds
+
+    @rule(target=waiting, first=part, second=part)
+    def ask(self, first, second):
+        context = [first, second]
+        decision = self.desk().ask(context)
+        assert decision.action == self.expected(context)[0]
+        state = "open" if decision.intensity > 0 else "nothing"
+        self.rounds[decision.id] = {"context": context, "action": decision.action, "state": state}
+        return decision.id
+
+    @rule(target=told, name=consumes(waiting), reward=value, cost=value, share=st.sampled_from([None, 0.5, 1.0, 0.0]))
+    def tell(self, name, reward, cost, share):
+        each = self.rounds[name]
+        applied = None if share is None else share * each["action"]
+        receipt = self.desk().tell(name, reward=reward, cost=cost, applied_action=applied)
+        again = self.desk().tell(name, reward=reward, cost=cost, applied_action=applied)
+        assert (receipt.created, again.created, again.seq) == (True, False, receipt.seq)
+        if each["state"] == "open":
+            each |= {"state": "known", "applied": each["action"] if applied is None else applied}
+        each |= {"reward": reward, "cost": cost}
+        return name
+
+    @rule(name=told, reward=st.none() | value, cost=value)
+    def correct(self, name, reward, cost):
+        each = self.rounds[name]
+        if each["state"] in ("skipped", "lost"):
+            with pytest.raises(StudyError, match="void"):
+                self.desk().correct(name, cost=cost, reason="typing error")
+            return
+        self.desk().correct(name, reward=reward, cost=cost, reason="typing error")
+        each |= {"cost": cost, **({} if reward is None else {"reward": reward})}
+
+    @rule(name=consumes(told) | consumes(waiting), unrelated=st.sampled_from([True, True, False]))
+    def void(self, name, unrelated):
+        each = self.rounds[name]
+        self.desk().void(name, reason="wrong patient", unrelated=unrelated)
+        if each["state"] in ("open", "known"):
+            each["state"] = "skipped" if unrelated else "lost"
+
+    @rule(name=waiting)
+    def expire(self, name):
+        if self.rounds[name]["state"] == "open" and name not in self.gone():
+            self.desk().expire([name], reason="six weeks")
+
+    def gone(self):
+        return {row["decision_id"] for row in self.desks[0].rows() if row["status"] in ("expired", "void", "known")}
+
+    @rule()
+    def restart(self):
+        self.stores[1].close()
+        self.stores[1] = Store(self.url)
+        self.desks[1] = create_study("trial", storage=self.stores[1], load_if_exists=True)
+
+    @invariant()
+    def counts_agree(self):
+        status = self.desk().status()
+        assert status["decisions"] == len(self.rounds)
+        assert status["informative_rounds"] == self.expected([0.0, 0.0])[1]
+
+    def teardown(self):
+        assert self.desks[0].state_digest() == self.desks[1].state_digest()
+        report = self.desks[0].verify()
+        assert report.ok, report
+        assert report.inexact == 0
+        for store in self.stores:
+            store.close()
+        shutil.rmtree(self.folder)
+
+
+def test_any_sequence_of_operations_agrees_with_the_reference(count):
+    from hypothesis.stateful import run_state_machine_as_test
+
+    chosen = settings(max_examples=count(15, 150), stateful_step_count=count(25, 50), deadline=None, derandomize=True)
+    run_state_machine_as_test(Machine, settings=chosen)

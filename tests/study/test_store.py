@@ -1,0 +1,236 @@
+"""Copies, keys, tables, history, old schemas, and what URLs may say."""
+
+import csv
+import io
+import json
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from safedial.errors import InvalidInput
+from safedial.study import Store, StudyError, create_study, list_studies, open_study, verify_study
+from safedial.study.backup import backup
+from safedial.study.database import parse_url, reading, writing
+from safedial.study.keys import create_key, find_key_record, list_keys, revoke_key
+from safedial.study.load import Source
+from safedial.study.schema import SCHEMA, STORE_LOG, prepare, sa, version
+from safedial.study.verify import verify_log
+from tests.study.conftest import SPEC
+
+DATA = Path(__file__).parent / "data"
+
+
+def fill(study, rounds=6):
+    for number in range(rounds):
+        study.tell(study.ask([0.1 * number, 0.2], key=str(number)).id, reward=0.1, cost=0.1)
+
+
+def test_a_live_store_is_copied_and_the_copy_goes_on(store, study, tmp_path):
+    fill(study)
+    create_key(store, "decide", reason="for the ward", actor="admin")
+    stop = threading.Event()
+
+    def go_on():
+        while not stop.is_set():
+            study.ask([0.1, 0.1])
+
+    writer = threading.Thread(target=go_on)
+    writer.start()
+    try:
+        made = backup(store, tmp_path / "copy.db")
+    finally:
+        stop.set()
+        writer.join()
+    assert made["studies"] == 1
+    assert study.verify(checkpoint=made["heads"]["trial"]).ok
+    with Store(f"sqlite:///{tmp_path}/copy.db") as copy:
+        again = open_study("trial", storage=copy)
+        assert again.verify(checkpoint=made["heads"]["trial"]).ok
+        assert again.ask([0.0, 0.2], key="0").seq == 2
+        assert [key.role for key in list_keys(copy)] == ["decide"]
+        again.ask([0.3, 0.3])
+        assert again.verify().ok
+    with pytest.raises(InvalidInput, match="exists already"):
+        backup(store, tmp_path / "copy.db")
+
+
+def test_a_copy_is_restored_into_postgresql(lite, postgres):
+    fill(lite)
+    digest = lite.state_digest()
+    url = postgres.url()
+    made = backup(lite.store, url)
+    assert made["events"] == lite.status()["seq"]
+    with Store(url) as copy:
+        again = open_study("trial", storage=copy)
+        assert again.state_digest() == digest
+        assert again.verify().ok
+        create_study("another", SPEC, storage=copy).ask([0.1, 0.1])
+    with pytest.raises(InvalidInput, match="has events already"):
+        backup(lite.store, url)
+
+
+def test_keys_are_events_and_only_their_hashes_are_kept(store, study):
+    text, made = create_key(store, "decide", study="trial", reason="for the ward", actor="admin")
+    assert find_key_record(store, text) == made
+    assert find_key_record(store, text + "x") is None
+    revoked = revoke_key(store, made.id, reason="left the ward", actor="admin")
+    assert find_key_record(store, text) is None
+    assert list_keys(store) == [revoked]
+    assert revoked.to_dict()["revoked"].endswith("Z")
+    with pytest.raises(InvalidInput, match="revoked already"):
+        revoke_key(store, made.id, reason="again", actor="admin")
+    with pytest.raises(StudyError, match="no such key"):
+        revoke_key(store, "none", reason="x", actor="admin")
+    with pytest.raises(StudyError, match="no such study"):
+        create_key(store, "decide", study="none", reason="x", actor="admin")
+    with pytest.raises(InvalidInput, match="must say why"):
+        create_key(store, "decide", reason=" ", actor="admin")
+    with pytest.raises(InvalidInput, match="must be one of"):
+        create_key(store, "king", reason="x", actor="admin")
+    with reading(store.engine) as connection:
+        report = verify_log(Source(connection, STORE_LOG, "_store"), recompute=False)
+        held = connection.execute(sa.text("SELECT body FROM events WHERE study_id = 0")).fetchall()
+    assert (report.ok, report.events) == (True, 2)
+    assert text.rpartition("_")[2] not in str(held)
+
+
+def test_history_is_imported_whole_before_the_first_decision(store, tmp_path):
+    spec = {**SPEC, "features": {"names": ["age", "weight"], "center": [50, 70], "scale": [100, 100]}}
+    study = create_study("warm", spec, storage=store)
+    rows = [{"age": 40 + n, "weight": 60 + n, "action": 0.5, "reward": 0.1, "cost": 0.05 * n} for n in range(8)]
+    path = tmp_path / "past.csv"
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows([*rows, {**rows[0], "cost": "many"}])
+    with pytest.raises(InvalidInput, match=r"row 9: cost = 'many'"):
+        study.import_history(path)
+    assert study.status()["imported"] == 0
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert study.import_history(path) == 8
+    assert study.status()["informative_rounds"] == 8
+    decision = study.ask({"age": 44, "weight": 66})
+    assert decision.certificate["imported"] == 8
+    assert any("complete and unselected" in words for words in decision.certificate["assumptions"])
+    with pytest.raises(InvalidInput, match="before the first one"):
+        study.import_history(rows)
+    assert study.verify().ok
+    assert [row["status"] for row in study.rows()][-2:] == ["imported", "open"]
+
+
+def test_parquet_comes_in_and_goes_out(lite, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = {"x0": [0.1, 0.2], "x1": [0.3, 0.1], "action": [0.5, 0.4], "reward": [0.1, 0.1], "cost": [0.2, 0.1]}
+    pq.write_table(pa.table(table), tmp_path / "past.parquet")
+    assert lite.import_history(tmp_path / "past.parquet") == 2
+    fill(lite, 3)
+    out = pq.read_table(lite.export(tmp_path / "out.parquet")).to_pylist()
+    assert [row["status"] for row in out] == ["imported", "imported", "known", "known", "known"]
+    frame = lite.frame()
+    assert list(frame["cost"]) == [row["cost"] for row in out]
+    assert "context.x0" in frame
+    other = create_study("other", SPEC, storage=lite.store)
+    other.import_history(tmp_path / "out.parquet")
+    assert other.status()["imported"] == 5
+
+
+def test_tables_and_the_whole_log_are_written(lite, tmp_path):
+    fill(lite, 2)
+    lite.correct("trial.2", cost=0.3, reason="typing error")
+    rows = list(csv.DictReader(io.StringIO(lite.export(tmp_path / "out.csv").read_text())))
+    assert [(row["status"], row["cost"]) for row in rows] == [("corrected", "0.3"), ("known", "0.1")]
+    events = [json.loads(line) for line in lite.export(tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, 7))
+    assert events[-1]["reason"] == "typing error"
+    with pytest.raises(InvalidInput, match="must end in"):
+        lite.export(tmp_path / "out.xls")
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], "no rows"),
+        ([{"x0": 0.1, "action": 0.5, "reward": 1, "cost": 1}], "missing columns"),
+        ([{"x0": 9, "x1": 0.1, "action": 0.5, "reward": 1, "cost": 1}], "norm"),
+        ([{"context": [0.1, 0.1], "action": 7, "reward": 1, "cost": 1}], "between"),
+        ([{"context": {"x0": 0.1, "x1": 0.2}, "action": 0.5, "reward": float("nan"), "cost": 1}], "finite"),
+        ([[1, 2]], "mapping"),
+        ("none.csv", "cannot be read"),
+        ("none.txt", "must end in"),
+    ],
+)
+def test_bad_history_is_refused(lite, rows, words):
+    with pytest.raises(InvalidInput, match=words):
+        lite.import_history(rows)
+    assert lite.status()["seq"] == 1
+
+
+def recorded(tmp_path, schema):
+    """A store as that schema's release wrote it."""
+    path = tmp_path / f"schema-{schema}.db"
+    connection = sqlite3.connect(path)
+    connection.executescript((DATA / f"schema-{schema}.sql").read_text())
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 1))
+def test_the_history_of_every_release_replays_to_the_same_decisions(schema, tmp_path, postgres):
+    url = recorded(tmp_path, schema)
+    with Store(url) as store:
+        with reading(store.engine) as connection:
+            assert version(connection) == SCHEMA
+        names = [each["name"] for each in list_studies(store)]
+        assert names == ["linear", "arrival", "conformal"]
+        for name in names:
+            report = verify_study(store, name)
+            assert report.ok, report
+            assert report.decisions >= 10
+            open_study(name, storage=store).ask([0.1, 0.1])
+            assert verify_study(store, name).ok
+        backup(store, postgres.url())
+
+
+def test_an_upgrade_is_whole_or_has_not_happened(tmp_path):
+    steps = {1: [sa.text("ALTER TABLE studies ADD COLUMN note TEXT")], 2: [sa.text("CREATE TABLE broken (")]}
+    with Store(recorded(tmp_path, 1)) as store:
+        with pytest.raises(StudyError), writing(store.engine) as connection:
+            prepare(connection, steps, newest=3)
+        with reading(store.engine) as connection:
+            assert version(connection) == 1
+        with writing(store.engine) as connection:
+            assert prepare(connection, steps, newest=2) == 1
+        with reading(store.engine) as connection:
+            assert version(connection) == 2
+            assert connection.execute(sa.text("SELECT note FROM studies")).fetchall()
+        with pytest.raises(StudyError, match="upgrade it") as refused, writing(store.engine) as connection:
+            prepare(connection, steps, newest=1)
+        assert refused.value.code == "wrong_schema"
+        assert verify_study(store, "linear").ok
+
+
+@pytest.mark.parametrize(
+    "url", ["trial.db", "sqlite://", "sqlite:///:memory:", "mysql://a/b", "://", "postgresql://a:b@c:x/d"]
+)
+def test_a_storage_that_cannot_be_is_refused_without_its_password(url):
+    with pytest.raises(InvalidInput) as refused:
+        Store(url)
+    assert ":b@" not in str(refused.value)
+
+
+def test_passwords_are_never_shown(postgres):
+    url = postgres.url().replace("postgres@", "postgres:secret@")
+    with Store(url) as store:
+        assert "secret" not in repr(store)
+        assert "secret" not in str(create_study("trial", SPEC, storage=store))
+    assert parse_url("postgres://u@h/d").drivername == "postgresql+psycopg"
+    with pytest.raises(StudyError) as refused:
+        Store("postgresql://postgres:secret@127.0.0.1:1/none")
+    assert "secret" not in str(refused.value)
