@@ -119,6 +119,13 @@ def test_constants_have_dimension_one_or_none():
     assert eluder_dimension(np.ones((1, 3)), 0.1).dimension == 0
 
 
+def test_copies_of_a_function_change_nothing_and_a_class_of_zeros_has_a_curve():
+    steps = np.repeat(np.tri(5, 4, -1), 80, axis=0)
+    assert (eluder_dimension(steps, 0.5).dimension, eluder_dimension(steps, 0.5).kind) == (4, "exact")
+    zeros = finite_case(np.zeros((3, 3)), settings_for())
+    assert [row["dimension"] for row in theorem3_curve(zeros, settings_for(), 100)] == [0, 0]
+
+
 def test_three_functions_can_have_dimension_three():
     values = np.array([[0.0, 0.0, 0.0], [0.75, 2.0, 0.0], [1.5, 2.0, 2.0]])
     assert eluder_dimension(values, 1.0).dimension == 3 == finite_upper(values, 1.0).dimension

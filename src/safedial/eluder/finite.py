@@ -62,23 +62,30 @@ def eluder_dimension(
     """
     functions, epsilon = check_values(values), check_positive("epsilon", epsilon)
     require(method in ("auto", "exact", "greedy"), "method", method, "must be auto, exact or greedy")
-    pairs = _pairs(len(functions))
+    distinct = np.unique(functions, axis=0, return_index=True)[1]
+    pairs = distinct[_pairs(len(distinct))]
     gaps, contexts = _gaps(functions, pairs)
-    small = gaps.shape[1] <= EXACT_CONTEXTS and len(pairs) == len(functions) * (len(functions) - 1) // 2
+    exact = method == "exact" or (method == "auto" and searchable(functions))
     require(
-        small or method != "exact",
+        not exact or searchable(functions),
         "method",
         "exact",
         f"needs at most {EXACT_CONTEXTS} contexts that differ and {EXACT_PAIRS} pairs of functions, "
-        f"not {gaps.shape[1]} and {len(functions) * (len(functions) - 1) // 2}",
+        f"not {gaps.shape[1]} and {len(distinct) * (len(distinct) - 1) // 2}",
         "use greedy, which gives a lower bound",
     )
-    exact = small and method != "greedy"
     levels = _levels(gaps, epsilon)
     best, level = _best(gaps, levels, exact=exact, progress=progress)
     kind = "exact" if exact else "lower bound"
     how = "search over all sets of contexts" if exact else "greedy sequence"
     return _witness(functions, pairs, epsilon, (kind, how), [int(contexts[x]) for x in best], level)
+
+
+def searchable(values: Any) -> bool:
+    """Whether the class is small enough for the exact search."""
+    functions = np.unique(check_values(values), axis=0)
+    pairs = len(functions) * (len(functions) - 1) // 2
+    return pairs <= EXACT_PAIRS and _gaps(functions, _pairs(len(functions)))[0].shape[1] <= EXACT_CONTEXTS
 
 
 def _best(
