@@ -25,6 +25,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose, curve_from_dict, identity
@@ -36,6 +37,9 @@ from safedial.policies import make_policy
 
 if TYPE_CHECKING:
     from safedial.online.agent import Agent
+
+COMMENT = 100
+"""The width of comments."""
 
 TABLES = ("spec", "dose", "world", "policy", "features", "dial", "sweep")
 
@@ -200,4 +204,4 @@ def _made(kind: Any, table: Mapping[str, Any], name: str) -> Any:
 
 
 def _comment(words: str) -> list[str]:
-    return [f"# {line}" for line in words.splitlines()]
+    return [f"# {part}" for line in words.splitlines() for part in wrap(line, COMMENT)]

@@ -61,6 +61,88 @@ def test_bench_monitor_prints_both_figures():
     assert "median rounds to alarm" in run("bench", "monitor", "--runs", "20", "--rounds", "200").stdout
 
 
+def test_calibrate_writes_a_spec_file_that_the_other_commands_take(folder):
+    pilot = [
+        "simulate",
+        "--spec",
+        "spec.toml",
+        "--threshold",
+        "2",
+        "--dose",
+        "hill:0.3",
+        "--rounds",
+        "200",
+        "--seeds",
+        "1",
+    ]
+    assert run(*pilot, "--log", "pilot.csv", cwd=folder).returncode == 0
+    words = [
+        "calibrate",
+        "pilot.csv",
+        "--threshold",
+        "0.5",
+        "--total-risk",
+        "0.05",
+        "--resamples",
+        "10",
+        "--curve",
+        "emax",
+    ]
+    done = run(*words, "--out", "made.toml", "--plot", "curve.png", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "No data bound it from above" in done.stdout
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "# Proposed by safedial calibrate" in (folder / "made.toml").read_text()
+    report = json.loads(
+        run("simulate", "--spec", "made.toml", "--rounds", "20", "--seeds", "1", "--json", cwd=folder).stdout
+    )
+    assert report["settings"]["dose"]["cost"]["curve"] == "hill"
+    assert run("check", "pilot.csv", "--spec", "made.toml", cwd=folder).returncode == 0
+    assert run("sweep", "run", "made.toml", "--out", "sweep", cwd=folder).returncode == 0
+    folded = ["--fold-rounds", "300", "--standardize", "--json"]
+    told = json.loads(run(*words, *folded, cwd=folder).stdout)
+    assert "Folded in" in told["spec"]
+    assert "[features]" in told["spec"]
+    assert told["files"] == []
+
+
+def test_calibrate_reads_a_dial_in_its_own_units_and_no_context(tmp_path):
+    rows = "\n".join(f"{dose},{dose / (dose + 5) + 0.01 * (dose % 3 - 1)}" for dose in range(1, 21) for _ in range(2))
+    (tmp_path / "published.csv").write_text(f"action,cost\n{rows}\n")
+    words = [
+        "calibrate",
+        "published.csv",
+        "--dial-high",
+        "20",
+        "--unit",
+        "mg",
+        "--noise",
+        "constant",
+        "--resamples",
+        "5",
+    ]
+    done = run(*words, "--threshold", "0.5", "--out", "made.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = (tmp_path / "made.toml").read_text()
+    assert 'unit = "mg"' in made
+    assert "dim = 1" in made
+    assert "Nothing written" in run(*words, cwd=tmp_path).stdout
+
+
+def test_calibrate_says_what_it_cannot_do_and_writes_nothing(tmp_path):
+    row = "0.1,0.2,0.5,0.1,0.1\n"
+    (tmp_path / "one.csv").write_text("x1,x2,action,reward,cost\n" + 30 * row)
+    for words, named in (([], "only dose level"), (["--dial-high", "0.1"], "column 'action'")):
+        done = run(
+            "calibrate", "one.csv", "--threshold", "1", "--out", "made.toml", "--plot", "a.png", *words, cwd=tmp_path
+        )
+        assert done.returncode == 2
+        assert named in done.stderr
+        assert "Traceback" not in done.stderr
+    assert "--threshold" in run("calibrate", "one.csv", "--out", "made.toml", cwd=tmp_path).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["one.csv"]
+
+
 BAD_LOGS = {
     "empty": ("", "empty"),
     "header": ("x1,x2,x3,action,reward,cost\n", "too few rows"),
@@ -73,14 +155,17 @@ BAD_LOGS = {
 
 
 @pytest.mark.parametrize("case", BAD_LOGS)
-@pytest.mark.parametrize("command", ["check", "monitor"])
+@pytest.mark.parametrize("command", ["check", "monitor", "calibrate"])
 def test_a_bad_log_is_one_sentence_and_nothing_is_written(command, case, tmp_path):
     text, named = BAD_LOGS[case]
     if (command, case) == ("monitor", "few"):
         text, named = text.replace("action", "advised,action").replace("0.5,0,0", "0.1,0.5,0,0"), "covers"
-    (tmp_path / "bad.csv").write_text(text)
     (tmp_path / "spec.toml").write_text(SPEC)
-    done = run(command, "bad.csv", "--spec", "spec.toml", "--out", "out.html", cwd=tmp_path)
+    if (command, case) == ("calibrate", "columns"):
+        text, named = text.replace("cost", "price"), "cost"
+    (tmp_path / "bad.csv").write_text(text)
+    stated = ["--threshold", "1"] if command == "calibrate" else ["--spec", "spec.toml"]
+    done = run(command, "bad.csv", *stated, "--out", "out.html", cwd=tmp_path)
     assert done.returncode == 2
     assert named in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,6 +10,7 @@ import typer
 
 from safedial.cli.battery import battery
 from safedial.cli.bench import bench
+from safedial.cli.calibrate import calibrate
 from safedial.cli.check import check
 from safedial.cli.doctor import doctor
 from safedial.cli.eluder import eluder
@@ -30,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(simulate)
+app.command()(calibrate)
 app.command()(check)
 app.command()(monitor)
 app.add_typer(reproduce, name="reproduce")

@@ -1,0 +1,156 @@
+"""`safedial calibrate`: a dose curve and the constants, from pilot or published data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safedial.cli.inputs import Columns, Json, LogFile, split
+
+
+def calibrate(
+    log: LogFile,
+    out: Annotated[Path | None, typer.Option(help="Write a spec file here (needs --threshold).")] = None,
+    threshold: Annotated[float | None, typer.Option(help="The largest cost that you accept: yours to state.")] = None,
+    total_risk: Annotated[float, typer.Option(help="The risk of a round that you accept: yours to state.")] = 0.02,
+    curve: Annotated[str, typer.Option(help="auto, identity, power, emax, logistic, hill or spline.")] = "auto",
+    noise: Annotated[
+        str, typer.Option(help="proportional to the intensity, or constant, as of a sensor.")
+    ] = "proportional",
+    caution: Annotated[float, typer.Option(help="What S, L and the noise constants are multiplied by.")] = 1.2,
+    standardize: Annotated[bool, typer.Option("--standardize", help="Centre and scale the features; add a 1.")] = False,
+    dial_low: Annotated[float, typer.Option(help="The setting without effect.")] = 0.0,
+    dial_high: Annotated[float, typer.Option(help="The largest setting; actions of the log are in these units.")] = 1.0,
+    unit: Annotated[str, typer.Option(help="The dial's unit, for people.")] = "",
+    fold_rounds: Annotated[
+        int | None, typer.Option(help="Fold the curve's uncertainty into the bound, for so many planned rounds.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the curves to this PNG file.")] = None,
+    resamples: Annotated[int, typer.Option(help="Of the bootstrap.")] = 100,
+    context_columns: Columns = None,
+    json: Json = False,
+) -> None:
+    """Fit a monotone dose curve and propose S, L and the noise constants, each with its reason.
+
+    The log needs action and cost; reward and context columns are used where they are there.
+    """
+    from safedial.calibration import calibrate as run
+    from safedial.calibration import fits
+    from safedial.cli.output import print_json, progress_bar
+    from safedial.errors import require
+    from safedial.online.units import Dial
+    from safedial.specfile import spec_text
+
+    way_out = "the largest cost that is acceptable cannot be read from data"
+    require(out is None or threshold is not None, "--threshold", threshold, "is needed to write a spec file", way_out)
+    dial = Dial(low=dial_low, high=dial_high, unit=unit)
+    told, outcomes, features = _read(log, split(context_columns), dial, standardize)
+    total = fits(told, outcomes=len(outcomes), curve=curve, resamples=resamples) if len(told) else 1
+    with progress_bar("calibrate", total) as advance:
+        found = run(
+            told,
+            outcomes=outcomes,
+            curve=curve,
+            noise=noise,  # pyright: ignore[reportArgumentType] -- checked by calibrate
+            caution=caution,
+            resamples=resamples,
+            progress=advance,
+        )
+    text = None
+    if threshold is not None:
+        file, notes = _file(found, threshold, total_risk, fold_rounds, features=features, dial=dial)
+        text = spec_text(file, notes=notes)
+    _write(found, text, out, plot)
+    if json:
+        print_json(_report(found) | {"spec": text, "files": [str(path) for path in (out, plot) if path]})
+    else:
+        _print(found, [path for path in (out, plot) if path])
+
+
+def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) -> tuple[Any, tuple[str, ...], Any]:
+    """The log, its outcomes, and the features where they are standardised."""
+    import csv
+
+    from safedial.files import read_text
+    from safedial.logs import parse_log
+    from safedial.online.units import Features
+
+    text = read_text(log, "log")
+    heads = next(csv.reader(text.splitlines()), [])
+    outcomes = ("cost", "reward") if "reward" in [name.strip() for name in heads] else ("cost",)
+    told = parse_log(text, context_columns=columns, dial=dial, needs=("action", "cost"))
+    if not (standardize and told.dim):
+        return told, outcomes, None
+    center = [float(f"{value:.4g}") for value in told.context.mean(axis=0)]
+    spread = told.context.std(axis=0) * told.dim**0.5
+    scale = [float(f"{value:.3g}") if value > 0 else 1.0 for value in spread]
+    features = Features(names=told.names, center=tuple(center), scale=tuple(scale), intercept=True)
+    again = parse_log(text, context_columns=columns, features=features, dial=dial, needs=("action", "cost"))
+    return again, outcomes, features
+
+
+def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | None, **parts: Any) -> tuple[Any, dict]:
+    """The spec file and its comments, with the curve's uncertainty folded in if asked."""
+    from dataclasses import replace
+
+    from safedial.calibration.fold import fold_curve_error
+
+    file, notes = found.spec_file(threshold=threshold, total_risk=total_risk, **parts), found.notes()
+    if fold_rounds is None:
+        return file, notes
+    error = found.curves["cost"].error
+    words = (
+        f"Folded in: S and cost_noise are raised so that the bound covers every cost curve within {error:.1%} of the "
+        f"stated one, for {fold_rounds} rounds, with the mixture radius. That it does is an estimate, not a proof."
+    )
+    spec = fold_curve_error(file.spec, error=error, dim=found.dim, rounds=fold_rounds)
+    policy = {"name": "hp_probe", "radius": "mixture"}
+    return replace(file, spec=spec, policy=policy), notes | {"": notes[""] + "\n" + words}
+
+
+def _write(found: Any, text: str | None, out: Path | None, plot: Path | None) -> None:
+    from safedial.files import write_text
+
+    if plot:
+        from safedial.plots.calibration import draw_calibration
+
+        draw_calibration(found, plot)
+    if out and text:
+        write_text(out, text)
+
+
+def _report(found: Any) -> dict[str, Any]:
+    return {
+        "curves": {
+            name: {
+                "family": chosen.fit.family,
+                **chosen.fit.curve.to_dict(),
+                "error": chosen.error,
+                "table": chosen.table,
+            }
+            for name, chosen in found.curves.items()
+        },
+        "proposals": {name: proposal._asdict() for name, proposal in found.proposals.items()},
+    }
+
+
+def _print(found: Any, paths: list[Path]) -> None:
+    from safedial.cli.output import new_table, print_table
+
+    for name, chosen in found.curves.items():
+        heads = ("free numbers", "held-out loss", "behind the best", "± one error")
+        table = new_table(f"Dose curve of the {name}, by cross-validation", "family", *heads)
+        for family, row in chosen.table.items():
+            mark = " *" if family == chosen.fit.family else ""
+            numbers = (f"{row[key]:.4f}" for key in ("loss", "difference", "error"))
+            table.add_row(family + mark, f"{row['free']:.0f}", *numbers)
+        print_table(table)
+        typer.echo(f"The {name}'s {found.words(name)}\n")
+    for name, proposal in found.proposals.items():
+        typer.echo(f"{name} = {proposal.value:g}. {proposal.reason}")
+    if paths:
+        typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))
+    else:
+        typer.echo("Nothing written: give --threshold and --out to write a spec file, --plot for a picture.")

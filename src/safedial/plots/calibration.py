@@ -1,0 +1,54 @@
+"""The picture of a calibration: each fitted dose curve with its band, over what the data say band by band."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safedial.calibration import Calibration
+from safedial.calibration.choose import Chosen
+from safedial.calibration.fit import Data
+from safedial.plots.style import COLOURS, new_figure, save, title
+
+BANDS = 12
+
+
+def draw_calibration(found: Calibration, path: Path) -> Path:
+    """One panel for each outcome, as PNG."""
+    figure, panels = new_figure(columns=len(found.curves), height=2.6)
+    for panel, (name, chosen) in zip(panels, found.curves.items(), strict=True):
+        _curve(panel, chosen, found.data[name], found.noise)
+        title(panel, f"{name}: {chosen.fit.family}, uncertain by {chosen.error:.1%}")
+        panel.axvspan(found.seen[1], 1.0, color="0.93", linewidth=0, zorder=0)
+    panels[0].legend(fontsize=6, frameon=False)
+    return save(figure, path)
+
+
+def _curve(panel: Any, chosen: Chosen, data: Data, noise: str) -> None:
+    panel.fill_between(chosen.grid, chosen.low, chosen.high, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0)
+    panel.plot(chosen.grid, chosen.fit.curve.effect(chosen.grid), color=COLOURS["hp_ucb"], label="fitted g, 90 % band")
+    doses, heights, errors = _heights(chosen, data, noise)
+    panel.errorbar(doses, heights, yerr=2.0 * errors, fmt="o", color="0.3", markersize=3, linewidth=0.8, label="data")
+    panel.set_xlabel("action")
+    panel.set_ylabel("intensity g")
+    panel.set_xlim(0.0, 1.02)
+    panel.set_ylim(-0.1, 1.25)
+
+
+def _heights(chosen: Chosen, data: Data, noise: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """By band of the dose: the height of g that fits its rows best, the coefficients as fitted, and its error."""
+    predicted = data.context @ chosen.fit.coef
+    found = []
+    place = np.minimum((data.action * BANDS).astype(int), BANDS - 1)
+    for band in np.unique(place):
+        part = np.flatnonzero(place == band)
+        weight = float(predicted[part] @ predicted[part])
+        if part.size < 2 or weight <= 0.0:
+            continue
+        height = float(predicted[part] @ data.outcome[part]) / weight
+        scale = abs(height) if noise == "proportional" else 1.0
+        found.append((float(data.action[part].mean()), height, scale * chosen.fit.deviation / np.sqrt(weight)))
+    doses, heights, errors = np.array(found).reshape(-1, 3).T
+    return doses, heights, errors
