@@ -89,7 +89,10 @@ def battery(
     """The battery experiment: current as dose, voltage change as reward, temperature rise as cost."""
     model = {"source": source, "embedder": embedder, "weights": weights, "cache": cache}
     chosen = {"split": split, "floor": floor, "thresholds": threshold or [0.1, 0.2], "seeds": seeds, "engine": engine}
-    _finish(_battery(out, data, **model, **chosen), json)
+    paths = _battery(out, data, **model, **chosen)
+    if not json:
+        _print_battery(out)
+    _finish(paths, json)
 
 
 @reproduce.command()
@@ -257,4 +260,29 @@ def _print_closed_loop(rows: list[dict[str, Any]], seeds: int, rounds: int) -> N
     typer.echo(
         f"Promised: over τ in at most {rows[0]['promised_risk']:g} of the rounds; counted where a promise was given.\n"
         "Costs are in units of 10 °C above ambient, τ = 0.3. docs/battery.md says which assumptions fail here."
+    )
+
+
+def _print_battery(out: Path) -> None:
+    from safedial.cli.output import new_table, print_table
+    from safedial.experiments.tables import read_rows
+
+    rows = read_rows(out / "battery.csv")
+    last = {(row["series"], row["threshold"]): row for row in rows}
+    thresholds = list(dict.fromkeys(row["threshold"] for row in rows))
+    one = rows[-1]
+    title = f"NASA's batteries: {one['source']}, {one['embedder']}, d = {one['dim']:.0f}"
+    table = new_table(title, "policy", *(word for value in thresholds for word in (f"regret, τ={value:g}", "above τ")))
+    for series in dict.fromkeys(row["series"] for row in rows):
+        cells = [last[series, value] for value in thresholds]
+        table.add_row(
+            series, *(text for row in cells for text in (f"{row['regret']:.1f}", f"{row['violation_rate']:.3%}"))
+        )
+    print_table(table)
+    limits = " and ".join(f"{last[one['series'], value]['threshold_celsius']:.2f} °C" for value in thresholds)
+    typer.echo(
+        f"{one['round']:.0f} rounds. Promised by all but On-Expectation: cost above τ in at most "
+        f"{one['promised_risk']:.0%} of them.\n"
+        f"τ is {limits} of temperature rise in a step. The truth is a linear fit to the data;\n"
+        "docs/battery.md says what that can show."
     )
