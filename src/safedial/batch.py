@@ -17,8 +17,9 @@ from safedial.core.estimate import Estimate, Prediction, sample_weight
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.core.swept import as_columns, check_grids
+from safedial.core.tight import Tight
 from safedial.errors import require
-from safedial.policies import Policy, rows_learn_alike
+from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.worlds.linear import (
     Draws,
@@ -89,7 +90,8 @@ class Batch:
         self.truth = draw_truth(world, spec, self.rngs)
         rows = check_grids(spec)
         self.shared = rows == 1 or rows_learn_alike(policy, spec, dose, world.baseline_cost)
-        self.state = policy.init(world.dim, ridge=spec.ridge, batch=(1 if self.shared else rows, len(seeds)))
+        self.learner = learner_of(policy, self.spec)
+        self.state = self.learner.init(world.dim, ridge=spec.ridge, batch=(1 if self.shared else rows, len(seeds)))
         self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {"regret": [], "violations": []}
@@ -135,8 +137,9 @@ class Batch:
     def _context(self, draws: Draws, index: int) -> Array:
         if not self.world.adversarial:
             return draws.context[index][None]
-        lifted = _lift(self.state)
-        candidates = np.broadcast_to(draws.context[index], (*self.state.log_det.shape, *draws.context.shape[2:]))
+        state = self.state.estimate if isinstance(self.state, Tight) else self.state
+        lifted = _lift(state)
+        candidates = np.broadcast_to(draws.context[index], (*state.log_det.shape, *draws.context.shape[2:]))
         return worst_context(candidates, self.truth, self.policy.predict(lifted, candidates))
 
     def _round(
@@ -148,7 +151,7 @@ class Batch:
         if self.policy.knows_truth:
             prediction = _exact_prediction(context, reward_mean, cost_mean)
         else:
-            prediction = self.policy.predict(self.state, context)
+            prediction = self.learner.predict(self.state, context)
         choice = self.policy.decide(
             prediction, self.spec, round=number, coin=draws.coin[index], baseline_cost=self.world.baseline_cost
         )
@@ -188,7 +191,7 @@ class Batch:
         if self.spec.reward_sensor_noise or self.spec.cost_sensor_noise:
             reward = reward + draws.reward_sensor[index] / np.where(weight > 0, reward_intensity, 1.0)
             cost = cost + draws.cost_sensor[index] / np.where(weight > 0, cost_intensity, 1.0)
-        self.state = self.policy.update(self.state, prediction, reward, cost, weight)
+        self.state = self.learner.update(self.state, prediction, reward, cost, weight)
         self.totals["informative_rounds"] += weight > 0
 
     def _account(

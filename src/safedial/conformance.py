@@ -31,8 +31,12 @@ SPECS: dict[str, dict[str, Any]] = {
     "joint": {"promise": "joint"},
     "sensor": {"cost_sensor_noise": 0.05, "reward_sensor_noise": 0.1},
     "dependent sensor": {"cost_sensor_noise": 0.05, "sensor_dependent": True},
+    "gaussian margin": {"margin": "gaussian"},
+    "bounded margin": {"margin": "bounded", "noise_low": -2.0, "noise_high": 1.5, "promise": "joint"},
     "other constants": {"cost_noise": 2.0, "reward_noise": 0.2, "coefficient_bound": 3.0, "ridge": 0.3},
 }
+
+ENERGIES = ("reward_energy", "cost_energy")
 
 
 class Report(NamedTuple):
@@ -55,7 +59,7 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
 
     >>> from safedial.policies import hp_ucb
     >>> print(check_policy(hp_ucb, quiet=True))
-    hp_ucb: 27 checks ran, 0 failed.
+    hp_ucb: 35 checks ran, 0 failed.
     """
     policy = factory() if callable(factory) else None
     if not isinstance(policy, Policy):
@@ -92,7 +96,7 @@ def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
     seen, coin = _predictions(60)
     whole = np.asarray(policy.decide(seen, spec, round=3.0, coin=coin).intensity)
     for index in range(60):
-        alone = seen._replace(**{name: float(getattr(seen, name)[index]) for name in seen._fields[:6]})
+        alone = seen._replace(**{name: float(getattr(seen, name)[index]) for name in (*seen._fields[:6], *ENERGIES)})
         single = policy.decide(alone, spec, round=3.0, coin=float(coin[index])).intensity
         assert abs(single - whole[index]) <= 1e-14, f"{single} alone, {whole[index]} in a batch"
 
@@ -123,6 +127,7 @@ def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: Safe
     seen, coin = _predictions(200)
     nothing = 0.0 * seen.norm
     blank = Prediction(nothing, nothing, seen.norm / spec.ridge**0.5, seen.norm, nothing, nothing, seen.dim)
+    blank = blank._replace(**dict.fromkeys(ENERGIES, nothing))
     choice = policy.decide(blank, spec, round=1.0, coin=coin)
     limit = safe_set(spec.coefficient_bound * seen.norm, spec, round=1.0).intensity
     assert np.all(np.asarray(choice.intensity) <= limit * (1.0 + 1e-12)), "a dose that bets on what it cannot know"
@@ -241,7 +246,8 @@ def _predictions(number: int) -> tuple[Prediction, Any]:
         rng.integers(0, 3000, number).astype(float),
         4,
     )
-    return seen, rng.random(number)
+    coins = rng.random(number)
+    return seen._replace(**{name: rng.uniform(0, 40, number) for name in ENERGIES}), coins
 
 
 def _agent(policy: Policy) -> Agent | None:

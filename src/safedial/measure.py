@@ -16,7 +16,7 @@ from safedial.errors import require
 from safedial.policies import Policy
 from safedial.simulation import Simulation
 from safedial.worlds.linear import LinearWorld
-from safedial.worlds.noise import SUB_GAUSSIAN
+from safedial.worlds.noise import SUB_GAUSSIAN, quantile
 
 Array = NDArray[np.float64]
 
@@ -100,19 +100,28 @@ def _share(part: Array, whole: Array) -> float | None:
     return float(part.sum() / whole.sum()) if whole.sum() else None
 
 
-def promise_holds(policy: Policy, world: LinearWorld) -> bool:
-    """Whether the world is one for which the policy's promise on the realized cost is proved."""
+def promise_holds(policy: Policy, world: LinearWorld, spec: SafetySpec | None = None) -> bool:
+    """Whether the policy's promise on the realized cost, with the spec's margin, is proved for the world."""
     if policy.promise == "conformal":
         return world.contexts == "iid"
-    return policy.promise == "certified" and world.noise in SUB_GAUSSIAN and world.mean == "linear"
+    holds = policy.promise == "certified" and world.noise in SUB_GAUSSIAN and world.mean == "linear"
+    return holds and (spec is None or margin_holds(spec, world))
+
+
+def margin_holds(spec: SafetySpec, world: LinearWorld) -> bool:
+    """Whether the world's noise is what the spec's margin assumes."""
+    if spec.margin == "bounded":
+        low, high = (float(quantile(world.noise, end)) * spec.cost_noise for end in (0.0, 1.0))
+        return bool(spec.noise_low <= low and high <= spec.noise_high)
+    return spec.margin != "gaussian" or world.noise == "gaussian"
 
 
 def _promised(simulation: Simulation, row: int) -> float | None:
-    """δ + δ′ of a spec row (δ for a conformal promise), or None where nothing is promised about the realized cost."""
-    if not promise_holds(simulation.policy, simulation.world):
+    """What a spec row's promise risks (`SafetySpec.promised_risk`), or None where nothing is promised."""
+    spec = simulation.spec
+    if not promise_holds(simulation.policy, simulation.world, spec):
         return None
-    estimation = simulation.spec.estimation_risk if simulation.policy.promise == "certified" else 0.0
-    total = np.atleast_1d(simulation.spec.violation_risk + estimation)
+    total = np.atleast_1d(spec.promised_risk if simulation.policy.promise == "certified" else spec.violation_risk)
     return float(total[row if total.size > 1 else 0])
 
 

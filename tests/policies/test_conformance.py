@@ -21,6 +21,8 @@ CONFIGURATIONS = [
     ("hp_probe", {"probe": 0.01}),
     ("hp_probe", {"probe": 0}),
     ("hp_probe", {"radius": "paper", "clip": True}),
+    ("hp_probe", {"radius": "constrained"}),
+    ("hp_ucb", {"radius": "noise-adaptive"}),
     ("on_expectation", {}),
     ("on_expectation", {"radius": "paper"}),
     ("epsilon_greedy", {}),
@@ -33,7 +35,13 @@ CONFIGURATIONS = [
     ("hp_conformal", {}),
     ("hp_conformal", {"start_dose": 0.05, "probe": 0.01, "confidence": 0.9}),
 ]
-LINEAR = [(name, options) for name, options in CONFIGURATIONS if make_policy(name, **options).is_linear]
+TIGHT = ("constrained", "noise-adaptive")
+"""Radii that need more than the six numbers below; tests/online/test_extras.py compares agent and batch for them."""
+LINEAR = [
+    (name, options)
+    for name, options in CONFIGURATIONS
+    if make_policy(name, **options).is_linear and options.get("radius") not in TIGHT
+]
 each_policy = pytest.mark.parametrize(
     ("name", "options"), CONFIGURATIONS, ids=[f"{name}-{number}" for number, (name, _) in enumerate(CONFIGURATIONS)]
 )

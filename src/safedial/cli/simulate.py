@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.core.confidence import NAMES as RADIUS_NAMES
 from safedial.core.confidence import resolve_clip
 from safedial.errors import InvalidInput, require
 from safedial.policies import POLICIES, make_policy
@@ -56,7 +57,13 @@ def simulate(
     coefficient_bound: Annotated[float | None, _promise("S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, _promise("L: bound on the contexts' norm [1].")] = None,
     ridge: Annotated[float | None, _promise("Regularisation [1].")] = None,
-    radius: Annotated[str | None, _rule("paper, determinant or mixture (default).")] = None,
+    margin: Annotated[
+        str | None, _promise("Noise margin: subgaussian, gaussian, quantile or bounded [subgaussian].")
+    ] = None,
+    margin_risk: Annotated[float | None, _promise("Chance, once, that the learned margin is wrong.")] = None,
+    noise_low: Annotated[float | None, _promise("--margin bounded: the noise's lower end.")] = None,
+    noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
+    radius: Annotated[str | None, _rule("One of " + ", ".join(RADIUS_NAMES) + " [mixture].")] = None,
     clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
     probe: Annotated[str | None, _rule("hp_probe, hp_conformal: sqrt for 1/sqrt(t), or a share.")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
@@ -124,7 +131,7 @@ def simulate(
 FIELDS = (
     *("threshold", "violation_risk", "estimation_risk", "total_risk", "threshold_on", "sensor_dependent", "promise"),
     *("reward_noise", "cost_noise", "coefficient_bound", "context_bound", "ridge"),
-    *("reward_sensor_noise", "cost_sensor_noise"),
+    *("reward_sensor_noise", "cost_sensor_noise", "margin", "margin_risk", "noise_low", "noise_high"),
 )
 """The options that are fields of a SafetySpec."""
 
@@ -139,7 +146,10 @@ def stated_spec(fields: dict[str, Any], file: Any) -> Any:
     )
     require("threshold" in base | fields, "--threshold", None, "is missing", "give it, or a spec file")
     if "total_risk" in fields:
-        base = {name: value for name, value in base.items() if name not in ("violation_risk", "estimation_risk")}
+        parts = ("violation_risk", "estimation_risk", "margin_risk")
+        base = {name: value for name, value in base.items() if name not in parts}
+    elif fields.get("margin") == "quantile":
+        base = {"margin_risk": 0.01} | base
     return SafetySpec(**(base | fields))
 
 

@@ -39,8 +39,21 @@ class Estimate(NamedTuple):
     informative_rounds: Any
 
 
+class Ridges(NamedTuple):
+    """The cost seen with other ridges a, on the last axis: ⟨x,μ̂_a⟩, ‖x‖_{A_a⁻¹} and bᵀ(A_a⁻¹ − Σ⁻¹)b (`core.tight`)."""
+
+    ridge: Any
+    cost: Any
+    width: Any
+    gap: Any
+    seen: Any = None
+
+
 class Prediction(NamedTuple):
-    """All that a linear decision depends on: ⟨x,θ̂⟩, ⟨x,μ̂⟩, ‖x‖_{Σ⁻¹}, and what the radius needs."""
+    """All that a linear decision depends on: ⟨x,θ̂⟩, ⟨x,μ̂⟩, ‖x‖_{Σ⁻¹}, and what the radius and the margin need.
+
+    The fields after `direction` are there where a radius or a margin asks for them (`core.tight`).
+    """
 
     reward: Any
     cost: Any
@@ -50,6 +63,11 @@ class Prediction(NamedTuple):
     informative_rounds: Any
     dim: int
     direction: Any = None
+    context: Any = None
+    reward_energy: Any = None
+    cost_energy: Any = None
+    ridges: Ridges | None = None
+    noise: Any = None
 
 
 def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), xp: Any = np) -> Estimate:

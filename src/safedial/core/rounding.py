@@ -27,7 +27,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
+from safedial.core.namespace import FLOATS
 from safedial.core.spec import SafetySpec
 
 UNIT = 2.0**-53
@@ -52,6 +54,7 @@ def certify(
     scale_direction: float,
     scale_norm: float,
     target_norm: float,
+    xp: Any = FLOATS,
 ) -> tuple[float, float, float]:
     """(width, mean_slack, relative_residual): upper bounds on the width and on the error of a mean, and how worn y is.
 
@@ -59,7 +62,8 @@ def certify(
         terms: N + d. quadratic: xᵀy. direction_residual: yᵀρ̂. residual_norm: ‖ρ̂‖.
         scale_direction: ⟨r,|y|⟩ with r = √diag(Σ). scale_norm: ‖r‖. target_norm: √(Σ ω y_s²).
 
-    Arguments are positional: this is on the path of every decision.
+    Arguments are positional: this is on the path of every decision. With `xp` = NumPy they may be arrays, for many
+    contexts at once; how worn each is, is then not said.
     """
     unit = SAFETY * UNIT * (terms + 8)
     drift = unit * (context_norm + ridge * direction_norm + scale_norm * scale_direction)
@@ -67,15 +71,43 @@ def certify(
     products = unit * (context_norm * direction_norm + direction_norm * residual_norm)
     squared = quadratic + direction_residual + direction_norm * drift + residual * residual / ridge + products
     slack = residual / math.sqrt(ridge) * target_norm + unit * scale_direction * target_norm
-    width = round_up(math.sqrt(max(squared, 0.0)))
-    return width, slack, residual / context_norm if context_norm else 0.0
+    width = round_up(xp.sqrt(xp.maximum(squared, 0.0)))
+    return width, slack, residual / context_norm if xp is FLOATS and context_norm else 0.0
+
+
+def explained(
+    ridge: float,
+    terms: int,
+    product: float,
+    direction_residual: float,
+    residual_norm: float,
+    rhs_norm: float,
+    direction_norm: float,
+    scale_direction: float,
+    scale_norm: float,
+    target_norm: float,
+) -> tuple[float, float]:
+    """Lower and upper bounds on bᵀΣ⁻¹b from any v ≈ Σ⁻¹b, with ρ = b − Σv: bᵀv + vᵀρ + [0, ‖ρ‖²/λ].
+
+    Args:
+        product: b̂ᵀv. direction_residual: vᵀρ̂. rhs_norm: ‖b̂‖. The others as for `certify`, with v in place of y.
+
+    As there, Δ bounds the error of ρ̂; b̂'s own error, (N + 4)u·r·‖y_s‖ entry by entry, adds to it and to b̂ᵀv.
+    """
+    unit = SAFETY * UNIT * (terms + 8)
+    drift = unit * (rhs_norm + scale_norm * target_norm + ridge * direction_norm + scale_norm * scale_direction)
+    slack = (
+        unit * (scale_direction * target_norm + direction_norm * (rhs_norm + residual_norm)) + direction_norm * drift
+    )
+    value, residual = product + direction_residual, residual_norm + drift
+    return value - slack, value + slack + residual * residual / ridge * (1.0 + unit)
 
 
 def rounded_spec(spec: SafetySpec) -> SafetySpec:
     """The spec with every number that enters the cost's bound moved to the safe side by 64u."""
     up, down = 1.0 + 64.0 * UNIT, 1.0 - 64.0 * UNIT
     moved = {"reward_noise": up, "cost_noise": up, "cost_sensor_noise": up, "coefficient_bound": up}
-    moved |= {"threshold": down, "context_bound": (1.0 + NORM_SLACK) * up}
+    moved |= {"threshold": down, "context_bound": (1.0 + NORM_SLACK) * up, "noise_low": up, "noise_high": up}
     return replace(
         spec, **{name: getattr(spec, name) * by for name, by in moved.items() if getattr(spec, name) is not None}
     )

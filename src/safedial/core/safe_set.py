@@ -22,9 +22,9 @@ a known baseline cost b₀(x) can leave, since τ is replaced by τ − b₀(x).
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
+from safedial.core.margin import noise_margin, tail_factor
 from safedial.core.namespace import is_zero, namespace
 from safedial.core.spec import SafetySpec
 
@@ -34,28 +34,6 @@ class SafeSet(NamedTuple):
 
     intensity: Any
     certified: Any
-
-
-def tail_factor(spec: SafetySpec, round: Any) -> Any:
-    """q = √(2 ln 1/δ_t), the sub-Gaussian tail in units of κ; δ_t = 6δ/(π²t²) under the joint promise, else δ.
-
-    >>> spec = SafetySpec(threshold=1, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
-    ...                   coefficient_bound=1, context_bound=1)
-    >>> f"{tail_factor(spec, round=1):.3f}"
-    '3.035'
-    """
-    if spec.promise != "joint":
-        return spec.tail
-    risk = round_risk(spec, round)
-    xp = namespace(risk)
-    return xp.sqrt(-2.0 * xp.log(risk))
-
-
-def round_risk(spec: SafetySpec, round: Any) -> Any:
-    """The violation risk that round number `round` (from 1) may spend."""
-    if spec.promise == "joint":
-        return spec.violation_risk * (6.0 / math.pi**2) / (round * round)
-    return spec.violation_risk
 
 
 def largest_safe_intensity(
@@ -99,9 +77,17 @@ def _with_independent_sensor(
 
 
 def safe_set(
-    cost_upper: Any, spec: SafetySpec, *, round: Any, baseline_cost: Any = 0.0, on_expectation: bool = False
+    cost_upper: Any,
+    spec: SafetySpec,
+    *,
+    round: Any,
+    baseline_cost: Any = 0.0,
+    on_expectation: bool = False,
+    noise: Any = None,
 ) -> SafeSet:
     """The safe set of a spec in a round: margins from the spec, τ less the known baseline cost.
+
+    `noise` is what the rounds so far say about the noise (`Bounds.noise`), for margins that learn it.
 
     `on_expectation` drops both margins: the expected-cost constraint of earlier work, which promises nothing about
     the realized cost.
@@ -113,7 +99,7 @@ def safe_set(
     felt = spec.threshold_on == "measured" and not is_zero(spec.cost_sensor_noise)
     return largest_safe_intensity(
         cost_upper,
-        factor * spec.cost_noise,
+        noise_margin(spec, round, noise),
         threshold=threshold,
         sensor_margin=factor * spec.cost_sensor_noise if felt else 0.0,
         sensor_dependent=spec.sensor_dependent,

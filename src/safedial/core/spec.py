@@ -5,6 +5,9 @@
     joint:      P(C_t > τ in any round) ≤ δ + δ′, by spending δ_t = 6δ/(π² t²)
     conformal:  P(C_t > τ) ≤ δ in every round, for exchangeable rounds; needs none of the constants
 
+The noise margin, the room left for noise in every round, may rest on more than a sub-Gaussian constant (`core.margin`);
+what is learned from data about the noise has a risk of its own, `margin_risk`, which joins the sum.
+
 The numbers of a `SafetySpec` may be arrays: they broadcast against the batch, so a grid of specs is one call.
 """
 
@@ -17,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from safedial.core.namespace import namespace
+from safedial.core.namespace import is_zero, namespace, normal_quantile
 from safedial.errors import InvalidInput, require
 
 VIOLATION_SHARE = 0.9
@@ -47,7 +50,8 @@ class SafetySpec:
         context_bound: L, with ‖X_t‖ ≤ L.
         violation_risk: δ, the chance each round that noise pushes the cost over τ.
         estimation_risk: δ′, the chance, once for all rounds, that the cost's confidence set ever misses.
-        total_risk: instead of the two, their sum; nine tenths go to `violation_risk`.
+        total_risk: instead of the two, their sum; nine tenths go to `violation_risk`. With the quantile margin the rest
+            is shared by `estimation_risk` and `margin_risk`.
         ridge: λ > 0, fixed in advance.
         promise: "certified", in every round; "joint" for "never in any round", certified as well; or "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
@@ -55,6 +59,11 @@ class SafetySpec:
         reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
         sensor_dependent: True if the sensor error may depend on the outcome's own noise.
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
+        margin: what the noise margin rests on: "subgaussian" (κ_c alone), "gaussian" (the noise is Gaussian),
+            "quantile" (it is i.i.d.: its quantile is learned) or "bounded" (it lies in a known range).
+        margin_risk: δ_q, the chance, once for all rounds, that what is learned about the noise is wrong. "quantile"
+            needs it; "bounded" may have it, and then also learns the variance, which must be constant.
+        noise_low, noise_high: the range of ξ_c for "bounded".
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -76,25 +85,31 @@ class SafetySpec:
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False
     threshold_on: Literal["measured", "true"] = "measured"
+    margin: Literal["subgaussian", "gaussian", "quantile", "bounded"] = "subgaussian"
+    margin_risk: Any = None
+    noise_low: Any = None
+    noise_high: Any = None
     log_inverse_risk: Any = field(init=False, repr=False, compare=False)
     """ln(1/δ′), which every radius needs in every round."""
     tail: Any = field(init=False, repr=False, compare=False)
-    """q = √(2 ln 1/δ): κ-sub-Gaussian noise exceeds qκ with probability at most δ."""
+    """q = √(2 ln 1/δ): κ-sub-Gaussian noise exceeds qκ with probability at most δ; Φ⁻¹(1−δ) for Gaussian noise."""
     same_noise: bool = field(init=False, repr=False, compare=False)
     """Whether κ_r = κ_c, one number: then one radius serves both."""
 
     def __post_init__(self) -> None:
         _one_of("promise", self.promise, ("certified", "joint", "conformal"))
+        _one_of("margin", self.margin, MARGINS)
         for name in NUMBERS:
-            if getattr(self, name) is not None or not (name in RISKS or self._may_lack(name)):
+            if getattr(self, name) is not None or not (name in OPTIONAL or self._may_lack(name)):
                 object.__setattr__(self, name, _number(name, getattr(self, name)))
         self._split_total_risk()
         self._check_sizes()
         _one_of("threshold_on", self.threshold_on, ("measured", "true"))
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
+        self._check_margin()
         known = self.estimation_risk is not None
         object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk) if known else None)
-        object.__setattr__(self, "tail", (2.0 * _log_inverse(self.violation_risk)) ** 0.5)
+        object.__setattr__(self, "tail", tail(self.violation_risk, self.margin))
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
 
@@ -113,19 +128,61 @@ class SafetySpec:
             require(np.all(value >= 0), name, value, "must be >= 0")
             _of_usual_size(name, np.where(np.asarray(value) == 0, 1.0, value))
 
+    def _check_margin(self) -> None:
+        """What each margin needs, and what it cannot stand beside."""
+        learned = self.margin == "quantile" or (self.margin == "bounded" and self.margin_risk is not None)
+        if learned:
+            _risk("margin_risk", self.margin_risk)
+        else:
+            way_out = "leave it out, or use margin='quantile' or 'bounded'"
+            require(self.margin_risk is None, "margin_risk", self.margin_risk, "learns nothing here", way_out)
+        ends = self.noise_low, self.noise_high
+        if self.margin == "bounded":
+            inside = (
+                None not in ends and np.all(np.asarray(self.noise_low) < 0) and np.all(np.asarray(self.noise_high) > 0)
+            )
+            require(inside, "noise_low, noise_high", ends, "must be given, with noise_low < 0 < noise_high")
+            _of_usual_size("noise_low", -self.noise_low)
+            _of_usual_size("noise_high", self.noise_high)
+        else:
+            require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
+        plain = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
+        sensed = self.margin in ("quantile", "bounded") and not plain
+        require(
+            not sensed, "margin", self.margin, "has no place beside sensor noise", "use 'subgaussian' or 'gaussian'"
+        )
+        one = self.promise == "certified" or (self.promise == "joint" and self.margin != "quantile")
+        words = f"does not go with margin='{self.margin}'"
+        require(one or self.margin == "subgaussian", "promise", self.promise, words, "use promise='certified'")
+
+    @property
+    def learns_noise(self) -> bool:
+        """Whether the margin is learned from the rounds."""
+        return self.margin_risk is not None
+
+    @property
+    def promised_risk(self) -> Any:
+        """δ + δ′ + δ_q: what a round's violation has, at most, as its probability (conformal: δ)."""
+        parts = [self.violation_risk, *(() if self.promise == "conformal" else (self.estimation_risk,))]
+        return sum(parts[1:], parts[0]) + (self.margin_risk if self.learns_noise else 0.0)
+
     def _split_total_risk(self) -> None:
         if self.total_risk is not None:
             require(
-                self.violation_risk is None and self.estimation_risk is None,
+                self.violation_risk is None and self.estimation_risk is None and self.margin_risk is None,
                 "total_risk",
                 self.total_risk,
-                "cannot stand beside violation_risk or estimation_risk",
-                "give the sum, or its two parts",
+                "cannot stand beside violation_risk, estimation_risk or margin_risk",
+                "give the sum, or its parts",
             )
             _risk("total_risk", self.total_risk)
             whole = self.promise == "conformal"
             object.__setattr__(self, "violation_risk", self.total_risk * (1.0 if whole else VIOLATION_SHARE))
-            object.__setattr__(self, "estimation_risk", None if whole else self.total_risk - self.violation_risk)
+            rest = None if whole else self.total_risk - self.violation_risk
+            if self.margin == "quantile" and rest is not None:
+                rest = rest / 2.0
+                object.__setattr__(self, "margin_risk", rest)
+            object.__setattr__(self, "estimation_risk", rest)
             object.__setattr__(self, "total_risk", None)
         _risk("violation_risk", self.violation_risk)
         if self.estimation_risk is not None or self.promise != "conformal":
@@ -154,8 +211,22 @@ CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
 """What the certified promises rest on and the conformal one does not."""
 
 DERIVED = ("log_inverse_risk", "tail", "same_noise")
+MARGINS = ("subgaussian", "gaussian", "quantile", "bounded")
 RISKS = ("violation_risk", "estimation_risk", "total_risk")
-NUMBERS = (*POSITIVE, *RISKS, "reward_sensor_noise", "cost_sensor_noise")
+OPTIONAL = (*RISKS, "margin_risk", "noise_low", "noise_high")
+NUMBERS = (*POSITIVE, *OPTIONAL, "reward_sensor_noise", "cost_sensor_noise")
+
+
+def tail(risk: Any, margin: str = "subgaussian") -> Any:
+    """q, in units of κ, that noise exceeds with probability at most `risk`: √(2 ln 1/δ), or Φ⁻¹(1−δ) if Gaussian.
+
+    >>> [f"{tail(0.01, margin):.4f}" for margin in ("subgaussian", "gaussian")]
+    ['3.0349', '2.3263']
+    """
+    if margin == "gaussian":
+        quantile = -normal_quantile(risk)
+        return namespace(quantile).maximum(quantile, 0.0 * quantile)
+    return (2.0 * _log_inverse(risk)) ** 0.5
 
 
 def _number(name: str, value: Any) -> Any:

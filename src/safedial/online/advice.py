@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.rounding import round_down, round_up
+from safedial.core.rounding import round_down, round_up, rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.online.conformal import ConformalLearner
 from safedial.online.decision import Decision, Rules, promise_of
+from safedial.online.extras import make_extras
 from safedial.online.learner import Learner
 
 
@@ -79,4 +80,5 @@ def make_learner(rules: Rules) -> Learner | ConformalLearner:
     """The learner that the rules' policy needs, with nothing learned."""
     if rules.policy.promise == "conformal":
         return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge)
-    return Learner(rules.dim, rules.spec.ridge)
+    extras = make_extras(rules.policy, rules.dim, rounded_spec(rules.spec))
+    return Learner(rules.dim, rules.spec.ridge, extras)

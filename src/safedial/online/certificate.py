@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safedial.core.safe_set import round_risk, tail_factor
+import numpy as np
+
+from safedial.core.margin import margin_assumptions, noise_margin, round_risk, tail_factor
 from safedial.online import conformal_certificate as conformal
 from safedial.online.decision import LIMITS, Decision, Rules
 from safedial.online.units import rounded_down
@@ -36,7 +38,8 @@ def assumptions(rules: Rules) -> list[str]:
         "a stated baseline cost is exact",
         "the applied action is at most the advised one and is fixed before the outcome acts",
         REPORTED,
-        f"ridge = {spec.ridge:g}, the radius and the policy were fixed before the first round",
+        *margin_assumptions(spec),
+        f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
     ]
 
 
@@ -50,7 +53,7 @@ def statement(decision: Decision) -> str:
     if rules.policy.promise == "expected":
         return f"none on the realized cost: only its mean is kept at or below {spec.threshold:g}"
     cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
-    total = spec.violation_risk + spec.estimation_risk
+    total = spec.promised_risk
     if spec.promise == "joint":
         return f"P({cost} > {spec.threshold:g} in any round, ever) <= {total:g}"
     return f"P({cost} > {spec.threshold:g}) <= {total:g} in this round"
@@ -71,6 +74,7 @@ def certificate(decision: Decision) -> dict[str, Any]:
             "violation_risk": spec.violation_risk,
             "estimation_risk": spec.estimation_risk,
             "this_round": round_risk(spec, decision.round),
+            **({"margin_risk": spec.margin_risk} if spec.learns_noise else {}),
         },
         "model": {
             "informative_rounds": seen.informative_rounds,
@@ -80,13 +84,29 @@ def certificate(decision: Decision) -> dict[str, Any]:
             "context_norm": seen.norm,
             "log_det": seen.log_det,
         },
+        "radius_name": rules.policy.options.get("radius"),
         "radius": bounds.cost_radius,
+        "constrained": _best_ridge(decision),
         "reward_upper": bounds.reward_upper,
         "cost_upper_uncut": uncut,
         "cost_upper": bounds.cost_upper,
-        "noise_margin": factor * spec.cost_noise,
+        "margin": spec.margin,
+        "noise_margin": noise_margin(spec, decision.round, bounds.noise) if factor else 0.0,
         "sensor_margin": factor * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0,
     }
+
+
+def _best_ridge(decision: Decision) -> dict[str, float] | None:
+    """With the constrained radius: the ridge whose bound is the least, and its three numbers."""
+    seen, spec = decision.prediction, decision.rules.spec
+    if getattr(seen, "ridges", None) is None:
+        return None
+    volume = seen.log_det + 2.0 * spec.log_inverse_risk
+    squared = spec.cost_noise**2 * volume + seen.ridges.ridge * spec.coefficient_bound**2 + seen.ridges.gap
+    radii = np.sqrt(np.maximum(squared, 0.0))
+    best = int(np.argmin(seen.ridges.cost + radii * seen.ridges.width))
+    found = {"ridge": seen.ridges.ridge, "cost": seen.ridges.cost, "radius": radii, "width": seen.ridges.width}
+    return {name: float(values[best]) for name, values in found.items()}
 
 
 def _common(decision: Decision) -> dict[str, Any]:
@@ -147,13 +167,20 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     lines += [f"  {line}" for line in arithmetic(decision, facts)]
     lines.append(f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']}).")
     if decision.rules.policy.promise == "certified":
+        learned = "margin_risk" in facts["risk"]
         lines.append(
             f"  Risks spent: {facts['risk']['this_round']:.3g} on noise in this round, "
-            f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set."
+            f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set"
+            + (f", {facts['risk']['margin_risk']:.3g} on what is learned about the noise." if learned else ".")
         )
     if facts["holds"] or decision.promise == "declared":
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)
+
+
+def _norm_limit(decision: Decision) -> float:
+    """S‖x‖, which the norms alone allow."""
+    return decision.rules.spec.coefficient_bound * decision.prediction.norm * (1.0 - 1e-12)
 
 
 def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
@@ -163,6 +190,9 @@ def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
     if not facts["radius"]:
         how = "what the norms alone allow"
+    elif upper < facts["cost_upper_uncut"] and facts["constrained"] and upper < _norm_limit(decision):
+        best = facts["constrained"]
+        how = f"with ridge {best['ridge']:.4g}, {best['cost']:.4g} + {best['radius']:.4g} x width {best['width']:.4g}"
     elif upper < facts["cost_upper_uncut"]:
         how += f", cut at what the norms allow, {upper:.4g}"
     elif upper > facts["cost_upper_uncut"]:

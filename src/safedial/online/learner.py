@@ -10,17 +10,20 @@ a context is kept until the next sample, since an update mostly follows the deci
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.estimate import Prediction
-from safedial.core.rounding import UNIT, certify, round_up
+from safedial.core.rounding import UNIT, certify, explained, round_up
 from safedial.online.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.online.outcome import Sample
 from safedial.online.pending import Pending
+
+if TYPE_CHECKING:
+    from safedial.online.extras import Extras
 
 Array = NDArray[np.float64]
 
@@ -35,18 +38,21 @@ that the state depends on the data alone; the cubic cost is spread over many qua
 
 STRIPE = 256
 
+ROWS = 4096
+"""Contexts that `read_many` takes at a time."""
+
 
 class Learner:
-    """Ridge regression of two targets on shared contexts."""
+    """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it."""
 
-    def __init__(self, dim: int, ridge: float) -> None:
-        self.dim, self.ridge = dim, ridge
+    def __init__(self, dim: int, ridge: float, extras: Extras | None = None) -> None:
+        self.dim, self.ridge, self.extras = dim, ridge, extras
         self.gram = np.asfortranarray(np.eye(dim) * ridge)
         self.inverse = np.asfortranarray(np.eye(dim) / ridge)
         self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
         self.pending = Pending(dim)
         self.samples = 0
-        self._norm_error = 1.0 + (dim + 8) * UNIT
+        self.norm_error = 1.0 + (dim + 8) * UNIT
         self.log_det = self.reward_squares = self.cost_squares = 0.0
         self.known: tuple[Array, float, tuple[float, float, Array, float]] | None = None
         self._refresh_scale()
@@ -63,7 +69,9 @@ class Learner:
     def predict(self, context: Array, norm: float) -> Prediction:
         """What a decision depends on, its norm rounded up."""
         reward, cost, width = self.read(context, norm)
-        return Prediction(reward, cost, width, norm * self._norm_error, self.log_det, float(self.samples), self.dim)
+        length = norm * self.norm_error
+        seen = Prediction(reward, cost, width, length, self.log_det, float(self.samples), self.dim)
+        return seen if self.extras is None else self.extras.add(self, seen, context, norm)
 
     foresee = predict
 
@@ -92,6 +100,8 @@ class Learner:
         if worn > WORN_OUT:
             self.rebuild()
             width, _, direction, _ = self._certified(context, norm)
+        if self.extras is not None:
+            self.extras.learn(self, context, norm, (reward, cost, weight))
         gained = weight * width * width
         self._fold_in(context, direction, weight, weight / (1.0 + gained))
         daxpy(context, self.reward_rhs, a=weight * reward)
@@ -102,6 +112,61 @@ class Learner:
         self.samples += 1
         if self.samples % max(REBUILD_ROUNDS, REBUILD_DIMS * self.dim) == 0:
             self.rebuild()
+        if self.extras is not None:
+            self.extras.look(self)
+
+    def error(self, context: Array, norm: float, reward: float, cost: float) -> tuple[float, float, float]:
+        """(width, |R/g − ⟨x,θ̂⟩|, |C/g − ⟨x,μ̂⟩|) before an update, the first and the last from above."""
+        width, slack, direction, _ = self._certified(context, norm)
+        mean = ddot(direction, self.cost_rhs)
+        miss = abs(cost - mean) + slack + 32.0 * UNIT * (abs(mean) + abs(cost))
+        return width, abs(reward - ddot(direction, self.reward_rhs)), miss
+
+    def explained(self) -> tuple[float, float]:
+        """Lower and upper bounds on bᵀΣ⁻¹b of the cost."""
+        rhs = self.cost_rhs
+        direction = self._direction(rhs)
+        residual = self._residual(rhs, direction)
+        return explained(
+            self.ridge,
+            self.samples + self.dim,
+            ddot(rhs, direction),
+            ddot(direction, residual),
+            dnrm2(residual),
+            dnrm2(rhs),
+            dnrm2(direction),
+            ddot(self.scale, np.abs(direction)),
+            self.scale_norm,
+            math.sqrt(self.cost_squares),
+        )
+
+    def read_many(self, contexts: Array) -> tuple[Array, Array, Array]:
+        """(lower and upper bound on ⟨x,μ̂⟩, upper bound on the width) of many contexts, (n, d)."""
+        self._apply_pending()
+        inverse, gram = (np.tril(matrix) + np.tril(matrix, -1).T for matrix in (self.inverse, self.gram))
+        parts = [self._read_rows(contexts[at : at + ROWS], inverse, gram) for at in range(0, len(contexts), ROWS)]
+        lower, upper, width = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return lower, upper, width
+
+    def _read_rows(self, contexts: Array, inverse: Array, gram: Array) -> tuple[Array, Array, Array]:
+        directions = contexts @ inverse
+        residuals = contexts - directions @ gram
+        means = directions @ self.cost_rhs
+        width, slack, _ = certify(
+            self.ridge,
+            self.samples + self.dim,
+            np.vecdot(contexts, directions),
+            np.vecdot(directions, residuals),
+            np.linalg.norm(residuals, axis=1),  # pyright: ignore[reportArgumentType] -- arrays, with xp = NumPy
+            np.linalg.norm(contexts, axis=1),  # pyright: ignore[reportArgumentType]
+            np.linalg.norm(directions, axis=1),  # pyright: ignore[reportArgumentType]
+            np.abs(directions) @ self.scale,  # pyright: ignore[reportArgumentType]
+            self.scale_norm,
+            math.sqrt(self.cost_squares),
+            np,
+        )
+        room = 32.0 * UNIT * np.abs(means) + slack
+        return means - room, means + room, np.asarray(width)
 
     def _fold_in(self, context: Array, direction: Array, weight: float, gain: float) -> None:
         """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when the room for waiting samples is full."""
@@ -209,6 +274,7 @@ class Learner:
             "cost_rhs": self.cost_rhs,
             "scalars": scalars,
             **self.pending.state(),
+            **(self.extras.state() if self.extras is not None else {}),
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
@@ -218,6 +284,8 @@ class Learner:
         self.samples = int(samples)
         self.known = None
         self.pending.restore(arrays)
+        if self.extras is not None:
+            self.extras.restore(arrays)
         self._refresh_scale()
 
 

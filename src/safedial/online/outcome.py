@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from safedial.core.estimate import sample_weight
-from safedial.core.safe_set import round_risk, tail_factor
+from safedial.core.margin import round_risk, tail_factor
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.decision import Rules

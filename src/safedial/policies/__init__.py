@@ -10,6 +10,8 @@ from typing import Any
 from safedial.core.dose import Dose
 from safedial.core.spec import SafetySpec
 from safedial.core.swept import doses_cannot_teach
+from safedial.core.tight import Learner
+from safedial.core.tight import learner as linear_learner
 from safedial.errors import InvalidInput, require
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.policies.epsilon_greedy import epsilon_greedy
@@ -66,6 +68,13 @@ def as_policy(policy: str | Policy) -> Policy:
     return made
 
 
+def learner_of(policy: Policy, spec: SafetySpec) -> Learner:
+    """How a policy learns under a spec: its own way, or the linear estimate with what its radius and margin need."""
+    if not policy.is_linear:
+        return Learner(policy.init, policy.predict, policy.update)
+    return linear_learner(policy.options.get("radius"), spec)
+
+
 def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:
     """Whether the rows of a swept spec may share one estimate.
 
@@ -74,4 +83,4 @@ def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost
     return policy.name in POLICIES and doses_cannot_teach(spec, dose, baseline_cost)
 
 
-__all__ = ["POLICIES", "Policy", "as_policy", "make_policy", "rows_learn_alike", *POLICIES]
+__all__ = ["POLICIES", "Policy", "as_policy", "learner_of", "make_policy", "rows_learn_alike", *POLICIES]

@@ -7,6 +7,7 @@ from typing import Any
 from safedial.core.action import Choice, choose
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction
+from safedial.core.margin import subgaussian_spec
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
 from safedial.policies.policy import Policy
@@ -15,12 +16,12 @@ from safedial.policies.policy import Policy
 def clairvoyant() -> Policy:
     """α*_t of the paper: the best action in the true feasible set (eq. setOfFeasibleDosages).
 
-    The same rule with width 0 and the true coefficients; it keeps the sub-Gaussian noise margin, because even one who
-    knows the means does not know the noise.
+    The same rule with width 0 and the true coefficients; it keeps the sub-Gaussian noise margin, whatever the spec's,
+    because even one who knows the means does not know the noise.
     """
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        safe = safe_set(prediction.cost, spec, round=round, baseline_cost=baseline_cost)
+        safe = safe_set(prediction.cost, subgaussian_spec(spec), round=round, baseline_cost=baseline_cost)
         bounds = Bounds(prediction.reward, prediction.cost, 0.0, 0.0, False)
         return choose(prediction.reward, safe, bounds)
 

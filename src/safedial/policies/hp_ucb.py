@@ -19,7 +19,8 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
         reward_upper = ⟨x,θ̂⟩ + β_r·width        z = z_safe if reward_upper ≥ 0 else 0
 
     Args:
-        radius: "mixture" (default, tightest), "determinant", or "paper".
+        radius: "mixture" (default), "constrained" (tighter, seven times the work), "noise-adaptive" (for a κ that may
+            be far too large), "determinant", or "paper"; `core.confidence` derives them, docs/choosing.md advises.
         clip: cut cost_upper at S‖x‖, which always holds. Default: True, but False with the paper's radius.
 
     `hp_ucb(radius="paper")` is Algorithm 1 to the letter, round one with S·L included. The other radii and the clip
@@ -31,7 +32,7 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost)
+        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, noise=bounds.noise)
         return choose(bounds.reward_upper, safe, bounds)
 
     return Policy("hp_ucb", "HP-UCB", "certified", decide, {"radius": radius, "clip": clip})

@@ -1,0 +1,151 @@
+"""The tighter radii and margins keep their promises: coverage for all rounds at once, violations within the risk.
+
+Level: every statistical assertion here fails with probability below 1e-6 if the theorem holds. Seeds are fixed.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from safedial import LinearWorld, make_policy, simulate
+from safedial.measure import margin_holds, promise_holds, summary
+from safedial.worlds.noise import quantile
+from tests.conftest import make_spec
+
+LEVEL = 1e-6
+RISK = 0.1
+
+
+def never_more_often(misses, runs, risk):
+    return binomtest(int(misses), runs, risk, alternative="greater").pvalue > LEVEL
+
+
+@pytest.mark.parametrize("contexts", ["iid", "adversarial"])
+@pytest.mark.parametrize(("radius", "ridge", "noise"), [
+    ("constrained", 1.0, "gaussian"),
+    ("constrained", 0.2, "rademacher"),
+    ("noise-adaptive", 1.0, "gaussian"),
+    ("noise-adaptive", 0.2, "truncated"),
+])  # fmt: skip
+def test_the_bound_holds_for_all_rounds_at_once(radius, ridge, noise, contexts, count):
+    seeds, rounds = count(400, 2000), count(300, 2000)
+    spec = make_spec(estimation_risk=RISK, ridge=ridge, cost_noise=0.5, reward_noise=0.5)
+    missed, close = np.zeros(seeds, bool), np.zeros(seeds, bool)
+
+    def watch(round):
+        cost = np.vecdot(round.context, round.truth.cost_coef)[0]
+        bounds, seen = round.choice.bounds, round.prediction
+        missed[:] |= cost > bounds.cost_upper[0] + 1e-12
+        close[:] |= cost - seen.cost[0] > 0.6 * (bounds.cost_radius * seen.width)[0]
+
+    world = LinearWorld(dim=3, noise=noise, contexts=contexts)
+    simulate(make_policy("hp_probe", radius=radius), world, spec, rounds=rounds, seeds=seeds, observe=watch)
+    assert never_more_often(missed.sum(), seeds, RISK)
+    assert close.any(), "a radius of 0.6 times the size would pass too: this test would see nothing"
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "uniform", "rademacher", "truncated"])
+def test_the_learned_quantile_is_never_below_the_true_one(noise, count):
+    """The risk of both, δ′ of the confidence set and δ_q of the rank, is 0.1 + 0.1."""
+    seeds, rounds = count(200, 1000), 600
+    spec = make_spec(
+        estimation_risk=RISK, violation_risk=0.1, margin="quantile", margin_risk=RISK, cost_noise=0.5, reward_noise=0.5
+    )
+    true = float(quantile(noise, 0.9)) * 0.5
+    missed, learned = np.zeros(seeds, bool), np.zeros(seeds, bool)
+
+    def watch(round):
+        noise_bound = np.broadcast_to(round.choice.bounds.noise, (1, seeds))[0]
+        missed[:] |= noise_bound < true - 1e-12
+        learned[:] |= np.isfinite(noise_bound)
+
+    world = LinearWorld(dim=2, noise=noise)
+    simulate(make_policy("hp_probe"), world, spec, rounds=rounds, seeds=seeds, observe=watch)
+    assert learned.all()
+    assert never_more_often(missed.sum(), seeds, 2 * RISK)
+
+
+def margins(noise):
+    """Every margin whose assumption the family satisfies."""
+    ends = [float(quantile(noise, end)) * 0.3 for end in (0.0, 1.0)]
+    found = {"subgaussian": {}, "quantile": {"margin": "quantile", "margin_risk": 0.01}}
+    if noise == "gaussian":
+        found["gaussian"] = {"margin": "gaussian"}
+    if math.isfinite(ends[1]):
+        bounded = {"margin": "bounded", "noise_low": ends[0], "noise_high": ends[1]}
+        found |= {"bounded": bounded, "bounded, variance learned": bounded | {"margin_risk": 0.01}}
+    return found
+
+
+CASES = [
+    (noise, name, changes)
+    for noise in ("gaussian", "uniform", "rademacher", "truncated")
+    for name, changes in margins(noise).items()
+]
+
+
+def test_every_margin_is_tried_with_every_family_that_satisfies_it():
+    assert len(CASES) == 3 + 4 + 4 + 4
+
+
+@pytest.mark.parametrize("contexts", ["iid", "adversarial"])
+@pytest.mark.parametrize(("noise", "name", "changes"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
+def test_violations_stay_within_the_stated_risk(noise, name, changes, contexts, count):
+    spec = make_spec(
+        violation_risk=0.1, estimation_risk=0.02, threshold=[0.2, 2.0], cost_noise=0.3, reward_noise=0.3, **changes
+    )
+    world, policy = LinearWorld(dim=3, noise=noise, contexts=contexts), make_policy("hp_probe", radius="constrained")
+    assert promise_holds(policy, world, spec)
+    run = simulate(policy, world, spec, rounds=count(500, 4000), seeds=count(20, 200))
+    assert never_more_often(run.violations.sum(), run.violations.size * run.rounds, spec.promised_risk)
+    assert summary(run)["promised_risk"] == pytest.approx(spec.promised_risk)
+
+
+@pytest.mark.parametrize(("noise", "changes"), [
+    ("rademacher", {"margin": "gaussian", "violation_risk": 0.3}),
+    ("uniform", {"margin": "bounded", "noise_low": -0.2, "noise_high": 0.2, "violation_risk": 0.05}),
+])  # fmt: skip
+def test_where_the_assumption_is_broken_nothing_is_promised_and_the_check_can_fail(noise, changes):
+    spec = make_spec(
+        **(
+            {
+                "threshold": 0.1,
+                "coefficient_bound": 0.1,
+                "estimation_risk": 0.02,
+                "cost_noise": 0.3,
+                "reward_noise": 0.3,
+            }
+            | changes
+        )
+    )
+    world, policy = LinearWorld(dim=2, noise=noise), make_policy("clairvoyant")
+    assert not margin_holds(spec, world)
+    assert not promise_holds(make_policy("hp_probe"), world, spec)
+    run = simulate(make_policy("hp_probe"), world, spec, rounds=6000, seeds=6)
+    assert summary(run)["promised_risk"] is None
+    late = run.full_dose_violations.sum() / run.full_dose_rounds.sum()
+    assert late > spec.promised_risk
+    assert simulate(policy, world, spec, rounds=10, seeds=1).regret.sum() == 0.0
+
+
+def test_the_best_radius_earns_most_of_what_the_clairvoyant_does():
+    """d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01, 10⁴ rounds: ≥ 85 %, and ≥ 100 % where the noise is Gaussian."""
+    policy = make_policy("hp_probe", radius="constrained")
+    shares = {}
+    for margin in ("subgaussian", "gaussian"):
+        run = simulate(policy, LinearWorld(dim=10), make_spec(ridge=10.0, margin=margin), rounds=10_000, seeds=5)
+        shares[margin] = run.reward.sum() / run.clairvoyant_reward.sum()
+    assert shares["subgaussian"] >= 0.85
+    assert shares["gaussian"] >= 1.0
+
+
+def test_the_quantile_is_never_worse_than_the_subgaussian_margin_and_helps():
+    policy, world = make_policy("hp_probe"), LinearWorld(dim=3)
+    plain = simulate(policy, world, make_spec(violation_risk=0.05), rounds=3000, seeds=5)
+    learned = simulate(
+        policy, world, make_spec(violation_risk=0.05, margin="quantile", margin_risk=0.01), rounds=3000, seeds=5
+    )
+    assert np.all(learned.reward >= plain.reward)
+    assert learned.reward.sum() > 1.05 * plain.reward.sum()
