@@ -21,6 +21,8 @@ from safedial.policies import (
     hp_probe,
     hp_ucb,
     make_policy,
+    nonlinear_hp_probe,
+    nonlinear_hp_ucb,
     on_expectation,
     thompson,
 )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.study import Study, create_study, open_study
     from safedial.worlds.linear import LinearWorld
+    from safedial.worlds.nonlinear import NonlinearWorld
 
 _LAZY = {
     "Agent": "safedial.online.agent",
@@ -47,6 +50,7 @@ _LAZY = {
     "Features": "safedial.online.units",
     "LinearWorld": "safedial.worlds.linear",
     "load_spec": "safedial.specfile",
+    "NonlinearWorld": "safedial.worlds.nonlinear",
     "open_study": "safedial.study",
     "Replay": "safedial.replay.record",
     "replay": "safedial.replay",
@@ -68,6 +72,7 @@ __all__ = [
     "InvalidInput",
     "LinearWorld",
     "MissingExtra",
+    "NonlinearWorld",
     "Policy",
     "Replay",
     "SafetySpec",
@@ -88,6 +93,8 @@ __all__ = [
     "load_spec",
     "logistic",
     "make_policy",
+    "nonlinear_hp_probe",
+    "nonlinear_hp_ucb",
     "on_expectation",
     "open_study",
     "power",

@@ -21,17 +21,8 @@ from safedial.core.tight import Tight
 from safedial.errors import require
 from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.clairvoyant import clairvoyant
-from safedial.worlds.linear import (
-    Draws,
-    LinearWorld,
-    Truth,
-    draw_chunk,
-    draw_truth,
-    generators,
-    mean_outcome,
-    noise_scale,
-    worst_context,
-)
+from safedial.worlds import World
+from safedial.worlds.linear import Draws, generators, worst_context
 from safedial.worlds.noise import quantile
 
 Array = NDArray[np.float64]
@@ -57,7 +48,7 @@ class Round(NamedTuple):
     estimate: Any
     prediction: Prediction
     choice: Choice
-    truth: Truth
+    truth: Any
 
 
 class Played(NamedTuple):
@@ -75,7 +66,7 @@ class Batch:
     def __init__(
         self,
         policy: Policy,
-        world: LinearWorld,
+        world: World,
         spec: SafetySpec,
         dose: Dose,
         seeds: list[int],
@@ -87,7 +78,7 @@ class Batch:
         self.record = record
         self.policy, self.world, self.spec, self.dose, self.observe = policy, world, as_columns(spec), dose, observe
         self.rngs = generators(seeds)
-        self.truth = draw_truth(world, spec, self.rngs)
+        self.truth: Any = world.draw_truth(spec, self.rngs)
         rows = check_grids(spec)
         self.shared = rows == 1 or rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.learner = learner_of(policy, self.spec)
@@ -95,13 +86,13 @@ class Batch:
         self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {"regret": [], "violations": []}
-        self.exact = clairvoyant()
+        self.exact = clairvoyant(binary_cost=world.binary_cost)
         self.drawn = 0
 
     def draw(self, step: int) -> Draws:
         """The next chunk's randomness; runs one chunk ahead, in a thread of its own."""
         self.drawn += step
-        return draw_chunk(self.world, self.spec, self.rngs, step, self.drawn - step)
+        return self.world.draw_chunk(self.spec, self.rngs, step, self.drawn - step)
 
     def chunk(self, done: int, draws: Draws) -> None:
         step = len(draws.coin)
@@ -111,28 +102,23 @@ class Batch:
         batch = 1 if self.shared else rows
         reward_mean, cost_mean = np.empty((2, step, batch if self.world.adversarial else 1, seeds))
         if not self.world.adversarial:
-            reward_mean[:, 0] = self._mean(draws.context, self.truth.reward_coef)
-            cost_mean[:, 0] = self._mean(draws.context, self.truth.cost_coef)
+            reward_mean[:, 0], cost_mean[:, 0] = self.world.means(self.spec, self.truth, draws.context)
         seen = []
         for index in range(step):
             context = self._context(draws, index)
             if self.record:
                 seen.append(context)
             if self.world.adversarial:
-                reward_mean[index] = self._mean(context, self.truth.reward_coef)
-                cost_mean[index] = self._mean(context, self.truth.cost_coef)
+                reward_mean[index], cost_mean[index] = self.world.means(self.spec, self.truth, context)
             number = done + index + 1
             means = reward_mean[index], cost_mean[index]
             harm[index], gain[index], full[index] = self._round(number, context, draws, index, *means)
         self._account(done, draws, harm, gain, full, reward_mean, cost_mean)
         if self.record:
             reward = gain * (reward_mean + draws.reward_noise[:, None]) + draws.reward_sensor[:, None]
-            cost = self.world.baseline_cost + harm * (cost_mean + draws.cost_noise[:, None])
-            measured = cost + draws.cost_sensor[:, None]
+            cost = self.world.realized_cost(harm, cost_mean, draws.cost_noise[:, None])
+            measured = self.world.baseline_cost + cost + draws.cost_sensor[:, None]
             self.record(Played(np.stack(seen), self.dose.cost.action(harm), reward, measured))
-
-    def _mean(self, context: Array, coef: Array) -> Array:
-        return mean_outcome(self.world, self.spec, context, coef)
 
     def _context(self, draws: Draws, index: int) -> Array:
         if not self.world.adversarial:
@@ -187,11 +173,33 @@ class Batch:
         if choice.learn is not True:
             weight = weight * choice.learn
         reward = reward_mean + draws.reward_noise[index]
+        if self.world.binary_cost:
+            self._learn_binary(prediction, draws, index, reward, cost_mean, weight, cost_intensity)
+            return
         cost = cost_mean + draws.cost_noise[index]
         if self.spec.reward_sensor_noise or self.spec.cost_sensor_noise:
             reward = reward + draws.reward_sensor[index] / np.where(weight > 0, reward_intensity, 1.0)
             cost = cost + draws.cost_sensor[index] / np.where(weight > 0, cost_intensity, 1.0)
         self.state = self.learner.update(self.state, prediction, reward, cost, weight)
+        self.totals["informative_rounds"] += weight > 0
+
+    def _learn_binary(
+        self,
+        prediction: Any,
+        draws: Draws,
+        index: int,
+        reward: Array,
+        log_odds: Array,
+        weight: Array,
+        intensity: Array,
+    ) -> None:
+        """A cost of 0 or 1: as it is where the policy knows of it, else divided by the intensity like any other."""
+        cost = self.world.realized_cost(intensity, log_odds, draws.cost_noise[index])
+        if self.policy.binary_cost:
+            self.state = self.policy.update(self.state, prediction, reward, cost, weight, intensity=intensity)
+        else:
+            shared = cost / np.where(weight > 0, intensity, 1.0)
+            self.state = self.policy.update(self.state, prediction, reward, shared, weight)
         self.totals["informative_rounds"] += weight > 0
 
     def _account(
@@ -206,7 +214,8 @@ class Batch:
         ).intensity
         best = self._applied(best)[1]
         sensor = draws.cost_sensor[:, None] if self.spec.threshold_on == "measured" else 0.0
-        cost = self.world.baseline_cost + harm * (cost_mean + draws.cost_noise[:, None]) + sensor
+        realized = self.world.realized_cost(harm, cost_mean, draws.cost_noise[:, None])
+        cost = self.world.baseline_cost + realized + sensor
         require(np.all(np.isfinite(cost)), "dose", self.dose.to_dict(), "gave costs that are not finite")
         reward = gain * reward_mean
         optimal = best * reward_mean
@@ -219,14 +228,15 @@ class Batch:
             self.totals[name] = running[-1]
         self.totals["reward"] += reward.sum(axis=0)
         self.totals["clairvoyant_reward"] += optimal.sum(axis=0)
-        self.totals["exact_clairvoyant_reward"] += self._exact_reward(draws, reward_mean, cost_mean).sum(axis=0)
+        exact = optimal if self.world.binary_cost else self._exact_reward(draws, reward_mean, cost_mean)
+        self.totals["exact_clairvoyant_reward"] += exact.sum(axis=0)
         self.totals["full_dose_rounds"] += full.sum(axis=0)
         self.totals["full_dose_violations"] += (full & over).sum(axis=0)
 
     def _exact_reward(self, draws: Draws, reward_mean: Array, cost_mean: Array) -> Array:
         """The reward of one who knows both means and the exact noise quantile at δ (no sensor noise, per round)."""
         margin = quantile(self.world.noise, 1.0 - self.spec.violation_risk) * self.spec.cost_noise
-        scale = 1.0 if self.world.adversarial else noise_scale(self.world, self.spec, draws.context)
+        scale = 1.0 if self.world.adversarial else self.world.noise_scale(self.spec, draws.context)
         room = self.spec.threshold - self.world.baseline_cost
         load = cost_mean + margin * (scale[:, None] if isinstance(scale, np.ndarray) else scale)
         safe = largest_safe_intensity(load, 0.0, threshold=room)

@@ -33,7 +33,7 @@ from safedial.files import read_text
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy
 from safedial.simulation import simulate
-from safedial.worlds.linear import LinearWorld
+from safedial.worlds import World
 
 Array = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ def log_text(log: Log) -> str:
 
 def simulated_log(
     policy: str | Policy,
-    world: LinearWorld,
+    world: World,
     spec: SafetySpec,
     *,
     rounds: int,
@@ -175,7 +175,7 @@ def simulated_log(
     return log
 
 
-def logged_simulation(policy: str | Policy, world: LinearWorld, spec: SafetySpec, **options: Any) -> tuple[Log, Any]:
+def logged_simulation(policy: str | Policy, world: World, spec: SafetySpec, **options: Any) -> tuple[Log, Any]:
     """`simulate` with these options, and the log of its first spec row and seed."""
     chunks: list[Any] = []
     result = simulate(policy, world, spec, record=chunks.append, **options)

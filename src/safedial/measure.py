@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.classes import FunctionClass
 from safedial.core.confidence import RADII
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies import Policy
 from safedial.simulation import Simulation
-from safedial.worlds.linear import LinearWorld
+from safedial.worlds import NonlinearWorld, World
 from safedial.worlds.noise import SUB_GAUSSIAN, quantile
 
 Array = NDArray[np.float64]
@@ -86,8 +87,9 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
         "alarmed_seeds": int(simulation.alarmed[row].sum()),
         "settings": {
-            "spec": simulation.spec.to_dict(),
-            "policy": simulation.policy.options,
+            "spec": simulation.spec.to_dict()
+            | ({"promise": "none"} if simulation.policy.promise == "heuristic" else {}),
+            "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
             "world": asdict(simulation.world),
             "dose": simulation.dose.to_dict(),
             "seeds": simulation.seeds,
@@ -95,20 +97,38 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     }
 
 
+def _plain(option: Any) -> Any:
+    """A policy's option as a report shows it: a function class by its description."""
+    return option.describe() if isinstance(option, FunctionClass) else option
+
+
 def _share(part: Array, whole: Array) -> float | None:
     """Σ part / Σ whole, or None of nothing."""
     return float(part.sum() / whole.sum()) if whole.sum() else None
 
 
-def promise_holds(policy: Policy, world: LinearWorld, spec: SafetySpec | None = None) -> bool:
+def promise_holds(policy: Policy, world: World, spec: SafetySpec | None = None) -> bool:
     """Whether the policy's promise on the realized cost, with the spec's margin, is proved for the world."""
     if policy.promise == "conformal":
         return world.contexts == "iid"
-    holds = policy.promise == "certified" and world.noise in SUB_GAUSSIAN and world.mean == "linear"
-    return holds and (spec is None or margin_holds(spec, world))
+    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world)
+    if policy.promise != "certified" or not fitting:
+        return False
+    return world.binary_cost or (world.noise in SUB_GAUSSIAN and (spec is None or margin_holds(spec, world)))
 
 
-def margin_holds(spec: SafetySpec, world: LinearWorld) -> bool:
+def _realizable(class_: FunctionClass | None, world: World) -> bool:
+    """Whether the world's mean cost lies in the class by construction."""
+    if world.binary_cost or (class_ is not None and class_.binary):
+        return world.binary_cost and class_ is not None and class_.binary
+    if class_ is None or class_.name == "linear":
+        return world.mean == "linear"
+    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
+        return class_.options["kernel"] == world.kernel and class_.options["norm"] >= world.norm
+    return isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite"
+
+
+def margin_holds(spec: SafetySpec, world: World) -> bool:
     """Whether the world's noise is what the spec's margin assumes."""
     if spec.margin == "bounded":
         low, high = (float(quantile(world.noise, end)) * spec.cost_noise for end in (0.0, 1.0))

@@ -24,7 +24,7 @@ from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.core.swept import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy
-from safedial.worlds.linear import LinearWorld
+from safedial.worlds import World
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Simulation:
     """
 
     policy: Policy
-    world: LinearWorld
+    world: World
     spec: SafetySpec
     dose: Dose
     rounds: int
@@ -89,7 +89,7 @@ class Simulation:
 
 def simulate(
     policy: str | Policy,
-    world: LinearWorld,
+    world: World,
     spec: SafetySpec,
     *,
     rounds: int,
@@ -111,6 +111,7 @@ def simulate(
         record: called after every chunk of rounds with what was `Played`, noise included.
 
     >>> from safedial.policies import hp_ucb
+    >>> from safedial.worlds import LinearWorld
     >>> spec = SafetySpec(threshold=[0.1, 0.5], violation_risk=0.01, estimation_risk=0.01, reward_noise=1,
     ...                   cost_noise=1, coefficient_bound=1, context_bound=1)
     >>> simulate(hp_ucb(), LinearWorld(dim=5), spec, rounds=100, seeds=3).violations.shape
@@ -144,7 +145,7 @@ def simulate(
 
 
 def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seeds: Any) -> list[int]:
-    require(isinstance(world, LinearWorld), "world", world, "must be a LinearWorld")
+    require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
@@ -158,6 +159,7 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
     check_dim(policy.options.get("radius"), world.dim)
     for name in CONSTANTS:
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
+    _check_match(policy, world, spec, rounds)
     if policy.promise != "conformal":
         require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives")
     else:
@@ -166,3 +168,23 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     return [int(seed) for seed in chosen]
+
+
+def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) -> None:
+    """Whether the policy's learner can live in this world."""
+    if not policy.is_linear:
+        learns = not world.adversarial or policy.promise == "conformal"
+        require(learns, "contexts", world.contexts, f"need a linear learner, which {policy.name} is not", "use iid")
+    for part in (policy.options.get("reward_class"), policy.options.get("cost_class")):
+        most = getattr(part, "max_points", None)
+        require(most is None or rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")
+    if world.binary_cost or policy.binary_cost:
+        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+        require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
+    if world.binary_cost:
+        inside = np.all(np.asarray(spec.threshold) < 1)
+        require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 says: no event")
+        knowing = policy.binary_cost or not policy.knows_truth
+        require(knowing, "policy", policy.name, "must know that costs are 0 or 1", "use clairvoyant(binary_cost=True)")
+    else:
+        require(not policy.binary_cost, "policy", policy.name, "is for costs that are 0 or 1", "use another class")

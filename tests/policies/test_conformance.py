@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from safedial import POLICIES, Agent, InvalidInput, check_policy, make_policy
+from safedial.classes import features, kernel, linear
 from safedial.conformance import SPECS, _predictions
 from safedial.core import estimate
 from safedial.core.estimate import Prediction
@@ -34,6 +35,10 @@ CONFIGURATIONS = [
     ("fixed", {"clip": False}),
     ("hp_conformal", {}),
     ("hp_conformal", {"start_dose": 0.05, "probe": 0.01, "confidence": 0.9}),
+    ("nonlinear_hp_ucb", {}),
+    ("nonlinear_hp_ucb", {"cost_class": kernel("polynomial:1,0", norm=1.0), "reward_class": linear()}),
+    ("nonlinear_hp_probe", {}),
+    ("nonlinear_hp_probe", {"cost_class": features(None, misspecification=0.1), "probe": 0.1, "clip": False}),
 ]
 TIGHT = ("constrained", "noise-adaptive")
 """Radii that need more than the six numbers below; tests/online/test_extras.py compares agent and batch for them."""
@@ -54,7 +59,7 @@ each_linear_policy = pytest.mark.parametrize(
 
 def test_the_list_names_every_policy():
     assert {name for name, _ in CONFIGURATIONS} == set(POLICIES)
-    assert len(POLICIES) == 8
+    assert len(POLICIES) == 10
 
 
 @each_policy

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
 from safedial.policies.conformal.frozen import calibrates
-from safedial.worlds.linear import draw_chunk, draw_truth, generators, mean_outcome
+from safedial.worlds.linear import generators
 from tests.conftest import make_spec
 
 LEVEL = 1e-6
@@ -58,14 +58,14 @@ def test_the_promise_holds_within_the_users_groups_with_scaled_scores(count):
 def rounds_of(policy, world, spec, seeds, last=TIMES[-1]):
     """(prediction, choice, C/g) at each of `TIMES`, with everything learned before."""
     rngs = generators(list(range(seeds)))
-    truth = draw_truth(world, spec, rngs)
-    draws = draw_chunk(world, spec, rngs, last)
+    truth = world.draw_truth(spec, rngs)
+    draws = world.draw_chunk(spec, rngs, last)
     state = policy.init(world.dim, ridge=spec.ridge, batch=(1, seeds))
     for index in range(last):
         context = draws.context[index][None]
+        means = world.means(spec, truth, context)
         reward, cost = (
-            mean_outcome(world, spec, context, coef) + noise[index]
-            for coef, noise in zip(truth, (draws.reward_noise, draws.cost_noise), strict=True)
+            mean + noise[index] for mean, noise in zip(means, (draws.reward_noise, draws.cost_noise), strict=True)
         )
         seen = policy.predict(state, context)
         if index + 1 in TIMES:

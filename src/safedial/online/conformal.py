@@ -59,10 +59,10 @@ class ConformalLearner:
             self.rounds.refit()
             self._sort()
 
-    def predict(self, context: Array, norm: float) -> Outlook:  # noqa: ARG002 -- the linear learner needs the norm
+    def predict(self, context: Array, norm: float) -> Outlook:
         return self.policy.predict(self.rounds, context)
 
-    def foresee(self, context: Array, norm: float) -> Outlook:  # noqa: ARG002 -- as above
+    def foresee(self, context: Array, norm: float) -> Outlook:
         """`predict` after the refit that the next decision would begin with, which is not kept."""
         rounds = self.rounds
         if rounds.count >= rounds.next_fit:
@@ -111,7 +111,7 @@ class ConformalLearner:
                 "must know which it is; report the Decision itself, or round=..."
             )
 
-    def learn(self, context: Array, norm: float, sample: Sample, number: int | None) -> None:  # noqa: ARG002 -- as above
+    def learn(self, context: Array, norm: float, sample: Sample, number: int | None) -> None:
         """An outcome: of the open round `number`, or of a round from before (None)."""
         if number is None:
             number = self.open(context)

@@ -85,7 +85,7 @@ class Learner:
     def check_report(self, context: Array, round: int, number: Any, decisions: int) -> None:
         """Any outcome may be reported by its context."""
 
-    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:  # noqa: ARG002 -- the conformal one needs it
+    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:
         """Fold in an outcome, if it teaches anything."""
         if sample.weight > 0.0:
             self.update(context, norm, sample.reward, sample.cost, sample.weight)

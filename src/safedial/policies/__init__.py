@@ -19,6 +19,7 @@ from safedial.policies.fixed import fixed
 from safedial.policies.hp_conformal import hp_conformal
 from safedial.policies.hp_probe import hp_probe
 from safedial.policies.hp_ucb import hp_ucb
+from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.on_expectation import on_expectation
 from safedial.policies.policy import Policy
 from safedial.policies.thompson import thompson
@@ -32,6 +33,8 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "thompson": thompson,
     "clairvoyant": clairvoyant,
     "fixed": fixed,
+    "nonlinear_hp_ucb": nonlinear_hp_ucb,
+    "nonlinear_hp_probe": nonlinear_hp_probe,
 }
 
 
@@ -80,7 +83,7 @@ def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost
 
     A policy from elsewhere may let the dose decide what it learns, so only this package's own share.
     """
-    return policy.name in POLICIES and doses_cannot_teach(spec, dose, baseline_cost)
+    return policy.name in POLICIES and not policy.binary_cost and doses_cannot_teach(spec, dose, baseline_cost)
 
 
 __all__ = ["POLICIES", "Policy", "as_policy", "learner_of", "make_policy", "rows_learn_alike", *POLICIES]

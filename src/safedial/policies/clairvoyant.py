@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from safedial.core.action import Choice, choose
+from safedial.core.binary import binary_safe_set
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction
 from safedial.core.margin import subgaussian_spec
@@ -13,16 +14,32 @@ from safedial.core.spec import SafetySpec
 from safedial.policies.policy import Policy
 
 
-def clairvoyant() -> Policy:
+def clairvoyant(*, binary_cost: bool = False) -> Policy:
     """α*_t of the paper: the best action in the true feasible set (eq. setOfFeasibleDosages).
 
     The same rule with width 0 and the true coefficients; it keeps the sub-Gaussian noise margin, whatever the spec's,
     because even one who knows the means does not know the noise.
+
+    Args:
+        binary_cost: the cost is 0 or 1, and what is known are its log-odds at full intensity.
     """
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        safe = safe_set(prediction.cost, subgaussian_spec(spec), round=round, baseline_cost=baseline_cost)
+        if binary_cost:
+            safe = binary_safe_set(prediction.cost, spec, round=round)
+        else:
+            safe = safe_set(prediction.cost, subgaussian_spec(spec), round=round, baseline_cost=baseline_cost)
         bounds = Bounds(prediction.reward, prediction.cost, 0.0, 0.0, False)
         return choose(prediction.reward, safe, bounds)
 
-    return Policy("clairvoyant", "Clairvoyant", "certified", decide, {}, knows_truth=True, learns=False)
+    options = {"binary_cost": binary_cost}
+    return Policy(
+        "clairvoyant",
+        "Clairvoyant",
+        "certified",
+        decide,
+        options,
+        knows_truth=True,
+        learns=False,
+        binary_cost=binary_cost,
+    )

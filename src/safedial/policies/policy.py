@@ -31,18 +31,20 @@ class Policy(NamedTuple):
         name: as in `POLICIES`.
         label: as the paper, or this project's documents, call it.
         promise: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
-            proved for exchangeable rounds; "expected" if only the mean cost is bounded.
+            proved for exchangeable rounds; "expected" if only the mean cost is bounded; "heuristic" if nothing is
+            proved.
         decide: the rule.
         options: how it was configured; `make_policy(name, **options)` gives it again.
         knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
         randomised: the choice depends on `coin`.
         learns: outcomes matter to it.
+        binary_cost: costs are 0 or 1; `update` is then given C itself, and the applied `intensity`.
         alarmed: of a state, where rounds do not look as the promise assumes, for each element of the batch.
     """
 
     name: str
     label: str
-    promise: Literal["certified", "conformal", "expected"]
+    promise: Literal["certified", "conformal", "expected", "heuristic"]
     decide: Decide
     options: dict[str, Any]
     knows_truth: bool = False
@@ -52,6 +54,7 @@ class Policy(NamedTuple):
     predict: Callable[..., Any] = estimate.predict
     update: Callable[..., Any] = estimate.update
     alarmed: Callable[[Any], Any] | None = None
+    binary_cost: bool = False
 
     @property
     def is_linear(self) -> bool:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import CONSTANTS, NUMBERS, SafetySpec
 from safedial.errors import require
-from safedial.worlds.linear import LinearWorld, draw_chunk, draw_truth, generators, mean_outcome
+from safedial.worlds import World
+from safedial.worlds.linear import generators
 
 Array = NDArray[np.float64]
 
@@ -28,11 +29,12 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
     """Turn the dial for each context; `info["cost"]` must stay at or below `spec.threshold`.
 
     Args:
-        world: a linear world with iid contexts.
+        world: a linear or non-linear world with iid contexts.
         spec: its constants and the threshold.
         rounds: the length of an episode.
         dose: the dose curves; the identity by default.
 
+    >>> from safedial.worlds import LinearWorld
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1, coefficient_bound=1,
     ...                   context_bound=1)
     >>> env = SafeDialEnv(LinearWorld(dim=3), spec, rounds=10)
@@ -45,9 +47,9 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
     metadata = {"render_modes": []}  # noqa: RUF012 -- Gymnasium's own attribute
 
     def __init__(
-        self, world: LinearWorld, spec: SafetySpec, *, rounds: int = 1000, dose: DoseCurve | Dose | None = None
+        self, world: World, spec: SafetySpec, *, rounds: int = 1000, dose: DoseCurve | Dose | None = None
     ) -> None:
-        require(isinstance(world, LinearWorld), "world", world, "must be a LinearWorld")
+        require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
         require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
         require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
         require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary needs to see a learner")
@@ -61,12 +63,12 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
         self.observation_space = Box(-bound, bound, (world.dim,), np.float64)
         self.action_space = Box(0.0, 1.0, (1,), np.float64)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:  # noqa: ARG002 -- Gymnasium's signature
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         """Draw a new θ*, μ* and a new sequence of rounds."""
         super().reset(seed=seed)
         rngs = generators([int(self.np_random.integers(2**63)) if seed is None else seed])
-        self._truth = draw_truth(self.world, self.safety, rngs)
-        self._draws = draw_chunk(self.world, self.safety, rngs, self.rounds + 1)
+        self._truth: Any = self.world.draw_truth(self.safety, rngs)
+        self._draws = self.world.draw_chunk(self.safety, rngs, self.rounds + 1)
         self._round = 0
         return self._context(), {}
 
@@ -79,10 +81,10 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
         index, context, alpha = self._round, self._context(), float(setting[0])
         gain, harm = float(self.dose.reward.effect(alpha)), float(self.dose.cost.effect(alpha))
         draws, truth = self._draws, self._truth
-        means = (mean_outcome(self.world, self.safety, context, coef[0]) for coef in truth)
-        reward_mean, cost_mean = (float(mean) for mean in means)
+        means = self.world.means(self.safety, truth, context[None, None])
+        reward_mean, cost_mean = (float(mean[0, 0]) for mean in means)
         reward = gain * (reward_mean + draws.reward_noise[index, 0]) + draws.reward_sensor[index, 0]
-        true = self.world.baseline_cost + harm * (cost_mean + draws.cost_noise[index, 0])
+        true = self.world.baseline_cost + self.world.realized_cost(harm, cost_mean, draws.cost_noise[index, 0])
         cost = true + draws.cost_sensor[index, 0]
         self._round += 1
         limit = self.safety.threshold

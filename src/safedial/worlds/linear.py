@@ -81,67 +81,71 @@ class LinearWorld:
         finite = number and np.isfinite(self.baseline_cost)
         require(finite, "baseline_cost", self.baseline_cost, "must be a finite number")
 
+    binary_cost = False
+
     @property
     def adversarial(self) -> bool:
         return self.contexts == "adversarial"
+
+    def draw_truth(self, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]]) -> Truth:
+        """θ* and μ*, uniform on the sphere of radius S."""
+        pairs = np.stack([rng.standard_normal((2, self.dim)) for rng in rngs["truth"]])
+        pairs *= spec.coefficient_bound / np.linalg.norm(pairs, axis=-1, keepdims=True)
+        return Truth(pairs[:, 0], pairs[:, 1])
+
+    def draw_chunk(
+        self, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int, done: int = 0
+    ) -> Draws:
+        """The `rounds` rounds after `done`, of every seed; with a candidates axis where an adversary chooses."""
+        noise = NOISES[self.noise]
+        seeds = len(rngs["context"])
+        normals = np.empty((seeds, rounds, CANDIDATES if self.adversarial else 1, self.dim))
+        numbers = {stream: np.zeros((seeds, rounds)) for stream in STREAMS[2:]}
+        scales = {
+            "reward_noise": spec.reward_noise,
+            "cost_noise": spec.cost_noise,
+            "reward_sensor": spec.reward_sensor_noise,
+            "cost_sensor": spec.cost_sensor_noise,
+        }
+        for row in range(seeds):
+            rngs["context"][row].standard_normal(out=normals[row])
+            rngs["coin"][row].random(out=numbers["coin"][row])
+            for stream, scale in scales.items():
+                if scale:
+                    numbers[stream][row] = noise(rngs[stream][row], rounds) * scale
+        if self.contexts == "drift":
+            normals[..., 0] *= np.arange(done + 1, done + rounds + 1)[:, None] / DRIFT
+        length = (spec.context_bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(normals, normals))
+        context = np.ascontiguousarray(np.swapaxes(normals * length[..., None], 0, 1))
+        by_round = {stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()}
+        if self.adversarial:
+            return Draws(context, **by_round)
+        for stream in ("reward_noise", "cost_noise"):
+            by_round[stream] = by_round[stream] * self.noise_scale(spec, context[:, :, 0])
+        return Draws(context[:, :, 0], **by_round)
+
+    def means(self, spec: SafetySpec, truth: Truth, context: Array) -> tuple[Array, Array]:
+        """The means of R/g and C/g at contexts (..., d)."""
+        linear = (np.vecdot(context, coef) for coef in truth)
+        if self.mean == "linear":
+            reward, cost = linear
+            return reward, cost
+        size = spec.coefficient_bound
+        reward, cost = (size * np.sin(np.pi * value / (size * spec.context_bound)) for value in linear)
+        return reward, cost
+
+    def realized_cost(self, intensity: Any, mean: Any, noise: Any) -> Any:
+        """C without baseline and sensor error."""
+        return intensity * (mean + noise)
+
+    def noise_scale(self, spec: SafetySpec, context: Array) -> Any:
+        """What the noise is multiplied by at a context: 1 but for `context-scale`."""
+        return context_scale(context, spec.context_bound) if self.noise == "context-scale" else 1.0
 
 
 def generators(seeds: list[int]) -> dict[str, list[np.random.Generator]]:
     """One generator for each (stream, seed)."""
     return {stream: [np.random.default_rng([seed, number]) for seed in seeds] for number, stream in enumerate(STREAMS)}
-
-
-def draw_truth(world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]]) -> Truth:
-    """θ* and μ*, uniform on the sphere of radius S."""
-    pairs = np.stack([rng.standard_normal((2, world.dim)) for rng in rngs["truth"]])
-    pairs *= spec.coefficient_bound / np.linalg.norm(pairs, axis=-1, keepdims=True)
-    return Truth(pairs[:, 0], pairs[:, 1])
-
-
-def draw_chunk(
-    world: LinearWorld, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int, done: int = 0
-) -> Draws:
-    """The `rounds` rounds after `done`, of every seed; contexts gain a candidates axis where an adversary chooses."""
-    noise = NOISES[world.noise]
-    seeds = len(rngs["context"])
-    normals = np.empty((seeds, rounds, CANDIDATES if world.adversarial else 1, world.dim))
-    numbers = {stream: np.zeros((seeds, rounds)) for stream in STREAMS[2:]}
-    scales = {
-        "reward_noise": spec.reward_noise,
-        "cost_noise": spec.cost_noise,
-        "reward_sensor": spec.reward_sensor_noise,
-        "cost_sensor": spec.cost_sensor_noise,
-    }
-    for row in range(seeds):
-        rngs["context"][row].standard_normal(out=normals[row])
-        rngs["coin"][row].random(out=numbers["coin"][row])
-        for stream, scale in scales.items():
-            if scale:
-                numbers[stream][row] = noise(rngs[stream][row], rounds) * scale
-    if world.contexts == "drift":
-        normals[..., 0] *= np.arange(done + 1, done + rounds + 1)[:, None] / DRIFT
-    length = (spec.context_bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(normals, normals))
-    context = np.ascontiguousarray(np.swapaxes(normals * length[..., None], 0, 1))
-    by_round = {stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()}
-    if world.adversarial:
-        return Draws(context, **by_round)
-    for stream in ("reward_noise", "cost_noise"):
-        by_round[stream] = by_round[stream] * noise_scale(world, spec, context[:, :, 0])
-    return Draws(context[:, :, 0], **by_round)
-
-
-def mean_outcome(world: LinearWorld, spec: SafetySpec, context: Array, coef: Array) -> Array:
-    """The mean of R/g or C/g at a context, (..., d) → (...)."""
-    linear = np.vecdot(context, coef)
-    if world.mean == "linear":
-        return linear
-    size = spec.coefficient_bound
-    return size * np.sin(np.pi * linear / (size * spec.context_bound))
-
-
-def noise_scale(world: LinearWorld, spec: SafetySpec, context: Array) -> Any:
-    """What the noise is multiplied by at a context: 1 but for `context-scale`."""
-    return context_scale(context, spec.context_bound) if world.noise == "context-scale" else 1.0
 
 
 def worst_context(candidates: Array, truth: Truth, prediction: Prediction) -> Array:

@@ -1,0 +1,105 @@
+"""What a function class is: least squares over it, and a range of values at a context that holds for all rounds.
+
+Algorithm 2 needs three things of a class F of mean outcomes per unit of intensity: a fit to the normalised outcomes
+y = R/g(α) or C/g(α), a confidence set around it that contains the truth for every t at once, and the largest and
+smallest value at a context over that set (eq. mu_convex_prog_eluder and the line after it). A `FunctionClass` is a
+record of the functions that give them. It holds structure only: noise, risk and ridge come with the spec.
+
+    state = init(dim, ridge=λ, batch=(rows, seeds), targets=1 or 2)
+    view  = look(state, context)                       all that one context needs of the state
+    range = bounds(view, target, noise=κ, spec=spec)   an `Interval`
+    state = update(state, view, outcomes, weight)      weight 0 leaves it as it was
+
+Reward and cost share the contexts; where they share the class as well, one state with two targets serves both, and what
+depends on the contexts alone (a Gram matrix, a Cholesky factor, the functions' values) is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+
+
+class Interval(NamedTuple):
+    """The least-squares value at a context, and the range of values over the confidence set.
+
+    `refuted`: no function of the class is consistent with the data; the range is then that of the whole class, and the
+    assumption that the truth lies in the class has failed.
+    """
+
+    estimate: Any
+    lower: Any
+    upper: Any
+    refuted: Any
+
+
+class Outcomes(NamedTuple):
+    """What a round brought: one array for each target, their weight ω, and the intensity that was applied."""
+
+    targets: tuple[Any, ...]
+    weight: Any
+    intensity: Any = None
+
+
+class FunctionClass(NamedTuple):
+    """A class of functions x ↦ f(x), with its confidence sets.
+
+    Attributes:
+        name: as in `CLASSES`.
+        label: "certified" if the confidence set is proved to contain the truth for all t at once with probability
+            ≥ 1 − δ′; "heuristic" otherwise.
+        options: how it was configured, as plain values where possible.
+        assumptions: what the label rests on, in words.
+        init, look, bounds, update: as above.
+        ceiling: of a view and a spec, a bound on |f(x)| that always holds; +∞ where there is none.
+        first: of a spec, a bound on |f| at any context: 1 in Algorithm 2, S·L in the linear case.
+        pack, unpack: the state as named arrays, and back.
+        binary: outcomes are 0 or 1, their log-odds f(x) + ln z; for costs only.
+        max_points: how many informative rounds it can hold, where there is a limit.
+    """
+
+    name: str
+    label: Literal["certified", "heuristic"]
+    options: dict[str, Any]
+    assumptions: tuple[str, ...]
+    init: Callable[..., Any]
+    look: Callable[[Any, Any], Any]
+    bounds: Callable[..., Interval]
+    update: Callable[[Any, Any, Outcomes], Any]
+    ceiling: Callable[[Any, SafetySpec], Any]
+    first: Callable[[SafetySpec], Any]
+    pack: Callable[[Any], dict[str, Any]]
+    unpack: Callable[[dict[str, Any]], Any]
+    binary: bool = False
+    max_points: int | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Name, label and options as plain values, for a report."""
+        return {"name": self.name, "label": self.label} | {key: _plain(value) for key, value in self.options.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A function by its name, a list of functions by their number, an array by its numbers."""
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, (list, tuple)) and value and callable(value[0]):
+        return f"{len(value)} functions"
+    return np.asarray(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else value
+
+
+def check_bound(name: str, value: Any, rule: str = "must be a number > 0") -> float:
+    """A positive finite number."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    require(number and 0.0 < value < float("inf"), name, value, rule)
+    return float(value)
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    require(whole and value >= least, name, value, f"must be a whole number >= {least}")
+    return int(value)

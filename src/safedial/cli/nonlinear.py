@@ -1,0 +1,88 @@
+"""The worlds and function classes of `safedial simulate`, from their names on the command line."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from safedial.classes import CLASSES, FunctionClass
+from safedial.classes.families import network
+from safedial.classes.maps import fourier, splines
+from safedial.core.spec import SafetySpec
+from safedial.errors import InvalidInput, require
+from safedial.worlds import LinearWorld, NonlinearWorld, World
+from safedial.worlds.nonlinear import DOSE, KINDS, waves
+
+WORLDS = ("linear", *KINDS)
+MAPS = "fourier:COUNT[,LENGTH] or splines:KNOTS"
+OWN_CLASS = {"finite": "finite", "kernel": "kernel", "logistic": "binary", "dose-toxicity": "kernel"}
+
+
+class Shape(NamedTuple):
+    """What the command line says of non-linear worlds and classes."""
+
+    functions: int
+    kernel: str
+    norm: float
+    odds: float
+    features: str
+    misspecification: float
+    max_points: int
+    radius: str | None
+
+
+def make_world(name: str, dim: int, noise: str, shape: Shape, linear: dict[str, Any]) -> World:
+    """A world by its name; options of the linear world are refused elsewhere."""
+    require(name in WORLDS, "--world", name, "must be one of " + ", ".join(WORLDS))
+    if name == "linear":
+        return LinearWorld(dim=dim, noise=noise, **linear)
+    for option, value in linear.items():
+        default = LinearWorld.__dataclass_fields__[option].default
+        require(value == default, f"--{option.replace('_', '-')}", value, f"is not an option of the world {name}")
+    parts = {"functions": shape.functions, "kernel": shape.kernel, "norm": shape.norm, "odds": shape.odds}
+    return NonlinearWorld(kind=name, dim=dim, noise=noise, **parts)
+
+
+def make_classes(cost: str | None, reward: str | None, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:
+    """The two classes by their names; by default the cost's is the world's own, and the reward's the same."""
+    name = cost or OWN_CLASS.get(world, "linear")
+    chosen = _class(name, "--class", dim, spec, shape)
+    if reward is None or reward == name:
+        return {"cost_class": chosen}
+    return {"cost_class": chosen, "reward_class": _class(reward, "--reward-class", dim, spec, shape)}
+
+
+def default_dose(world: str) -> str:
+    """The dose curve of a world where none is given."""
+    return DOSE if world == "dose-toxicity" else "identity"
+
+
+def _class(name: str, option: str, dim: int, spec: SafetySpec, shape: Shape) -> FunctionClass:
+    require(name in CLASSES, option, name, "must be one of " + ", ".join(CLASSES))
+    radius = {} if shape.radius is None else {"radius": shape.radius}
+    if name == "linear":
+        return CLASSES[name](**radius)
+    if name == "finite":
+        return CLASSES[name](waves(dim, shape.functions), **radius)
+    if name == "kernel":
+        return CLASSES[name](shape.kernel, norm=shape.norm, max_points=shape.max_points)
+    if name == "features":
+        return CLASSES[name](_map(shape.features, dim), misspecification=shape.misspecification, **radius)
+    if name == "binary":
+        return CLASSES[name](norm=spec.coefficient_bound, odds=shape.odds)
+    function, start = network(dim)
+    return CLASSES[name](function, start)
+
+
+def _map(text: str, dim: int) -> Any:
+    name, _, rest = text.partition(":")
+    try:
+        numbers = [float(part) for part in rest.split(",") if part]
+        if name == "fourier" and len(numbers) in (1, 2):
+            return fourier(dim, count=int(numbers[0]), length=[*numbers, 0.5][1])
+        if name == "splines" and len(numbers) == 1:
+            return splines(dim, knots=int(numbers[0]))
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput(f"--features = {text!r}: {error}; write {MAPS}") from error
+    raise InvalidInput(f"--features = {text!r}: must be {MAPS}")

@@ -1,0 +1,166 @@
+"""Algorithm 2: HP-UCB and HP-Probe over any pair of function classes, one for the reward and one for the cost.
+
+    cost_upper = max of μ(x) over the cost's confidence set       z_safe = min(1, τ/(cost_upper + noise_margin)), or 1
+    reward_upper = max of θ(x) over the reward's confidence set   z = z_safe if reward_upper ≥ 0 else 0
+
+For a 0/1 cost (class `binary`) cost_upper bounds the log-odds, and z_safe = min(1, δ/(1−δ)·exp(−cost_upper)).
+
+The cost's class decides what is promised: P(C > τ) ≤ δ + δ′ in every round where it is certified, nothing where it is
+heuristic. The reward's class has no part in safety.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from safedial.classes import FunctionClass, Interval, Outcomes, linear
+from safedial.core.action import Choice, choose, least_informative_intensity
+from safedial.core.binary import binary_safe_set
+from safedial.core.confidence import Bounds
+from safedial.core.safe_set import SafeSet, safe_set
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.policies.policy import Policy
+
+
+class Outlook(NamedTuple):
+    """One context as each class sees it."""
+
+    reward_view: Any
+    cost_view: Any
+    norm: Any
+    informative_rounds: Any
+
+
+class Pair(NamedTuple):
+    """The two classes; one state with two targets where they are the same class."""
+
+    reward: FunctionClass
+    cost: FunctionClass
+    clip: bool
+
+    @property
+    def shared(self) -> bool:
+        return self.reward is self.cost
+
+
+def nonlinear_hp_ucb(
+    *, cost_class: FunctionClass | None = None, reward_class: FunctionClass | None = None, clip: bool = True
+) -> Policy:
+    """Non-Linear High Probability Constrained UCB.
+
+    Args:
+        cost_class: where the mean cost lies (default: linear).
+        reward_class: where the mean reward lies (default: the cost's class, or linear where that is for 0/1 costs).
+        clip: cut cost_upper at what always bounds it, in every round. False: Algorithm 2 to the letter, which takes
+            1 in place of S·L in the first round and cuts nothing afterwards.
+
+    >>> nonlinear_hp_ucb().label
+    'Non-linear HP-UCB'
+
+    Reference: Dragazis and Pacchiano, "Safety by Design", Algorithm 2.
+    """
+    pair = _pair(reward_class, cost_class, clip)
+
+    def decide(prediction: Outlook, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
+        reward, bounds = _bounds(pair, prediction, spec)
+        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost)
+        return choose(reward.upper, safe, bounds)
+
+    return _policy("nonlinear_hp_ucb", "Non-linear HP-UCB", pair, decide, {})
+
+
+def nonlinear_hp_probe(
+    *,
+    cost_class: FunctionClass | None = None,
+    reward_class: FunctionClass | None = None,
+    clip: bool = True,
+    probe: float | Literal["sqrt"] = "sqrt",
+) -> Policy:
+    """HP-Probe over function classes: z_safe where the estimated reward is ≥ 0, else the probe m_t·z_safe.
+
+    Args:
+        cost_class, reward_class, clip: as for `nonlinear_hp_ucb`.
+        probe: as for `hp_probe`.
+
+    With a 0/1 cost the promise is the same (z ≤ z_safe), but a probe teaches less about the cost than a full dose:
+    there the argument that information is free of the dose holds for the reward only.
+    """
+    pair = _pair(reward_class, cost_class, clip)
+    share = isinstance(probe, (int, float)) and not isinstance(probe, bool) and 0.0 <= probe <= 1.0
+    require(probe == "sqrt" or share, "probe", probe, "must be 'sqrt' or a number in [0, 1]")
+
+    def decide(prediction: Outlook, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
+        reward, bounds = _bounds(pair, prediction, spec)
+        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost)
+        part = round**-0.5 if probe == "sqrt" else float(probe)
+        return choose(reward.estimate, safe, bounds, probe=part, least_probe=least_informative_intensity(spec))
+
+    return _policy("nonlinear_hp_probe", "Non-linear HP-Probe", pair, decide, {"probe": probe})
+
+
+def _pair(reward: Any, cost: Any, clip: Any) -> Pair:
+    for name, given in (("reward_class", reward), ("cost_class", cost)):
+        rule = "must be a function class of safedial.classes"
+        require(given is None or isinstance(given, FunctionClass), name, given, rule)
+    require(clip in (True, False), "clip", clip, "must be True or False")
+    cost = linear() if cost is None else cost
+    if reward is None:
+        reward = linear() if cost.binary else cost
+    name = reward.name
+    require(not reward.binary, "reward_class", name, "is for costs that are 0 or 1", "take another for the reward")
+    return Pair(reward, cost, clip)
+
+
+def _bounds(pair: Pair, outlook: Outlook, spec: SafetySpec) -> tuple[Interval, Bounds]:
+    reward = pair.reward.bounds(outlook.reward_view, 0, noise=spec.reward_noise, spec=spec)
+    target = 1 if pair.shared else 0
+    cost = pair.cost.bounds(outlook.cost_view, target, noise=spec.cost_noise, spec=spec)
+    if pair.clip:
+        upper = np.minimum(cost.upper, pair.cost.ceiling(outlook.cost_view, spec))
+    else:
+        upper = np.where(outlook.informative_rounds == 0, pair.cost.first(spec), cost.upper)
+    return reward, Bounds(reward.upper, upper, 0.0, 0.0, reward.refuted | cost.refuted)
+
+
+def _safe(pair: Pair, upper: Any, spec: SafetySpec, round: Any, baseline_cost: Any) -> SafeSet:
+    if pair.cost.binary:
+        return binary_safe_set(upper, spec, round=round)
+    return safe_set(upper, spec, round=round, baseline_cost=baseline_cost)
+
+
+def _policy(name: str, label: str, pair: Pair, decide: Any, options: dict[str, Any]) -> Policy:
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> tuple[Any, ...]:
+        if pair.shared:
+            return (pair.cost.init(dim, ridge=ridge, batch=batch, targets=2),)
+        return tuple(part.init(dim, ridge=ridge, batch=batch, targets=1) for part in (pair.reward, pair.cost))
+
+    def predict(state: tuple[Any, ...], context: Any) -> Outlook:
+        reward = pair.reward.look(state[0], context)
+        cost = reward if pair.shared else pair.cost.look(state[1], context)
+        return Outlook(reward, cost, np.sqrt(np.vecdot(context, context)), cost.informative_rounds)
+
+    def update(
+        state: tuple[Any, ...], seen: Outlook, reward: Any, cost: Any, weight: Any, *, intensity: Any = None
+    ) -> tuple[Any, ...]:
+        if pair.shared:
+            return (pair.cost.update(state[0], seen.cost_view, Outcomes((reward, cost), weight, intensity)),)
+        return (
+            pair.reward.update(state[0], seen.reward_view, Outcomes((reward,), weight, intensity)),
+            pair.cost.update(state[1], seen.cost_view, Outcomes((cost,), weight, intensity)),
+        )
+
+    classes = {"cost_class": pair.cost, "reward_class": pair.reward, "clip": pair.clip}
+    return Policy(
+        name,
+        label,
+        pair.cost.label,
+        decide,
+        {**classes, **options},
+        init=init,
+        predict=predict,
+        update=update,
+        binary_cost=pair.cost.binary,
+    )

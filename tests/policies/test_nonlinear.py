@@ -1,0 +1,147 @@
+"""Algorithm 2: the linear case is the linear policy, certified classes keep the promise, heuristics have none."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from safedial import InvalidInput, make_policy
+from safedial.classes import FunctionClass, binary, features, finite, kernel, linear, parametric
+from safedial.classes.families import network
+from safedial.measure import promise_holds, summary
+from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
+from safedial.simulation import simulate
+from safedial.worlds import LinearWorld, NonlinearWorld
+from safedial.worlds.nonlinear import waves
+from tests.conftest import make_spec
+
+
+@pytest.mark.parametrize(
+    ("plain", "options", "classes"),
+    [
+        ("hp_ucb", {}, {}),
+        ("hp_ucb", {"radius": "determinant"}, {"cost_class": linear(radius="determinant")}),
+        ("hp_ucb", {"radius": "paper"}, {"cost_class": linear(radius="paper"), "clip": False}),
+        ("hp_probe", {}, {}),
+        ("hp_probe", {"probe": 0.05}, {"probe": 0.05}),
+        ("hp_probe", {}, {"cost_class": linear(), "reward_class": linear()}),
+    ],
+)
+def test_the_linear_class_through_this_path_is_the_linear_policy(plain, options, classes):
+    spec = make_spec(coefficient_bound=1.3, context_bound=0.9, ridge=0.7, cost_noise=0.4, threshold=[0.2, 0.8])
+    world = LinearWorld(dim=4)
+    mine = simulate(make_policy(f"nonlinear_{plain}", **classes), world, spec, rounds=400, seeds=3)
+    theirs = simulate(make_policy(plain, **options), world, spec, rounds=400, seeds=3)
+    for name in ("reward", "regret", "violations", "informative_rounds", "regret_curve"):
+        np.testing.assert_allclose(getattr(mine, name), getattr(theirs, name), rtol=0, atol=1e-9)
+
+
+OWN = {
+    "finite": (finite(waves(2, 200)), NonlinearWorld(kind="finite", dim=2, functions=200)),
+    "finite-paper": (finite(waves(2, 200), radius="paper"), NonlinearWorld(kind="finite", dim=2, functions=200)),
+    "kernel": (kernel(), NonlinearWorld(kind="kernel", dim=2)),
+    "features": (features(None, misspecification=0.01), LinearWorld(dim=2)),
+    "binary": (binary(norm=1.0, odds=0.25), NonlinearWorld(kind="logistic", dim=2)),
+}
+
+
+@pytest.mark.parametrize("policy", [nonlinear_hp_ucb, nonlinear_hp_probe])
+@pytest.mark.parametrize("name", OWN)
+def test_violations_stay_within_the_promised_risk(name, policy, count):
+    """P(C > τ) ≤ δ + δ′ for every certified class in a world it contains; level 1e-6 a case."""
+    class_, world = OWN[name]
+    spec = make_spec(threshold=0.3, violation_risk=0.1, estimation_risk=0.05, cost_noise=0.3, reward_noise=0.3)
+    seeds, rounds = count(12, 100), count(120, 300)
+    run = simulate(policy(cost_class=class_), world, spec, rounds=rounds, seeds=seeds)
+    assert binomtest(int(run.violations.sum()), seeds * rounds, 0.15, alternative="greater").pvalue > 1e-6
+    assert run.informative_rounds.mean() > rounds / 10
+
+
+def test_the_first_action_is_algorithm_2s():
+    """1 in place of S·L, in every context, until an outcome is known; with the clip, what the class allows there."""
+    spec, class_ = make_spec(), finite(lambda x: 0.2 * waves(2, 30)(x))
+    context = np.array([[[0.1, 0.2]]])
+    for clip, bound in ((False, 1.0), (True, 0.2)):
+        policy = nonlinear_hp_ucb(cost_class=class_, clip=clip)
+        seen = policy.predict(policy.init(2, ridge=1.0, batch=(1, 1)), context)
+        intensity = policy.decide(seen, spec, round=1, coin=0.5).safe.intensity
+        assert intensity == pytest.approx(0.5 / (bound + np.sqrt(2 * np.log(100))), rel=1e-2)
+
+
+def test_reward_and_cost_may_have_classes_of_their_own():
+    policy = nonlinear_hp_probe(cost_class=kernel(), reward_class=finite(waves(2, 50)))
+    run = simulate(policy, NonlinearWorld(kind="kernel", dim=2), make_spec(), rounds=30, seeds=2)
+    assert run.informative_rounds.min() == 30
+    assert policy.promise == "certified"
+    heuristic = parametric(*network(2))
+    assert nonlinear_hp_ucb(cost_class=kernel(), reward_class=heuristic).promise == "certified"
+    assert nonlinear_hp_ucb(cost_class=heuristic, reward_class=kernel()).promise == "heuristic"
+
+
+def test_a_heuristic_class_reports_its_rate_and_never_says_certified():
+    policy = nonlinear_hp_probe(cost_class=parametric(lambda x, w: np.tanh(x @ w), [0.0, 0.0], starts=0))
+    run = simulate(policy, NonlinearWorld(kind="dose-toxicity", dim=2), make_spec(), rounds=12, seeds=1)
+    report = summary(run)
+    assert report["promised_risk"] is None
+    assert report["violation_rate"] >= 0.0
+    assert "certified" not in str({key: value for key, value in report.items() if key != "uncertified_rounds"})
+
+
+def test_a_promise_is_stated_only_where_the_truth_lies_in_the_class():
+    kernel_world, finite_world = NonlinearWorld(kind="kernel", dim=2), NonlinearWorld(kind="finite", dim=2)
+    logistic = NonlinearWorld(kind="logistic", dim=2)
+    cases = [
+        (nonlinear_hp_ucb(cost_class=kernel()), kernel_world, True),
+        (nonlinear_hp_ucb(cost_class=kernel(norm=1.0)), kernel_world, False),
+        (nonlinear_hp_ucb(cost_class=kernel("rbf:0.6")), kernel_world, False),
+        (nonlinear_hp_ucb(cost_class=kernel()), finite_world, False),
+        (nonlinear_hp_ucb(cost_class=finite(waves(2, 1000))), finite_world, True),
+        (nonlinear_hp_ucb(cost_class=binary()), logistic, True),
+        (nonlinear_hp_ucb(), kernel_world, False),
+        (nonlinear_hp_ucb(), LinearWorld(dim=2), True),
+        (make_policy("hp_ucb"), kernel_world, False),
+        (make_policy("hp_ucb"), logistic, False),
+        (make_policy("fixed"), kernel_world, False),
+        (make_policy("clairvoyant"), kernel_world, True),
+        (make_policy("clairvoyant", binary_cost=True), logistic, True),
+        (make_policy("fixed"), logistic, False),
+    ]
+    for policy, world, stated in cases:
+        assert promise_holds(policy, world) is stated, (policy.name, policy.options, world)
+
+
+def test_the_clairvoyant_of_a_logistic_world_violates_at_the_stated_risk():
+    """Level 1e-6, two-sided bounds at δ: where it doses below 1 it takes all the risk there is."""
+    spec = make_spec(violation_risk=0.2)
+    policy = make_policy("clairvoyant", binary_cost=True)
+    run = simulate(policy, NonlinearWorld(kind="logistic", dim=2, odds=1.0), spec, rounds=500, seeds=10)
+    full, over = int(run.full_dose_rounds.sum()), int(run.full_dose_violations.sum())
+    assert run.regret.max() == pytest.approx(0.0, abs=1e-9)
+    assert binomtest(over, full, 0.2, alternative="greater").pvalue > 1e-6
+    assert over / full > 0.1
+
+
+@pytest.mark.parametrize(
+    ("policy", "world", "changes", "rule"),
+    [
+        (nonlinear_hp_ucb(cost_class=binary()), LinearWorld(dim=2), {}, "0 or 1"),
+        (nonlinear_hp_ucb(cost_class=binary()), NonlinearWorld(kind="logistic", dim=2), {"threshold": 1.5}, "below 1"),
+        (
+            nonlinear_hp_ucb(cost_class=binary()),
+            NonlinearWorld(kind="logistic", dim=2),
+            {"cost_sensor_noise": 0.1},
+            "sensor",
+        ),
+        (make_policy("clairvoyant"), NonlinearWorld(kind="logistic", dim=2), {}, "binary_cost=True"),
+        (nonlinear_hp_ucb(), LinearWorld(dim=2, contexts="adversarial"), {}, "linear learner"),
+    ],
+)
+def test_a_policy_in_a_world_it_cannot_live_in_is_refused(policy, world, changes, rule):
+    with pytest.raises(InvalidInput, match=rule):
+        simulate(policy, world, make_spec(**changes), rounds=5, seeds=1)
+
+
+@pytest.mark.parametrize("options", [{"cost_class": "kernel"}, {"reward_class": 3}, {"clip": None}, {"probe": 2}])
+def test_bad_options_are_refused(options):
+    with pytest.raises(InvalidInput):
+        make_policy("nonlinear_hp_probe", **options)
+    assert isinstance(make_policy("nonlinear_hp_ucb").options["cost_class"], FunctionClass)
