@@ -66,7 +66,25 @@ def test_a_void_freezes_the_model_unless_its_reason_is_unrelated(study):
     study.void(decisions[2].id, reason="looked bad")
     study.tell(decisions[3].id, reward=0.1, cost=0.2)
     assert (study.status()["informative_rounds"], study.status()["void"]) == (1, 2)
+    assert study.status()["frozen"]
     assert study.verify().ok
+
+
+def test_behind_a_lost_round_nothing_is_learned_and_the_watch_goes_on(study):
+    study.void(study.ask([0.1, 0.1]).id, reason="looked bad")
+    for _ in range(6):
+        study.tell(study.ask([0.1, 0.1]).id, reward=0.1, cost=0.501)
+    assert (study.status()["informative_rounds"], study.status()["waiting"]) == (0, 0)
+    assert study.status()["stopped"] == "alarm"
+    assert study.verify().ok
+
+
+def test_in_arrival_order_too_a_lost_round_ends_the_learning(lite):
+    study = create_study("arrival", {**SPEC, "folding": "arrival"}, storage=lite.store)
+    first, second = study.ask([0.5, 0.1]), study.ask([0.1, 0.5])
+    study.void(first.id, reason="looked bad")
+    study.tell(second.id, reward=0.1, cost=0.2)
+    assert (study.status()["informative_rounds"], study.status()["frozen"]) == (0, True)
 
 
 def test_a_throttled_round_is_no_override_and_stops_the_model_before_it(study):

@@ -16,7 +16,7 @@ FEEDBACK = {
     "arrival": "outcomes are learned from as they come (chosen for this study): delays do not depend on outcomes, and "
     "contexts do not depend on outcomes that are not yet reported",
 }
-VOIDED = "rounds were made void, or passed over, for reasons that have nothing to do with their outcomes"
+VOIDED = "rounds that were passed over were void for reasons that have nothing to do with their outcomes"
 IMPORTED = "the imported rounds are complete and unselected, and their actions were fixed before their outcomes"
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from safedial.core import monitor, tails
 from safedial.core.confidence import RADII
+from safedial.core.safe_set import round_risk
 from safedial.online.advice import decide
 from safedial.online.blas import dnrm2
 from safedial.online.conformal import ConformalLearner
@@ -121,7 +122,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
         state.learner.learn(turn.context, turn.norm, sample, turn.place)
         _notice(state)
     elif state.study.ordered:
-        state.held[decision] = turn, sample
+        state.held[decision] = turn, sample, False
         _advance(state)
     else:
         _learn(state, turn, sample)
@@ -141,19 +142,46 @@ def _gone(state: State, decision: int, kind: str, body: Body) -> None:
 
 
 def _lose(state: State, decision: int, turn: Round, *, skip: bool) -> None:
+    """A round whose outcome stays unknown: passed over, or, where that may have to do with it, the end of learning."""
     state.void += 1
     state.new_void += 1
-    if state.study.ordered and skip:
-        state.held[decision] = turn, None
+    if state.study.ordered:
+        state.held[decision] = turn, None, not skip
         _advance(state)
+    elif not state.study.conformal and not skip:
+        state.frozen = True
 
 
 def _advance(state: State) -> None:
     queue, held = state.queue, state.held
     while queue and queue[0] in held:
-        turn, sample = held.pop(queue.popleft())
+        turn, sample, lost = held.pop(queue.popleft())
         if sample is not None:
             _learn(state, turn, sample)
+        elif lost:
+            state.frozen = True
+            _count_as_kept(state, turn)
+
+
+def _learn(state: State, turn: Round, sample: Sample) -> None:
+    """Watch a round, and learn from it; behind a lost one only the watch goes on."""
+    if sample.weight > 0.0:
+        _watch_tails(state, turn, sample)
+    if not state.frozen:
+        state.learner.learn(turn.context, turn.norm, sample, None)
+    if turn.watched and sample.applied <= turn.action:
+        seen = counted(state.study.rules.spec, sample, float(turn.number))
+        if seen:
+            state.monitor = monitor.update(state.monitor, *seen)
+            if seen[0] and monitor.alarm(state.monitor, state.study.guard.alarm_level):
+                state.crossed = True
+
+
+def _count_as_kept(state: State, turn: Round) -> None:
+    """The monitor takes a lost round for one that kept the promise: less evidence than there was, so still valid."""
+    if turn.watched:
+        risk = float(round_risk(state.study.rules.spec, float(turn.number)))
+        state.monitor = monitor.update(state.monitor, False, risk)
 
 
 def _watch_tails(state: State, turn: Round, sample: Sample) -> None:
@@ -169,18 +197,6 @@ def _watch_tails(state: State, turn: Round, sample: Sample) -> None:
         tails.update(of_cost, share * (sample.cost - seen.cost), cost_radius * width, rules.spec.cost_noise),
     ]
     state.noisy = state.noisy or tails.alarm(max(state.tails), 0.5 * state.study.guard.alarm_level)
-
-
-def _learn(state: State, turn: Round, sample: Sample) -> None:
-    if sample.weight > 0.0:
-        _watch_tails(state, turn, sample)
-    state.learner.learn(turn.context, turn.norm, sample, None)
-    if turn.watched and sample.applied <= turn.action:
-        seen = counted(state.study.rules.spec, sample, float(turn.number))
-        if seen:
-            state.monitor = monitor.update(state.monitor, *seen)
-            if seen[0] and monitor.alarm(state.monitor, state.study.guard.alarm_level):
-                state.crossed = True
 
 
 def _notice(state: State) -> None:

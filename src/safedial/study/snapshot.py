@@ -20,19 +20,20 @@ from safedial.study.state import Round, State
 
 FORMAT = 1
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
-FLAGS = ("crossed", "broken", "noisy", "stopped", "last_action", "tails")
+FLAGS = ("frozen", "crossed", "broken", "noisy", "stopped", "last_action", "tails")
 
 
 def pack(state: State) -> bytes:
     """Everything the next event needs."""
     held = list(state.held.items())
     waiting = {"open": state.open, "expired": state.expired, "held": {seq: pair[0] for seq, pair in held}}
-    samples = np.array([sample or (0.0,) * 6 for _, (_, sample) in held], dtype=np.float64).reshape(-1, 6)
+    samples = np.array([sample or (0.0,) * 6 for _, (_, sample, _) in held], dtype=np.float64).reshape(-1, 6)
+    fates = [(sample is None, lost) for _, (_, sample, lost) in held]
     arrays = {
         **{f"learner.{name}": value for name, value in state.learner.state().items()},
         **{f"{name}.{part}": value for name, rounds in waiting.items() for part, value in _columns(state, rounds)},
         "held.samples": samples,
-        "held.skipped": np.array([sample is None for _, (_, sample) in held], dtype=bool),
+        "held.fates": np.array(fates, dtype=bool).reshape(-1, 2),
         "queue": np.array(state.queue, dtype=np.int64),
         "recent": np.array(state.recent, dtype=bool),
         "monitor": np.append(state.monitor.log_evidence, [state.monitor.rounds, state.monitor.violations]),
@@ -66,10 +67,10 @@ def unpack(study: StudySpec, content: bytes) -> State:
     state.hash = bytes.fromhex(head["hash"])
     state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
     state.open, state.expired, held = (_rounds(study, arrays, name) for name in ("open", "expired", "held"))
-    skipped, samples = arrays["held.skipped"].tolist(), arrays["held.samples"].tolist()
+    fates, samples = arrays["held.fates"].tolist(), arrays["held.samples"].tolist()
     state.held = {
-        seq: (turn, None if skip else Sample(*sample))
-        for (seq, turn), skip, sample in zip(held.items(), skipped, samples, strict=True)
+        seq: (turn, None if gone else Sample(*sample), lost)
+        for (seq, turn), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
     }
     state.queue.extend(arrays["queue"].tolist())
     state.recent.extend(arrays["recent"].tolist())

@@ -3,9 +3,9 @@
     decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner, monitor
 
 `queue` holds the rounds that the learner has not passed, in decision order. With folding "prefix" a round is learned
-from when it is first in the queue and resolved; a void round whose reason may have to do with its outcome stays in the
-queue for ever, and so holds back all that follow (THEORY: the bounds hold for every prefix at once). HP-Conformal needs
-no order: an unknown round counts as unbounded there.
+from when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
+delays depend on. A void round whose reason may have to do with its outcome ends the prefix for ever (`frozen`): what
+follows is watched and no longer learned from. HP-Conformal needs no order: an unknown round counts as unbounded there.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class State:
         self.open: dict[int, Round] = {}
         self.expired: dict[int, Round] = {}
         self.queue: deque[int] = deque()
-        self.held: dict[int, tuple[Round, Sample | None]] = {}
+        self.held: dict[int, tuple[Round, Sample | None, bool]] = {}
         self.monitor = monitor.init()
         self.tails = [0.0, 0.0]
-        self.crossed = self.broken = self.noisy = False
+        self.frozen = self.crossed = self.broken = self.noisy = False
         self.stopped = ""
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
@@ -100,6 +100,8 @@ class State:
             "expired": len(self.expired),
             "void": self.void,
             "waiting": len(self.held),
+            "waits_for": self.queue[0] if self.queue else None,
+            "frozen": self.frozen,
             "informative_rounds": self.learner.samples,
             "violations": self.violations,
             "evidence": self.evidence,

@@ -181,7 +181,7 @@ class Study:
                 before the outcome acted.
             observed_at: when it was measured, for the record (ISO 8601).
             throttled: the action was lowered or stopped *because of* the outcome. That is no override: the round has no
-                promise and cannot be learned from, and, as for a void, the model stops before it.
+                promise and cannot be learned from, and, as for a void, the model learns nothing from it on.
         """
         require(isinstance(throttled, bool), "throttled", throttled, "must be True or False")
         body: dict[str, Any] = {
@@ -223,7 +223,8 @@ class Study:
 
         Args:
             unrelated: you state that the reason has nothing to do with the outcome. The round is then passed over;
-                otherwise the model learns nothing from this round on, because leaving it out could bias what it learns.
+                otherwise the model learns nothing from this round on, because leaving it out could bias what it learns
+                (HP-Conformal counts it as unbounded and goes on).
         """
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         work = partial(
