@@ -1,0 +1,142 @@
+"""`safedial study`, through the program's own entry point: answers on stdout, complaints on stderr, exit codes."""
+
+import csv
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from safedial.cli import main
+
+FIELDS = ("dim=2", "threshold=0.5", "total_risk=0.1", "reward_noise=0.3", "cost_noise=0.3")
+BOUNDS = ("coefficient_bound=1", "context_bound=1")
+CREATE = [word for field in (*FIELDS, *BOUNDS) for word in ("--set", field)]
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch, capfd):
+    """study(*words): (exit code, stdout, stderr) of `safedial study` on a store of its own."""
+    monkeypatch.setenv("SAFEDIAL_STORAGE", f"sqlite:///{tmp_path}/trial.db")
+    before = signal.getsignal(signal.SIGINT)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["safedial", "study", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code or 0, out, err
+
+    assert run("create", "trial", *CREATE)[0] == 0
+    yield run
+    signal.signal(signal.SIGINT, before)
+
+
+def answer(done):
+    assert done[0] == 0, done
+    return json.loads(done[1])
+
+
+def test_a_round_from_the_shell(study, tmp_path):
+    decision = answer(study("ask", "trial", "0.6,0.3", "--key", "a", "--format", "json"))
+    assert answer(study("ask", "trial", "[0.6, 0.3]", "--key", "a", "--json")) == decision
+    assert set(decision) == {"id", "seq", "action", "intensity", "safe_action", "certificate"}
+    told = answer(study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2, "--json"))
+    assert told == {"decision_id": "trial.2", "seq": 3}
+    assert "Known already" in study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[1]
+    assert answer(study("correct", "trial.2", "--cost", 0.1, "--reason", "typing error", "--json"))["seq"] == 4
+    assert "typing error" in study("explain", "trial.2")[1]
+    assert answer(study("explain", "trial.2", "--json"))["events"][0]["kind"] == "outcome"
+    assert answer(study("status", "trial", "--json"))["outcomes"] == 1
+    assert answer(study("list", "--json")) == {"studies": [{"name": "trial", "events": 4}]}
+    assert "trial" in study("list")[1]
+    assert "evidence" in study("status", "trial")[1]
+    study("ask", "trial", "0.1,0.1")
+    study("ask", "trial", "0.1,0.1")
+    assert study("void", "trial.5", "--reason", "device off", "--unrelated")[0] == 0
+    assert study("expire", "trial.6", "--reason", "six weeks")[0] == 0
+    mark = study("checkpoint", "trial")[1].strip()
+    assert "all agree" in study("verify", "trial", "--checkpoint", mark)[1]
+    study("export", "trial", tmp_path / "out.csv")
+    rows = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+    assert [row["status"] for row in rows] == ["corrected", "void", "expired"]
+    assert "checked" in study("backup", tmp_path / "copy.db")[1]
+
+
+def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
+    for _ in range(2):
+        study("ask", "trial", "0.6,0.3")
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        connection.execute("UPDATE events SET actor = 'somebody' WHERE seq = 2")
+    connection.close()
+    code, out, _ = study("verify", "trial")
+    assert (code, "event 2" in out) == (1, True)
+    code, out, _ = study("verify", "trial", "--json")
+    assert (code, json.loads(out)["first_bad"]) == (1, 2)
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        connection.execute("UPDATE events SET body = '{' WHERE seq = 1")
+    connection.close()
+    code, out, _ = study("verify", "trial")
+    assert (code, "event 1" in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["ask", "trial", "0.6"], "shape"),
+        (["ask", "trial", "a,b"], "numbers with commas"),
+        (["ask", "trial", "NaN,0.1"], "finite"),
+        (["ask", "none", "0.1,0.1"], "no such study"),
+        (["tell", "trial.9", "--reward", "1", "--cost", "1"], "no such decision"),
+        (["resume", "trial", "--reason", "x"], "is not stopped"),
+        (["status", "trial", "--format", "xml"], "table or json"),
+        (["status", "trial", "--storage", "sqlite:///none/none.db"], "no such file"),
+        (["create", "trial", *CREATE], "already"),
+        (["create", "bad name", *CREATE], "letters"),
+        (["create", "b", "--set", "dim"], "NAME=VALUE"),
+        (["create", "b", "--spec", "none.json"], "none.json"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(study, words, complaint):
+    code, out, err = study(*words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_a_study_from_a_spec_file_resumes_and_starts_warm(study, tmp_path):
+    text = "[spec]\n" + "\n".join(field for field in (*FIELDS[1:], *BOUNDS)) + "\n[world]\ndim = 2\n"
+    (tmp_path / "spec.toml").write_text(text)
+    fields = {**dict(field.split("=") for field in (*FIELDS, *BOUNDS))}
+    (tmp_path / "spec.json").write_text(json.dumps({name: float(value) for name, value in fields.items()} | {"dim": 2}))
+    (tmp_path / "past.csv").write_text("x0,x1,action,reward,cost\n0.1,0.2,0.5,0.1,0.1\n")
+    for name, file in (("one", "spec.toml"), ("two", "spec.json")):
+        stop = ["--set", 'guard={"stop": {"decisions": 1}}']
+        made = answer(study("create", name, "--spec", tmp_path / file, *stop, "--json"))
+        assert made["spec"]["threshold"] == 0.5
+        assert answer(study("import", name, tmp_path / "past.csv", "--json"))["imported"] == 1
+        study("ask", name, "0.1,0.1")
+        assert answer(study("status", name, "--json"))["stopped"] == "stop_rule"
+        assert study("resume", name, "--reason", "extended")[0] == 0
+    (tmp_path / "broken.json").write_text("{")
+    assert study("create", "three", "--spec", tmp_path / "broken.json")[0] == 2
+
+
+def test_the_program_itself_runs_on_postgresql(postgres):
+    words = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", postgres.url(), *CREATE]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "Study trial is ready.\n")
+
+
+def test_the_bench_prints_its_figures(monkeypatch, capfd):
+    before = signal.getsignal(signal.SIGINT)
+    words = ["bench", "study", "--events", "400", "--decisions", "40", "--threads", "4", "--json"]
+    monkeypatch.setattr(sys, "argv", ["safedial", *words])
+    with pytest.raises(SystemExit):
+        main()
+    signal.signal(signal.SIGINT, before)
+    report = json.loads(capfd.readouterr().out)
+    assert report["events"] == 399
+    assert all(value > 0 for value in report.values())
