@@ -262,3 +262,30 @@ def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
     with pytest.raises(InvalidInput):
         create_study("bad", {**SPEC, **changes}, storage=lite.store)
     assert [each["name"] for each in list_studies(lite.store)] == ["trial"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": "hp_ucb", "radius": "paper"},
+        {"radius": "determinant", "probe": 0},
+        {"radius": "constrained"},
+        {"radius": "noise-adaptive", "margin": "gaussian"},
+        {"margin": "quantile", "margin_risk": 0.01},
+        {"promise": "joint"},
+        {"reward_sensor_noise": 0.05, "cost_sensor_noise": 0.05},
+        {"dose": {"reward": {"curve": "power", "exponent": 0.5}, "cost": {"curve": "hill", "ed50": 0.5}}},
+    ],
+)
+def test_every_radius_margin_and_curve_is_recorded_explained_and_computed_again(lite, changes):
+    study = create_study("other", {**SPEC, **changes, "guard": {"alarm_level": 1e-9}}, storage=lite.store)
+    for number in range(25):
+        decision = study.ask([0.6 * math.sin(number), 0.5 * math.cos(2 * number)])
+        study.tell(decision.id, reward=0.2 * decision.intensity, cost=0.1 * decision.intensity)
+    again = study.decision(decision.id)
+    assert again.certificate == decision.certificate
+    assert "Promise" in study.explain(decision.id)
+    report = study.verify()
+    assert (report.ok, report.inexact) == (True, 0)
+    with Store(lite.store.storage) as other:
+        assert open_study("other", storage=other).state_digest() == study.state_digest()

@@ -107,7 +107,8 @@ def cost_radius_of(radius: str, prediction: Prediction, spec: SafetySpec) -> Any
     return RADII[radius](spec.cost_noise, prediction, spec)
 
 
-def _reward_radius(radius: str, prediction: Prediction, spec: SafetySpec) -> Any:
+def reward_radius_of(radius: str, prediction: Prediction, spec: SafetySpec) -> Any:
+    """The radius of the reward's ellipsoid."""
     if radius == "noise-adaptive":
         return adaptive(spec.reward_noise, prediction.reward_energy, spec)
     return RADII[radius](spec.reward_noise, prediction, spec)
@@ -162,7 +163,7 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     """
     cost_radius = cost_radius_of(radius, prediction, spec)
     shared = spec.same_noise and radius != "noise-adaptive"
-    reward_radius = cost_radius if shared else _reward_radius(radius, prediction, spec)
+    reward_radius = cost_radius if shared else reward_radius_of(radius, prediction, spec)
     reward_upper = prediction.reward + reward_radius * prediction.width
     cost_upper = prediction.cost + cost_radius * prediction.width
     largest = spec.coefficient_bound * prediction.norm

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core import monitor, tails
-from safedial.core.confidence import RADII
-from safedial.core.safe_set import round_risk
+from safedial.core.confidence import cost_radius_of, reward_radius_of
+from safedial.core.margin import round_risk
 from safedial.online.advice import decide
 from safedial.online.blas import dnrm2
 from safedial.online.conformal import ConformalLearner
@@ -188,13 +188,12 @@ def _watch_tails(state: State, turn: Round, sample: Sample) -> None:
     """Set the residuals of a sample against the stated noise, before it is learned from."""
     rules = state.study.rules
     seen: Any = state.learner.predict(turn.context, turn.norm)
-    share, rule = math.sqrt(sample.weight), RADII[rules.policy.options["radius"]]
-    cost_radius = rule(rules.spec.cost_noise, seen, rules.spec)
-    reward_radius = cost_radius if rules.spec.same_noise else rule(rules.spec.reward_noise, seen, rules.spec)
-    width, (of_reward, of_cost) = share * seen.width, state.tails
+    spec, radius, share = rules.spec, rules.policy.options["radius"], math.sqrt(sample.weight)
+    of_reward, of_cost = reward_radius_of(radius, seen, spec), cost_radius_of(radius, seen, spec)
+    width = share * seen.width
     state.tails = [
-        tails.update(of_reward, share * (sample.reward - seen.reward), reward_radius * width, rules.spec.reward_noise),
-        tails.update(of_cost, share * (sample.cost - seen.cost), cost_radius * width, rules.spec.cost_noise),
+        tails.update(state.tails[0], share * (sample.reward - seen.reward), of_reward * width, spec.reward_noise),
+        tails.update(state.tails[1], share * (sample.cost - seen.cost), of_cost * width, spec.cost_noise),
     ]
     state.noisy = state.noisy or tails.alarm(max(state.tails), 0.5 * state.study.guard.alarm_level)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
-from safedial.core.estimate import Prediction
+from safedial.core.estimate import Prediction, Ridges
 from safedial.core.safe_set import SafeSet
 from safedial.online.conformal import View
 from safedial.online.decision import Decision, Rules, promise_of
@@ -47,6 +47,7 @@ def body_of(decision: Decision, raw: list[float], state: State) -> dict[str, Any
             "reward_radius": float(bounds.reward_radius),
             "reward_upper": float(bounds.reward_upper),
             "safe_intensity": float(safe.intensity),
+            **({} if bounds.noise is None else {"noise": float(bounds.noise)}),
         },
         "prediction": _view(seen) if isinstance(seen, View) else _prediction(seen),
     }
@@ -61,13 +62,16 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         said["reward_radius"],
         said["cost_radius"],
         said["refuted"],
+        _bound(said["noise"]) if "noise" in said else None,
     )
     safe = SafeSet(said["safe_intensity"], said["certified"])
     choice = Choice(said["intensity"], safe, bounds, said["reward_index"])
     if rules.policy.promise == "conformal":
         prediction: Any = View(**{**seen, "sizes": np.array(seen["sizes"], dtype=np.int64)})
     else:
-        prediction = Prediction(**seen, dim=rules.dim)
+        ridges = Ridges(**{name: np.array(part) for name, part in seen["ridges"].items()}) if "ridges" in seen else None
+        noise = _bound(seen["noise"]) if "noise" in seen else None
+        prediction = Prediction(**{**seen, "ridges": ridges, "noise": noise}, dim=rules.dim)
     return Decision(
         body["action"],
         body["intensity"],
@@ -84,8 +88,8 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
     )
 
 
-def _prediction(seen: Prediction) -> dict[str, float]:
-    return {
+def _prediction(seen: Prediction) -> dict[str, Any]:
+    told: dict[str, Any] = {
         "cost": seen.cost,
         "informative_rounds": seen.informative_rounds,
         "log_det": seen.log_det,
@@ -93,6 +97,14 @@ def _prediction(seen: Prediction) -> dict[str, float]:
         "reward": seen.reward,
         "width": seen.width,
     }
+    if seen.cost_energy is not None:
+        told |= {"reward_energy": float(seen.reward_energy), "cost_energy": float(seen.cost_energy)}
+    if seen.noise is not None:
+        told["noise"] = float(seen.noise)
+    if seen.ridges is not None:
+        parts = seen.ridges._asdict().items()
+        told["ridges"] = {name: np.asarray(part).tolist() for name, part in parts if part is not None}
+    return told
 
 
 def _view(seen: View) -> dict[str, Any]:
