@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.battery import Cache, Weights, embed_texts
+from safedial.cli.toolkit import toolkit
 from safedial.errors import MissingExtra
 
 reproduce = typer.Typer(no_args_is_help=True, help="Reproduce the paper's results, ours beside the paper's.")
+reproduce.command()(toolkit)
 
 Seeds = Annotated[int, typer.Option(help="How many seeds; the paper has 5.")]
 Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper has 10000.")]

@@ -6,6 +6,7 @@ from safedial.plots.conformal import draw_conformal
 from safedial.plots.sweep import draw_sweep
 from safedial.plots.synthetic import draw_epsilon, draw_synthetic
 from safedial.plots.table1 import draw_table1
+from safedial.plots.toolkit import draw_toolkit
 
 __all__ = [
     "draw_battery",
@@ -15,4 +16,5 @@ __all__ = [
     "draw_sweep",
     "draw_synthetic",
     "draw_table1",
+    "draw_toolkit",
 ]
