@@ -16,6 +16,7 @@ from safedial.cli.doctor import doctor
 from safedial.cli.eluder import eluder
 from safedial.cli.monitor import monitor
 from safedial.cli.reproduce import reproduce
+from safedial.cli.service import key, serve
 from safedial.cli.simulate import simulate
 from safedial.cli.study import study
 from safedial.cli.sweep import sweep
@@ -40,6 +41,8 @@ app.add_typer(battery, name="battery")
 app.add_typer(study, name="study")
 app.add_typer(bench, name="bench")
 app.command()(eluder)
+app.command()(serve)
+app.add_typer(key, name="key")
 app.command()(doctor)
 
 

@@ -11,7 +11,7 @@ EXTRAS = {
     "data": (("pandas", "pyarrow"), "results as tables, parquet files"),
     "service": (
         ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
-        "the decision service (planned)",
+        "studies and the decision service",
     ),
     "dask": (("distributed",), "sweeps on many machines"),
     "jax": (("jax",), "the rule on JAX arrays, under jit"),

@@ -6,6 +6,7 @@ take the write lock at once. PostgreSQL: READ COMMITTED, and a lock on the row o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +73,7 @@ def writing(engine: Any) -> Iterator[Any]:
     """A connection in a write transaction, committed at the end or rolled back whole."""
     with unavailable(), engine.connect().execution_options(safedial_write=True) as connection, connection.begin():
         yield connection
+        _still_there(connection)
 
 
 @contextmanager
@@ -95,11 +97,27 @@ def unavailable() -> Iterator[None]:
         raise StoreUnavailable(f"storage: {type(original or error).__name__}: {words}") from error
 
 
-def _pragmas(connection: Any, _: Any) -> None:
+def _still_there(connection: Any) -> None:
+    """Refuse to commit to a SQLite file that was moved, deleted or replaced: nobody would find what is written."""
+    known = connection.connection.info.get("file")
+    if known is not None and _inode(known[0]) != known[1]:
+        raise StoreUnavailable("storage: the file was moved, deleted or replaced while in use; put it back or restart")
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def _pragmas(connection: Any, record: Any) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     for words in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=268435456"):
         cursor.execute(f"PRAGMA {words}")
+    path = cursor.execute("PRAGMA database_list").fetchone()[2]
+    record.info["file"] = path, _inode(path)
     cursor.close()
 
 

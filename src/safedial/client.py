@@ -1,0 +1,194 @@
+"""A small client of the decision service: time-outs, retries that cannot decide twice, and an action when all fails.
+
+It needs nothing but the standard library. A service that is away, overloaded or broken never leaves a caller without an
+answer: `ask` then gives the fallback action, marked as such, and logs a warning. `tell` cannot be replaced by anything;
+it raises `ServiceUnavailable`, and the caller keeps the outcome and sends it again, which is safe.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import random
+import threading
+import time
+import urllib.parse
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from safedial.errors import InvalidInput, require
+
+log = logging.getLogger("safedial.client")
+
+RETRIED = (408, 425, 429, 500, 502, 503, 504)
+"""Answers after which the same request may succeed; it carries the same idempotency key."""
+
+
+class ServiceUnavailable(ConnectionError):
+    """The service did not answer, or could not, after every retry. Send the same again later."""
+
+
+class Advice(NamedTuple):
+    """What to set the dial to. Where `fallback` is True no decision was made, so there is no id to report on."""
+
+    action: float
+    id: str | None
+    seq: int | None
+    intensity: float | None
+    safe_action: float | None
+    certificate: dict[str, Any] | None
+    fallback: bool = False
+    reason: str = ""
+
+
+class Client:
+    """One service. Use one client a thread, or share it: each thread has a connection of its own.
+
+    Args:
+        url: http://127.0.0.1:8000, say.
+        key: an access key, sd_…; none on loopback while the store has no keys.
+        timeout: seconds for each attempt.
+        retries: further attempts after the first, with growing pauses.
+        fallback_action: what `ask` gives where the service does not; in the dial's units.
+        pause: seconds before the first retry; doubled each time, with a random part.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 2.0,
+        retries: int = 2,
+        fallback_action: float = 0.0,
+        pause: float = 0.1,
+    ) -> None:
+        parts = urllib.parse.urlsplit(url)
+        proper = parts.scheme in ("http", "https") and parts.hostname
+        require(proper, "url", url, "must be http://HOST:PORT or https://HOST")
+        require(timeout > 0, "timeout", timeout, "must be > 0")
+        require(retries >= 0, "retries", retries, "must be >= 0")
+        self._parts, self._key = parts, key
+        self.timeout, self.retries, self.fallback_action, self.pause = timeout, retries, fallback_action, pause
+        self._local = threading.local()
+
+    def __repr__(self) -> str:
+        return f"Client({self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]})"
+
+    def create_study(self, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a study, or find the one that this specification made."""
+        return self._send("POST", "/v1/studies", {"name": name, "spec": dict(spec)}, key=f"create-{name}")
+
+    def studies(self) -> list[dict[str, Any]]:
+        return self._send("GET", "/v1/studies")["studies"]
+
+    def study(self, name: str) -> dict[str, Any]:
+        """Counts, evidence, specification; whether and why it has stopped."""
+        return self._send("GET", f"/v1/studies/{_quoted(name)}")
+
+    def ask(
+        self,
+        study: str,
+        context: Sequence[float] | Mapping[str, float],
+        *,
+        key: str | None = None,
+        baseline_cost: float = 0.0,
+    ) -> Advice:
+        """Advice for a context; the fallback action where the service cannot give any.
+
+        A refusal of the request itself (a wrong context, a key that may not) raises `InvalidInput`: nothing is wrong
+        with the service then.
+        """
+        body = {"context": context if isinstance(context, Mapping) else list(context), "baseline_cost": baseline_cost}
+        try:
+            path = f"/v1/studies/{_quoted(study)}/decisions"
+            answer = self._send("POST", path, body, key=key or uuid.uuid4().hex)
+        except ServiceUnavailable as error:
+            log.warning("no advice from the service (%s): the fallback action %g is used", error, self.fallback_action)
+            return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
+        names = ("action", "id", "seq", "intensity", "safe_action", "certificate")
+        return Advice(*(answer[name] for name in names))
+
+    def tell(
+        self, decision_id: str, *, reward: float, cost: float, applied_action: float | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Report an outcome; sent again after a failure, it is written once."""
+        body = {"reward": reward, "cost": cost, "applied_action": applied_action, **more}
+        return self._about(decision_id, "outcome", body)
+
+    def correct(self, decision_id: str, *, reason: str, **values: float) -> dict[str, Any]:
+        """Replace reward, cost or applied_action of an outcome."""
+        return self._about(decision_id, "correction", {"reason": reason, **values}, key=uuid.uuid4().hex)
+
+    def void(self, decision_id: str, *, reason: str, unrelated: bool = False) -> dict[str, Any]:
+        return self._about(decision_id, "void", {"reason": reason, "unrelated": unrelated})
+
+    def resume(self, study: str, reason: str, *, forget: bool = False) -> dict[str, Any]:
+        body = {"reason": reason, "forget": forget}
+        return self._send("POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
+
+    def explain(self, decision_id: str) -> str:
+        """Why this action, in plain words."""
+        return self._send("GET", f"/v1/decisions/{_quoted(decision_id)}")["explanation"]
+
+    def verify(self, study: str) -> dict[str, Any]:
+        return self._send("GET", f"/v1/studies/{_quoted(study)}/verify")
+
+    def close(self) -> None:
+        """Let this thread's connection go."""
+        connection = self._local.__dict__.pop("connection", None)
+        if connection is not None:
+            connection.close()
+
+    def _about(self, decision_id: str, act: str, body: dict[str, Any], key: str | None = None) -> dict[str, Any]:
+        return self._send("POST", f"/v1/decisions/{_quoted(decision_id)}/{act}", body, key=key)
+
+    def _send(self, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        content = None if body is None else json.dumps(body, allow_nan=True)
+        reason = ""
+        for attempt in range(self.retries + 1):
+            if attempt:
+                time.sleep(self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 -- no secret
+            try:
+                status, text = self._once(method, path, content, headers)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                reason = type(error).__name__
+                continue
+            if status < 400:
+                return json.loads(text)
+            if status not in RETRIED:
+                raise _refusal(status, text)
+            reason = f"status {status}"
+        raise ServiceUnavailable(f"{self!r}: {reason}, after {self.retries + 1} attempts")
+
+    def _once(self, method: str, path: str, content: str | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            secure = self._parts.scheme == "https"
+            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+            connection = kind(self._parts.hostname or "", self._parts.port, timeout=self.timeout)
+            self._local.connection = connection
+        connection.request(method, self._parts.path.rstrip("/") + path, content, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(str(name), safe="")
+
+
+def _refusal(status: int, text: bytes) -> InvalidInput:
+    """The service's words for a request that it will never take."""
+    try:
+        problem = json.loads(text)
+        code, words = problem["code"], problem.get("detail") or problem["title"]
+        where = f"{problem['field']}: " if problem.get("field") else ""
+    except (ValueError, KeyError, TypeError):
+        code, words, where = "invalid_input", "no further words", ""
+    return InvalidInput(f"the service refused ({status} {code}): {where}{words}", code)

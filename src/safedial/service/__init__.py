@@ -1,0 +1,16 @@
+"""The decision service: studies behind an address.
+
+    request ─► access (key, role, bucket) ─► body (size, time, depth, numbers) ─► study ─► commit ─► answer
+                                                                                   │
+    page ◄─ series ◄─ track (read from the log, beside the writer) ◄───────────────┘
+
+Read problem, body, access, routes, app in this order; then track and series for the page.
+"""
+
+from __future__ import annotations
+
+from safedial.service.app import make_app
+from safedial.service.desk import Limits
+from safedial.service.server import running, serve
+
+__all__ = ["Limits", "make_app", "running", "serve"]

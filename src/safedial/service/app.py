@@ -1,0 +1,96 @@
+"""The FastAPI app of one worker: routes, static pages, errors in one form, an OpenAPI document that works offline."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from safedial.service import wire
+from safedial.service.access import Access
+from safedial.service.desk import Limits, Service
+from safedial.service.problem import answer
+from safedial.service.routes import router
+from safedial.study import Store
+from safedial.version import __version__
+
+TAKEN = (wire.NewStudy, wire.Ask, wire.Outcome, wire.Correction, wire.Void, wire.Resume)
+PAGES = {"/": "index.html", "/docs": "docs.html"}
+ASSETS = ("page.css", "docs.js")
+KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+SAFE = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+"""Nothing is fetched from elsewhere, and nobody may frame the page."""
+
+ABOUT = """Turn one dial anew for each context: high reward, and a promise on the realized cost in every round.
+
+The promise of each decision, and everything it rests on, is on its certificate. Errors are problem+json with a `code`;
+no error repeats a context. Writes are acknowledged after their commit, and repeat safely."""
+
+
+def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = None) -> FastAPI:
+    """The app over an open store, which the caller closes; `open_door` is for loopback alone.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = Store(f"sqlite:///{folder.name}/trial.db")
+    >>> app = make_app(store)
+    >>> sorted(app.openapi()["paths"])[:2]
+    ['/healthz', '/metrics']
+    >>> store.close(); folder.cleanup()
+    """
+    told = limits or Limits()
+
+    app = FastAPI(title="safedial", version=__version__, description=ABOUT, docs_url=None, redoc_url=None)
+    access = Access(store, open_door=open_door, rate=told.rate, burst=told.burst)
+    app.state.service = Service(store=store, access=access, limits=told)
+    app.include_router(router)
+    for path, name in {**PAGES, **{f"/static/{name}": name for name in ASSETS}}.items():
+        app.router.routes.append(Route(path, _static(name), methods=["GET"], include_in_schema=False))
+    app.add_exception_handler(HTTPException, _refused)
+    app.openapi = lambda: _openapi(app)
+    return app
+
+
+def _static(name: str) -> Any:
+    content = (files("safedial.service") / "static" / name).read_bytes()
+    kind = KINDS[name.rpartition(".")[2]]
+
+    async def page(_: Request) -> Response:
+        return Response(content, media_type=kind, headers=SAFE)
+
+    return page
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """Routing's own refusals, in our form."""
+    status = getattr(error, "status_code", 500)
+    headers = dict(getattr(error, "headers", None) or {})
+    codes = {404: "not_found", 405: "method_not_allowed", 400: "malformed"}
+    return answer(codes.get(status, "fault"), headers=headers)
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        for model in TAKEN:
+            made = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(made.pop("$defs", {}))
+            schemas[model.__name__] = made
+        document["components"]["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "sd_…; `safedial key create` makes one"}
+        }
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,119 @@
+"""A request's body: at most so large, so slow, so deep; JSON whose numbers are finite; an object of known fields."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect, Request
+
+from safedial.service.problem import Problem
+from safedial.study.event import orjson
+
+LARGEST = 256 * 1024
+DEEPEST = 16
+BODY_SECONDS = 10.0
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKET = re.compile(rb"[\[\]{}]")
+
+
+async def read_json(request: Request, *, seconds: float = BODY_SECONDS) -> Any:
+    """The body as plain values, or a refusal that says nothing of its content."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise Problem("not_json")
+    return parse(await _receive(request, seconds))
+
+
+async def _receive(request: Request, seconds: float) -> bytes:
+    stated = request.headers.get("content-length", "")
+    if stated.isascii() and stated.isdigit() and int(stated) > LARGEST:
+        raise Problem("too_large", f"at most {LARGEST} bytes")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > LARGEST:
+                    raise Problem("too_large", f"at most {LARGEST} bytes")
+                parts.append(part)
+    except TimeoutError:
+        raise Problem("slow_body", f"within {seconds:g} seconds") from None
+    except ClientDisconnect:
+        raise Problem("malformed") from None
+    return b"".join(parts)
+
+
+def parse(content: bytes) -> Any:
+    """JSON as plain values.
+
+    >>> parse(b'{"context": [0.5, 1e3]}')
+    {'context': [0.5, 1000.0]}
+    >>> for words in (b"[NaN]", b"[-1e400]", b"[0.5", b"[" * 99):
+    ...     try:
+    ...         parse(words)
+    ...     except Problem as problem:
+    ...         print(problem.code)
+    not_finite
+    not_finite
+    malformed
+    too_deep
+    """
+    if content.count(b"[") + content.count(b"{") > DEEPEST and depth(content) > DEEPEST:
+        raise Problem("too_deep", f"at most {DEEPEST} levels")
+    try:
+        return orjson.loads(content)
+    except ValueError:
+        raise Problem("not_finite" if _holds_no_number(content) else "malformed") from None
+
+
+def depth(content: bytes) -> int:
+    """How deeply brackets are nested, those inside texts left out.
+
+    >>> depth(b'{"a": [1, "[[["]}')
+    2
+    """
+    level = deepest = 0
+    for found in _BRACKET.finditer(_STRING.sub(b"", content)):
+        level += 1 if found[0] in b"[{" else -1
+        deepest = max(deepest, level)
+    return deepest
+
+
+def _holds_no_number(content: bytes) -> bool:
+    """Whether the text is JSON but for numbers that are none: NaN, Infinity, 1e400."""
+    odd: list[str] = []
+
+    def number(text: str) -> float:
+        value = float(text)
+        odd.extend([] if math.isfinite(value) else [text])
+        return value
+
+    try:
+        json.loads(content, parse_constant=number, parse_float=number, parse_int=number)
+    except (ValueError, RecursionError):
+        return False
+    return bool(odd)
+
+
+def take(model: type[BaseModel], given: Any) -> dict[str, Any]:
+    """The fields of a request; unknown names and missing ones are refused, null is as good as absent.
+
+    What the fields hold is checked once, by the study.
+    """
+    if not isinstance(given, dict):
+        raise Problem("invalid_input", "the body must be an object")
+    known = model.model_fields
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise Problem("invalid_input", f"{len(unknown)} unknown field(s); known are " + ", ".join(known))
+    fields = {name: value for name, value in given.items() if value is not None}
+    for name, field in known.items():
+        if field.is_required() and name not in fields:
+            raise Problem("invalid_input", f"{name} is missing", field=name)
+    return fields

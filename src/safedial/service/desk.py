@@ -1,0 +1,76 @@
+"""What the routes of one worker share: the open store, its studies, who may enter, the numbers, the tracks."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from safedial.service.access import BURST, RATE, Access
+from safedial.service.body import BODY_SECONDS
+from safedial.service.metrics import Metrics
+from safedial.service.problem import Problem
+from safedial.service.track import Track
+from safedial.study import Store, StoreUnavailable, Study, open_study
+
+ANSWER_SECONDS = 20.0
+"""How long a request waits for the store's answer before it is told that the store is away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a worker puts up with."""
+
+    body_seconds: float = BODY_SECONDS
+    answer_seconds: float = ANSWER_SECONDS
+    waiting: int = 2_000
+    rate: float = RATE
+    burst: float = BURST
+
+
+@dataclass(kw_only=True)
+class Service:
+    """One worker's things. Made once; the routes find it as `request.app.state.service`."""
+
+    store: Store
+    access: Access
+    limits: Limits
+    metrics: Metrics = field(default_factory=Metrics)
+    studies: dict[str, Study] = field(default_factory=dict)
+    tracks: dict[str, Track] = field(default_factory=dict)
+    waiting: int = 0
+
+    async def study(self, name: str) -> Study:
+        """A study by its name; opened once."""
+        found = self.studies.get(name)
+        if found is None:
+            found = await asyncio.to_thread(open_study, name, storage=self.store, actor="service")
+            self.studies[name] = found
+        return found
+
+    async def of_decision(self, decision_id: str) -> Study:
+        """The study of a decision's id."""
+        name = decision_id.rpartition(".")[0]
+        try:
+            return await self.study(name)
+        except ValueError as error:
+            if getattr(error, "code", "") == "unknown_study":
+                raise Problem("unknown_decision") from None
+            raise
+
+    async def done(self, future: Future[Any]) -> Any:
+        """The writer's answer, after its commit."""
+        try:
+            async with asyncio.timeout(self.limits.answer_seconds):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise StoreUnavailable("storage: no answer in time") from None
+
+    async def track(self, name: str) -> Track:
+        """The study's history for the page, up to date; read from the log, never through the writer."""
+        track = self.tracks.get(name)
+        if track is None:
+            track = self.tracks.setdefault(name, Track(await self.study(name)))
+        await asyncio.to_thread(track.refresh)
+        return track

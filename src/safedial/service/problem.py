@@ -1,0 +1,115 @@
+"""Errors over HTTP: one table of codes, one form (problem+json, RFC 9457), and no value of the caller's in any of them.
+
+A refusal of the study carries a code (`safedial.study.MEANINGS`); the answer gives that code, its meaning and the name
+of the field, never the words of the error itself, which may hold a context. Only a specification's refusal, which holds
+no context, is answered in full.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.responses import Response
+
+from safedial.errors import InvalidInput
+from safedial.study.errors import MEANINGS
+from safedial.study.event import orjson
+
+log = logging.getLogger("safedial.service")
+
+STATUS = {
+    "invalid_input": 422,
+    "not_finite": 422,
+    "wrong_dimension": 422,
+    "wrong_features": 422,
+    "context_out_of_bounds": 422,
+    "key_reused": 422,
+    "reason_required": 422,
+    "unknown_study": 404,
+    "unknown_decision": 404,
+    "unknown_key": 404,
+    "study_exists": 409,
+    "conflict": 409,
+    "store_unavailable": 503,
+    "wrong_schema": 503,
+    "log_broken": 500,
+    "malformed": 400,
+    "too_deep": 400,
+    "unauthenticated": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "slow_body": 408,
+    "too_large": 413,
+    "not_json": 415,
+    "too_many_requests": 429,
+    "fault": 500,
+    "overloaded": 503,
+}
+WORDS = {
+    **MEANINGS,
+    "malformed": "the body is not JSON",
+    "too_deep": "the body is nested too deeply",
+    "unauthenticated": "this needs a key: Authorization: Bearer sd_…",
+    "forbidden": "this key may not do that here",
+    "not_found": "there is nothing at this address",
+    "method_not_allowed": "this address does not take that method",
+    "slow_body": "the body took too long to arrive",
+    "too_large": "the body is too large",
+    "not_json": "the body must be sent as application/json",
+    "too_many_requests": "too many requests with this key; wait and send again",
+    "fault": "the service failed; nothing was acknowledged, and its log says where",
+    "overloaded": "too many requests wait already; send again later",
+}
+RETRY_SECONDS = {"store_unavailable": 2, "overloaded": 1, "too_many_requests": 1}
+"""Retry-After: when it makes sense to ask again."""
+
+CLOSING = ("slow_body", "too_large")
+"""After these the rest of the body may still be on its way, so the connection is closed."""
+
+
+class Problem(Exception):
+    """A request that is refused before any study sees it."""
+
+    def __init__(self, code: str, detail: str = "", *, field: str = "") -> None:
+        super().__init__(code)
+        self.code, self.detail, self.field = code, detail, field
+
+
+def answer(code: str, detail: str = "", *, field: str = "", headers: dict[str, str] | None = None) -> Response:
+    """The response for a code."""
+    status = STATUS.get(code, 422)
+    content: dict[str, Any] = {
+        "type": f"urn:safedial:problem:{code}",
+        "title": WORDS.get(code, WORDS["invalid_input"]),
+        "status": status,
+        "code": code,
+    }
+    if detail:
+        content["detail"] = detail
+    if field:
+        content["field"] = field
+    more = dict(headers or {})
+    if code in RETRY_SECONDS:
+        more["Retry-After"] = str(RETRY_SECONDS[code])
+    if code in CLOSING:
+        more["Connection"] = "close"
+    if code == "unauthenticated":
+        more["WWW-Authenticate"] = "Bearer"
+    return Response(orjson.dumps(content), status, more, "application/problem+json")
+
+
+def answer_error(error: Exception, fields: Iterable[str] = (), *, whole: bool = False) -> Response:
+    """The response for what a route raised; what nobody foresaw is logged by its type and place, without its words."""
+    if isinstance(error, Problem):
+        return answer(error.code, error.detail, field=error.field)
+    if isinstance(error, InvalidInput):
+        named = str(error).partition(" = ")[0].partition(":")[0].partition("[")[0].partition(".")[0]
+        detail = str(error) if whole and error.code == "invalid_input" else ""
+        return answer(error.code, detail, field=named if named in fields else "")
+    place = "".join(traceback.format_tb(error.__traceback__)[-3:])
+    log.error("%s\n%s", type(error).__name__, place)
+    return answer("fault")

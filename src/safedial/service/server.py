@@ -1,0 +1,72 @@
+"""Running the app: uvicorn with our settings, one worker or several, and one in a thread for tests and the demo."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from safedial.errors import import_extra, require
+from safedial.service.access import is_loopback, refuse_open_address
+from safedial.service.app import make_app
+from safedial.service.desk import Limits
+from safedial.study import Store
+
+uvicorn = import_extra("uvicorn", "service")
+
+STORAGE = "SAFEDIAL_STORAGE"
+HOST = "SAFEDIAL_HOST"
+RATE = "SAFEDIAL_RATE"
+
+
+def settings(**more: Any) -> dict[str, Any]:
+    """What every server of ours is started with: no access log, so no address or id is written anywhere."""
+    return {"access_log": False, "log_level": "warning", "server_header": False, "timeout_keep_alive": 30, **more}
+
+
+def serve(
+    storage: str, *, host: str = "127.0.0.1", port: int = 8000, workers: int = 1, rate: float | None = None
+) -> None:
+    """Serve a store until interrupted. An address that others can reach needs a key first."""
+    require(1 <= workers <= 64, "workers", workers, "must lie between 1 and 64")
+    require(0 <= port <= 65535, "port", port, "must lie between 0 and 65535")
+    with Store(storage) as store:
+        refuse_open_address(store, host)
+    os.environ.update({STORAGE: storage, HOST: host} | ({} if rate is None else {RATE: repr(rate)}))
+    uvicorn.run(
+        "safedial.service.server:worker", factory=True, **settings(host=host, port=port, workers=workers, lifespan="on")
+    )
+
+
+def worker() -> Any:
+    """The app of one worker process, which finds its store in the environment."""
+    store = Store(os.environ[STORAGE])
+    rate = os.environ.get(RATE)
+    limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
+    app = make_app(store, open_door=is_loopback(os.environ.get(HOST, "")), limits=limits)
+    app.router.on_shutdown.append(store.close)
+    return app
+
+
+@contextlib.contextmanager
+def running(
+    store: Store, *, app: Any = None, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
+) -> Iterator[str]:
+    """A server in a thread of this process; its address. The store stays open."""
+    made = make_app(store, open_door=is_loopback(host), limits=limits) if app is None else app
+    config = uvicorn.Config(made, **settings(host=host, port=port))
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="safedial-server", daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            require(thread.is_alive(), "port", port, "is not free", "choose another, or 0 for any")
+            time.sleep(0.01)
+        real = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://{host}:{real}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

@@ -1,0 +1,186 @@
+"""What travels: the bodies of requests and answers, for the OpenAPI document. Names are those of the whole package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Spec(BaseModel):
+    """What is fixed for a study's life. Not all fields are listed: docs/study.md has them."""
+
+    model_config = ConfigDict(extra="allow")
+    dim: int | None = Field(None, ge=1, description="length of the context")
+    threshold: float = Field(description="τ: the largest cost that is accepted", gt=0)
+    violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk of a round")
+    estimation_risk: float | None = Field(None, gt=0, lt=1, description="δ′: the risk, once, of the confidence set")
+    total_risk: float | None = Field(None, gt=0, lt=1, description="δ + δ′, split for you")
+    reward_noise: float | None = Field(None, gt=0)
+    cost_noise: float | None = Field(None, gt=0)
+    coefficient_bound: float | None = Field(None, gt=0, description="S")
+    context_bound: float | None = Field(None, gt=0, description="L")
+    ridge: float | None = Field(None, gt=0, description="λ")
+    promise: str | None = Field(None, description="certified, joint or conformal")
+    policy: Any = Field(None, description="hp_probe, hp_ucb or hp_conformal; a name, or an object with options")
+    radius: str | None = Field(None, description="mixture, determinant or paper")
+    dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
+    dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
+    features: dict[str, Any] | None = Field(None, description='{"names": [...], "center": [...], "scale": [...]}')
+    guard: dict[str, Any] | None = Field(None, description="caps, largest step, limits on open outcomes, stop rule")
+    folding: str | None = Field(None, description="prefix or arrival")
+
+
+class NewStudy(_Closed):
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    spec: Spec
+
+
+class Ask(_Closed):
+    """A context, in the order of the study's features or by their names."""
+
+    context: list[float] | dict[str, float]
+    baseline_cost: float = Field(0.0, description="the known cost at action 0")
+
+
+class Outcome(_Closed):
+    reward: float
+    cost: float
+    applied_action: float | None = Field(None, description="where it is not the advice; fixed before the outcome acted")
+    observed_at: str | None = Field(None, description="ISO 8601")
+    throttled: bool = Field(False, description="the action was lowered because of the outcome: no override")
+
+
+class Correction(_Closed):
+    reason: str = Field(min_length=1)
+    reward: float | None = None
+    cost: float | None = None
+    applied_action: float | None = None
+
+
+class Void(_Closed):
+    reason: str = Field(min_length=1)
+    unrelated: bool = Field(False, description="you state that the reason has nothing to do with the outcome")
+
+
+class Resume(_Closed):
+    reason: str = Field(min_length=1)
+    forget: bool = Field(False, description="hp_conformal: start up again without the earlier rounds")
+
+
+class Decision(BaseModel):
+    """An advised action. The certificate holds every number and assumption behind it."""
+
+    id: str
+    seq: int
+    action: float
+    intensity: float
+    safe_action: float | None
+    certificate: dict[str, Any]
+
+
+class DecisionRecord(Decision):
+    """A decision, why, and what was said about it since."""
+
+    explanation: str
+    events: list[Event]
+
+
+class Receipt(BaseModel):
+    """What was written."""
+
+    decision_id: str | None = None
+    seq: int
+
+
+class Event(BaseModel):
+    seq: int
+    kind: str
+    decision_id: str | None
+    at: str
+    actor: str
+    reason: str
+    body: dict[str, Any]
+    hash: str
+
+
+class Events(BaseModel):
+    events: list[Event]
+    next_seq: int
+
+
+class StudyRow(BaseModel):
+    name: str
+    events: int
+
+
+class Studies(BaseModel):
+    studies: list[StudyRow]
+
+
+class StudyState(BaseModel):
+    """Counts, the monitor's evidence, whether and why the study has stopped, and its specification."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    seq: int
+    decisions: int
+    outcomes: int
+    open: int
+    violations: int
+    evidence: float
+    stopped: str
+    spec: dict[str, Any]
+
+
+class Verification(BaseModel):
+    """Whether the chain, the fold and every recomputed decision agree; the first seq that does not."""
+
+    ok: bool
+    study: str
+    events: int
+    decisions: int
+    inexact: int
+    seq: int
+    hash: str
+    first_bad: int | None
+    problem: str
+
+
+class Series(BaseModel):
+    """One study over time, down-sampled: for the operator page."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    seq: int
+    counts: dict[str, Any]
+
+
+class Rows(BaseModel):
+    """A page of decisions, the newest first; `before` asks for the next page."""
+
+    rows: list[dict[str, Any]]
+    before: int | None
+
+
+class ProblemDetails(BaseModel):
+    """RFC 9457; `code` is for programs."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str | None = None
+    field: str | None = None
+
+
+class Health(BaseModel):
+    status: str
+    version: str
+
+
+DecisionRecord.model_rebuild()

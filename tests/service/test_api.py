@@ -1,0 +1,223 @@
+"""What the service answers: the whole way of a decision, idempotency, one commit for many, errors in one form."""
+
+import asyncio
+import json
+import logging
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from safedial.service import make_app, running
+from safedial.service.problem import STATUS, WORDS
+from safedial.study import MEANINGS, Store, create_study
+from tests.service.conftest import Caller
+from tests.study.conftest import SPEC
+
+
+def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service):
+    made = service.post("/v1/studies", {"name": "infusion", "spec": SPEC})
+    assert (made.status, made.json()["decisions"], made.json()["spec"]["threshold"]) == (201, 0, 0.5)
+    decision = service.ask("infusion", [0.6, 0.3])
+    body = decision.json()
+    assert (decision.status, body["id"], body["seq"]) == (201, "infusion.2", 2)
+    assert set(body) == {"id", "seq", "action", "intensity", "safe_action", "certificate"}
+    told = service.post(f"/v1/decisions/{body['id']}/outcome", {"reward": 0.1, "cost": 0.2, "applied_action": 0.1})
+    assert (told.status, told.json()) == (201, {"decision_id": "infusion.2", "seq": 3})
+    changed = service.post("/v1/decisions/infusion.2/correction", {"cost": 0.1, "reason": "typing error"})
+    assert (changed.status, changed.json()["seq"]) == (201, 4)
+    second = service.ask("infusion", [0.1, 0.1]).json()["id"]
+    gone = service.post(f"/v1/decisions/{second}/void", {"reason": "device was off", "unrelated": True})
+    assert gone.status == 201
+    whole = service.get("/v1/decisions/infusion.2").json()
+    assert [event["kind"] for event in whole["events"]] == ["outcome", "correction"]
+    assert whole["action"] == body["action"]
+    assert "This holds if:" in whole["explanation"]
+    assert service.get("/v1/studies/infusion/verify").json()["ok"]
+    assert {row["name"] for row in service.get("/v1/studies").json()["studies"]} == {"trial", "infusion"}
+
+
+def test_events_come_in_pages_from_an_inclusive_seq(service):
+    for number in range(5):
+        service.ask("trial", [0.1 * number, 0.1])
+    first = service.get("/v1/studies/trial/events?from_seq=1&limit=4").json()
+    rest = service.get(f"/v1/studies/trial/events?from_seq={first['next_seq']}").json()
+    assert [event["seq"] for event in first["events"] + rest["events"]] == [1, 2, 3, 4, 5, 6]
+    assert rest["next_seq"] == 7
+    event = rest["events"][0]
+    assert set(event) == {"seq", "kind", "decision_id", "at", "actor", "reason", "body", "hash"}
+    assert isinstance(event["body"], dict)
+    assert service.get("/v1/studies/trial/events?from_seq=99").json() == {"events": [], "next_seq": 99}
+    for odd in ("x", "-1", "1.5", "9" * 30):
+        assert service.get(f"/v1/studies/trial/events?from_seq={odd}").status == 422
+
+
+def test_the_same_key_and_body_give_the_stored_answer_and_another_body_is_refused(service):
+    first = service.ask("trial", [0.5, 0.1], Idempotency_Key="visit-17")
+    again = service.ask("trial", [0.5, 0.1], Idempotency_Key="visit-17")
+    assert (again.status, again.content) == (first.status, first.content)
+    other = service.ask("trial", [0.5, 0.2], Idempotency_Key="visit-17")
+    assert (other.status, other.code) == (422, "key_reused")
+    assert service.get("/v1/studies/trial").json()["decisions"] == 1
+    assert service.ask("trial", [0.5, 0.1], Idempotency_Key="x" * 300).status == 422
+    path = f"/v1/decisions/{first.json()['id']}/correction"
+    service.post(f"/v1/decisions/{first.json()['id']}/outcome", {"reward": 0.1, "cost": 0.1})
+    fix = {"cost": 0.2, "reason": "typing error"}
+    assert [service.post(path, fix, Idempotency_Key="fix").status for _ in range(2)] == [201, 200]
+    new = {"name": "again", "spec": SPEC}
+    assert [service.post("/v1/studies", new, Idempotency_Key="a").status for _ in range(2)] == [201, 201]
+    assert service.post("/v1/studies", new).code == "study_exists"
+    changed = {"name": "again", "spec": {**SPEC, "threshold": 0.9}}
+    assert service.post("/v1/studies", changed, Idempotency_Key="a").status == 422
+
+
+def test_an_outcome_twice_is_200_and_another_is_409_with_the_way_to_a_correction(service):
+    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
+    path = f"/v1/decisions/{decision}/outcome"
+    answers = [service.post(path, {"reward": 0.1, "cost": 0.1}) for _ in range(2)]
+    assert [answer.status for answer in answers] == [201, 200]
+    assert answers[0].json() == answers[1].json()
+    other = service.post(path, {"reward": 0.1, "cost": 0.2})
+    assert (other.status, other.code) == (409, "conflict")
+    assert f"/v1/decisions/{decision}/correction" in other.json()["detail"]
+
+
+def test_changes_need_reasons(service):
+    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
+    service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.1})
+    for act, body in (("correction", {"cost": 0.2}), ("void", {})):
+        assert service.post(f"/v1/decisions/{decision}/{act}", body).status == 422
+        assert service.post(f"/v1/decisions/{decision}/{act}", {**body, "reason": " "}).code == "reason_required"
+    assert service.post("/v1/studies/trial/resume", {"reason": "looked at it"}).status == 422
+
+
+def test_a_stopped_study_advises_the_fallback_and_says_why_until_it_is_resumed(service, store):
+    create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    decision = service.ask("strict", [0.5, 0.1]).json()["id"]
+    service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.55})
+    stopped = service.ask("strict", [0.5, 0.1]).json()
+    assert (stopped["action"], stopped["certificate"]["promise"]) == (0.0, "none")
+    assert "stop rule" in stopped["certificate"]["statement"]
+    assert service.get("/v1/studies/strict").json()["stopped"] == "stop_rule"
+    assert service.post("/v1/studies/strict/resume", {"reason": "reviewed by the board"}).status == 201
+    assert service.ask("strict", [0.5, 0.1]).json()["action"] > 0
+
+
+def test_many_callers_at_once_get_gap_free_seqs(service):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda number: service.ask("trial", [0.01 * number, 0.1]), range(64)))
+    assert sorted(answer.json()["seq"] for answer in answers) == list(range(2, 66))
+    assert service.get("/v1/studies/trial/verify").json()["ok"]
+
+
+def test_health_readiness_and_metrics(service):
+    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
+    service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.9})
+    assert service.get("/healthz").json()["status"] == "ok"
+    assert service.get("/readyz").json()["status"] == "ready"
+    text = service.get("/metrics").content.decode()
+    assert 'safedial_study_violations{study="trial"} 1.0' in text
+    assert 'route="/v1/studies/{name}/decisions",status="201"' in text
+    evidence = service.get("/v1/studies/trial").json()["evidence"]
+    line = next(line for line in text.splitlines() if line.startswith("safedial_study_evidence"))
+    assert math.isclose(float(line.split()[-1]), evidence)
+
+
+def test_every_code_has_a_status_and_words():
+    assert set(MEANINGS) <= set(STATUS)
+    assert set(STATUS) == set(WORDS)
+
+
+def test_unknown_addresses_and_methods_are_answered_in_the_same_form(service):
+    assert service.get("/v2/studies").code == "not_found"
+    assert service.send("DELETE", "/v1/studies/trial").code == "method_not_allowed"
+
+
+def test_a_fault_of_ours_is_500_without_its_words_in_answer_or_log(store, caplog, monkeypatch):
+    app, mark = make_app(store), str(0.7654 + 1)
+
+    def fail(*_):
+        raise RuntimeError(f"context {mark}")
+
+    monkeypatch.setattr("safedial.service.routes.list_studies", fail)
+    with running(store, app=app) as url:
+        answer = Caller(url).get("/v1/studies")
+    assert (answer.status, answer.code) == (500, "fault")
+    assert "RuntimeError" in caplog.text
+    assert mark not in caplog.text + answer.content.decode()
+
+
+def test_no_secret_key_or_context_value_is_in_any_log_or_error(tmp_path, caplog, capfd):
+    from safedial.study.keys import create_key
+
+    caplog.set_level(logging.DEBUG)
+    mark, secret = "0.7654321", "hunter2"
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        create_study("trial", SPEC, storage=store)
+        key, _ = create_key(store, "admin", reason="test", actor="tester")
+        with running(store) as url:
+            service = Caller(url, key)
+            said = [
+                service.ask("trial", context).content
+                for context in ([float(mark)], [float(mark), "x"], [float(mark)] * 2, {"a": float(mark)}, secret, [[1]])
+            ]
+            said.append(service.post("/v1/studies/trial/decisions", f'{{"context": [{mark}, NaN]}}'.encode()).content)
+            said.append(service.post("/v1/studies/trial/decisions", f'{{"{secret}": {mark}}}'.encode()).content)
+            said.append(service.post("/v1/decisions/trial.9/outcome", {"reward": float(mark), "cost": secret}).content)
+            said.append(Caller(url, f"sd_0000_{secret}").get("/v1/studies").content)
+            good = service.ask("trial", [float(mark), 0.1]).json()["id"]
+            said.append(service.post(f"/v1/decisions/{good}/outcome", {"reward": 1, "cost": secret}).content)
+            said.append(service.get("/metrics").content)
+    out, err = capfd.readouterr()
+    everything = b"".join(said).decode() + caplog.text + out + err
+    for word in (mark, secret, key, key.rpartition("_")[2]):
+        assert word not in everything, word
+
+
+def test_a_password_in_the_storage_url_reaches_no_error():
+    with pytest.raises(Exception, match="storage") as refused:
+        Store("postgresql://me:hunter2@127.0.0.1:1/none")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_the_openapi_document_describes_every_route_and_needs_no_network(service):
+    document = service.get("/openapi.json").json()
+    listed = {
+        "/v1/studies": {"get", "post"},
+        "/v1/studies/{name}": {"get"},
+        "/v1/studies/{name}/resume": {"post"},
+        "/v1/studies/{name}/decisions": {"get", "post"},
+        "/v1/studies/{name}/events": {"get"},
+        "/v1/studies/{name}/verify": {"get"},
+        "/v1/decisions/{decision_id}": {"get"},
+        "/v1/decisions/{decision_id}/outcome": {"post"},
+        "/v1/decisions/{decision_id}/correction": {"post"},
+        "/v1/decisions/{decision_id}/void": {"post"},
+    }
+    for path, methods in listed.items():
+        assert set(document["paths"][path]) == methods, path
+    text = json.dumps(document)
+    for name in document["components"]["schemas"]:
+        assert isinstance(name, str)
+    used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert used <= set(document["components"]["schemas"])
+    assert "https://" not in text.replace("https://json-schema.org", "")
+
+
+def test_an_answer_that_does_not_come_in_time_is_503():
+    from concurrent.futures import Future
+
+    from safedial.service.desk import Limits, Service
+    from safedial.study import StoreUnavailable
+
+    service = Service(store=None, access=None, limits=Limits(answer_seconds=0.01))
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(service.done(Future()))
+
+
+def test_more_requests_than_may_wait_are_503(store):
+    from safedial.service import Limits
+
+    with running(store, limits=Limits(waiting=0)) as url:
+        answer = Caller(url).get("/v1/studies")
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "overloaded", "1")

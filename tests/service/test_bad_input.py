@@ -1,0 +1,252 @@
+"""Every row of the bad-input table, over HTTP: the right answer, nothing written, no value of the caller's in it."""
+
+import json
+import socket
+import sqlite3
+import time
+import urllib.parse
+
+import pytest
+
+from safedial.service import Limits, running
+from safedial.study import Store, create_study, database
+from tests.service.conftest import Caller
+from tests.study.conftest import SPEC
+from tests.study.postgres import Server
+
+MARK = 0.7654321
+
+
+def events(service, study="trial"):
+    return service.get(f"/v1/studies/{study}/events").json()["next_seq"] - 1
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1" + "0" * 400, '"0.1"', "true"])
+def test_what_is_no_finite_number_is_422_and_is_not_repeated(service, word):
+    before = events(service)
+    answer = service.post("/v1/studies/trial/decisions", f'{{"context": [{MARK}, {word}]}}'.encode())
+    assert (answer.status, answer.code) == (422, "not_finite")
+    assert str(MARK).encode() not in answer.content
+    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
+    for field in ("reward", "cost", "applied_action"):
+        values = {"reward": "0.1", "cost": "0.1", field: word}
+        body = "{" + ", ".join(f'"{name}": {value}' for name, value in values.items()) + "}"
+        answer = service.post(f"/v1/decisions/{decision}/outcome", body.encode())
+        assert (answer.status, answer.code) == (422, "not_finite"), field
+    assert events(service) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("context", "code"),
+    [
+        ([MARK], "wrong_dimension"),
+        ([MARK, 0.1, 0.1], "wrong_dimension"),
+        ([[MARK, 0.1]], "wrong_dimension"),
+        ([], "wrong_dimension"),
+        (MARK, "wrong_dimension"),
+        ("0.1,0.2", "wrong_dimension"),
+        ({"a": MARK, "b": 0.1}, "wrong_dimension"),
+        ([MARK, None], "not_finite"),
+        ([MARK, MARK], "context_out_of_bounds"),
+    ],
+)
+def test_a_context_of_another_shape_or_size_is_422(service, context, code):
+    answer = service.ask("trial", context)
+    assert (answer.status, answer.code) == (422, code)
+    assert str(MARK).encode() not in answer.content
+    assert events(service) == 1
+
+
+def test_missing_and_unknown_features_are_422_and_order_does_not_matter(service, store):
+    features = {"names": ["age", "weight"], "center": [50, 70], "scale": [100, 100]}
+    assert create_study("named", {**SPEC, "features": features}, storage=store).spec.rules.dim == 2
+    for context in ({"age": MARK}, {"age": MARK, "weight": 70, "height": 1}, {"age": MARK, "Weight": 70}):
+        answer = service.ask("named", context)
+        assert (answer.status, answer.code) == (422, "wrong_features")
+        assert str(MARK).encode() not in answer.content
+    one = service.ask("named", {"age": 65, "weight": 60}).json()
+    two = service.ask("named", {"weight": 60, "age": 65}).json()
+    assert one["certificate"]["context"] == two["certificate"]["context"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"threshold": 0},
+        {"threshold": -1},
+        {"threshold": "0.5"},
+        {"violation_risk": 0},
+        {"violation_risk": 1},
+        {"estimation_risk": 1.5},
+        {"coefficient_bound": 0},
+        {"context_bound": -1},
+        {"reward_noise": True},
+        {"cost_noise": None},
+        {"ridge": 0},
+        {"dim": 0},
+        {"dim": 2.5},
+        {"policy": "thompson"},
+        {"policy": ["hp_ucb"]},
+        {"radius": "large"},
+        {"colour": "red"},
+        {"dose": {"curve": "power", "exponent": -1}},
+        {"dose": {"curve": "tabulated", "actions": [0, 0.5, 1], "intensities": [0, 0.7, 0.6]}},
+        {"dose": {"curve": "tabulated", "actions": [0, 1], "intensities": [0.2, 1]}},
+        {"dose": []},
+        {"dial": {"low": 3, "high": 1}},
+        {"dial": 7},
+        {"features": {"names": "ab"}},
+        {"guard": {"max_open": 0}},
+        {"guard": {"stop": 3}},
+        {"guard": {"caps": {"a": 1}}},
+    ],
+)
+def test_a_bad_specification_is_422_and_makes_no_study(service, changes):
+    answer = service.post("/v1/studies", {"name": "bad", "spec": {**SPEC, **changes}})
+    assert answer.status == 422, answer
+    assert answer.code in ("invalid_input", "not_finite")
+    assert [row["name"] for row in service.get("/v1/studies").json()["studies"]] == ["trial"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", "é", "-a", "x" * 65, 7, None, ["a"]])
+def test_a_bad_name_is_422(service, name):
+    assert service.post("/v1/studies", {"name": name, "spec": SPEC}).status == 422
+
+
+def test_an_unknown_decision_or_study_is_404(service, store):
+    create_study("other", SPEC, storage=store)
+    outcome = {"reward": 0.1, "cost": 0.1}
+    for decision in ("trial.99", "trial.1", "other.2", "nobody.2", "trial", "trial.x", "trial.-1", "7", "trial.2e0"):
+        answer = service.post(f"/v1/decisions/{decision}/outcome", outcome)
+        assert (answer.status, answer.code) == (404, "unknown_decision"), decision
+        assert service.get(f"/v1/decisions/{decision}").status == 404
+    assert service.ask("nobody", [0.1, 0.1]).code == "unknown_study"
+    for path in ("", "/events", "/verify", "/series", "/decisions"):
+        assert service.get(f"/v1/studies/nobody{path}").status == 404
+
+
+def test_an_outcome_with_nothing_applied_is_stored_and_not_folded(service):
+    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
+    outcome = {"reward": 0.0, "cost": 0.0, "applied_action": 0.0}
+    assert service.post(f"/v1/decisions/{decision}/outcome", outcome).status == 201
+    state = service.get("/v1/studies/trial").json()
+    assert (state["outcomes"], state["informative_rounds"], state["open"]) == (1, 0, 0)
+    kinds = [event["kind"] for event in service.get("/v1/studies/trial/events").json()["events"]]
+    assert kinds == ["study_created", "decided", "outcome"]
+
+
+def test_a_quotient_that_is_not_finite_is_422(service):
+    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
+    outcome = {"reward": 0.1, "cost": 1e300, "applied_action": 1e-300}
+    answer = service.post(f"/v1/decisions/{decision}/outcome", outcome)
+    assert (answer.status, answer.code) == (422, "not_finite")
+    assert events(service) == 2
+
+
+def test_too_large_too_deep_and_broken_bodies_are_refused(service):
+    path = "/v1/studies/trial/decisions"
+    large = json.dumps({"context": [MARK] * 40_000}).encode()
+    answer = service.post(path, large)
+    assert (answer.status, answer.code, answer.headers["connection"]) == (413, "too_large", "close")
+    for deep in (
+        b"[" * 100_000,
+        b'{"context":' * 50 + b"1" + b"}" * 50,
+        b'{"context": ' + b"[" * 20 + b"]" * 20 + b"}",
+    ):
+        assert service.post(path, deep).code == "too_deep"
+    for broken in (b"", b"{", b"context", b'{"context": [0.1, .2]}', b"\xff\xfe", b'{"context": [1,]}', b"\x00"):
+        assert (service.post(path, broken).status, service.post(path, broken).code) == (400, "malformed"), broken
+    for odd in (b"[]", b"7", b"null", b'"x"', b"{}", b'{"contexts": [0.1, 0.1]}', b'{"context": [0.1, 0.1], "x": 1}'):
+        assert service.post(path, odd).status == 422, odd
+    assert service.post(path, b"{}", Content_Type="text/plain").code == "not_json"
+    assert events(service) == 1
+
+
+def test_a_body_without_a_stated_length_is_counted_as_it_comes(service):
+    host, port = urllib.parse.urlsplit(service.url).netloc.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as wire:
+        head = "POST /v1/studies/trial/decisions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        wire.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        for _ in range(5):
+            wire.sendall(b"10000\r\n" + b"1" * 0x10000 + b"\r\n")
+        assert wire.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_a_slow_body_is_408(store):
+    create_study("trial", SPEC, storage=store)
+    with running(store, limits=Limits(body_seconds=0.2)) as url:
+        host, port = urllib.parse.urlsplit(url).netloc.split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as wire:
+            head = "POST /v1/studies/trial/decisions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            wire.sendall(f'{head}Content-Length: 24\r\n\r\n{{"context"'.encode())
+            answer = b"".join(iter(lambda: wire.recv(2000), b""))
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"slow_body" in answer
+        assert Caller(url).ask("trial", [0.1, 0.1]).status == 201
+
+
+def unavailable(answer):
+    return (answer.status, answer.code, int(answer.headers["retry-after"]) >= 1) == (503, "store_unavailable", True)
+
+
+def test_a_locked_store_is_503_with_retry_after_and_recovers(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
+    path = tmp_path / "trial.db"
+    with Store(f"sqlite:///{path}") as store:
+        create_study("trial", SPEC, storage=store)
+        with running(store) as url:
+            service = Caller(url)
+            first = service.ask("trial", [0.5, 0.1]).json()["id"]
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            assert unavailable(service.ask("trial", [0.5, 0.1]))
+            assert unavailable(service.post(f"/v1/decisions/{first}/outcome", {"reward": 0.1, "cost": 0.1}))
+            assert service.get("/v1/studies/trial/events").status == 200
+            other.execute("ROLLBACK")
+            other.close()
+            assert service.post(f"/v1/decisions/{first}/outcome", {"reward": 0.1, "cost": 0.1}).status == 201
+            assert service.get("/v1/studies/trial/verify").json()["ok"]
+
+
+def test_a_full_store_is_503_and_keeps_what_it_had(service, store):
+    from safedial.study.schema import sa
+
+    def small(connection, _):
+        connection.execute("PRAGMA max_page_count=40")
+
+    sa.event.listen(store.engine, "connect", small)
+    store.engine.dispose()
+    acknowledged = []
+    for _ in range(200):
+        answer = service.ask("trial", [0.5, 0.1])
+        if answer.status != 201:
+            break
+        acknowledged.append(answer.json()["seq"])
+    assert unavailable(answer)
+    report = service.get("/v1/studies/trial/verify").json()
+    assert (report["ok"], report["seq"]) == (True, acknowledged[-1])
+
+
+def test_a_store_whose_file_is_gone_is_503(service, tmp_path):
+    assert service.ask("trial", [0.5, 0.1]).status == 201
+    for file in tmp_path.glob("trial.db*"):
+        file.rename(file.with_name(f"moved-{file.name}"))
+    assert unavailable(service.ask("trial", [0.5, 0.1]))
+    for file in tmp_path.glob("moved-*"):
+        file.rename(file.with_name(file.name.removeprefix("moved-")))
+    assert service.ask("trial", [0.5, 0.1]).json()["seq"] == 3
+
+
+def test_a_database_server_that_is_gone_is_503():
+    server = Server()
+    with Store(server.url()) as store:
+        create_study("trial", SPEC, storage=store)
+        with running(store) as url:
+            service = Caller(url)
+            assert service.ask("trial", [0.5, 0.1]).status == 201
+            server.stop()
+            started = time.monotonic()
+            assert unavailable(service.ask("trial", [0.5, 0.1]))
+            assert unavailable(service.get("/readyz"))
+            assert service.get("/healthz").status == 200
+            assert time.monotonic() - started < 20

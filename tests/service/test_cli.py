@@ -1,0 +1,69 @@
+"""`safedial serve` and `safedial key` as users run them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from safedial.client import Client
+from tests.service.conftest import Caller
+from tests.study.conftest import SPEC
+
+
+def safedial(*words, **more):
+    command = [sys.executable, "-m", "safedial", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path):
+    storage = f"sqlite:///{tmp_path}/trial.db"
+    made = safedial("key", "create", "--role", "decide", "--storage", storage)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("sd_")
+    again = json.loads(safedial("key", "create", "--role", "read", "--storage", storage, "--json").stdout)
+    listed = json.loads(safedial("key", "list", "--storage", storage, "--json").stdout)["keys"]
+    assert [key["role"] for key in listed] == ["decide", "read"]
+    assert made.stdout.strip() not in json.dumps(listed)
+    gone = safedial("key", "revoke", again["id"], "--storage", storage, "--reason", "left the team")
+    assert gone.returncode == 0
+    assert again["id"] in safedial("key", "list", "--storage", storage).stdout
+    twice = safedial("key", "revoke", again["id"], "--storage", storage)
+    assert (twice.returncode, "revoked already" in twice.stderr) == (2, True)
+    assert safedial("key", "create", "--role", "king", "--storage", storage).returncode == 2
+
+
+def test_another_address_without_keys_is_refused_in_one_sentence(tmp_path):
+    done = safedial("serve", "--storage", f"sqlite:///{tmp_path}/t.db", "--host", "0.0.0.0")  # noqa: S104 -- refused
+    assert done.returncode == 2
+    assert "needs keys" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_serve_runs_until_it_is_told_to_stop_and_keeps_everything(tmp_path, workers):
+    storage, port = f"sqlite:///{tmp_path}/trial.db", free_port()
+    words = ["serve", "--storage", storage, "--port", str(port), "--workers", str(workers)]
+    quiet = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "safedial", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet
+    )
+    client = Client(f"http://127.0.0.1:{port}", retries=100, pause=0.02, timeout=20)
+    client.create_study("trial", SPEC)
+    seqs = [client.ask("trial", [0.1, 0.01 * number]).seq for number in range(20)]
+    client.close()
+    assert Caller(f"http://127.0.0.1:{port}").get("/docs").status == 200
+    server.send_signal(signal.SIGINT)
+    out, err = server.communicate(timeout=30)
+    assert "Traceback" not in out + err, err
+    assert seqs == list(range(2, 22))
+    assert json.loads(safedial("study", "verify", "trial", "--storage", storage, "--json").stdout)["decisions"] == 20

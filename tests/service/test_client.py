@@ -1,0 +1,109 @@
+"""The client: the way of a decision, retries that cannot decide twice, and an action when the service is away."""
+
+import logging
+import socket
+import threading
+
+import pytest
+
+from safedial.client import Advice, Client, ServiceUnavailable
+from safedial.errors import InvalidInput
+from safedial.service import running
+from tests.study.conftest import SPEC
+
+
+@pytest.fixture
+def client(store):
+    with running(store) as url:
+        made = Client(url)
+        made.create_study("trial", SPEC)
+        yield made
+        made.close()
+
+
+def test_a_client_asks_tells_corrects_and_explains(client):
+    advice = client.ask("trial", [0.5, 0.1], key="visit-1")
+    assert advice == client.ask("trial", [0.5, 0.1], key="visit-1")
+    assert not advice.fallback
+    assert client.tell(advice.id, reward=0.1, cost=0.2) == {"decision_id": advice.id, "seq": 3}
+    assert client.correct(advice.id, reason="typing error", cost=0.1)["seq"] == 4
+    second = client.ask("trial", [0.1, 0.1])
+    client.void(second.id, reason="device was off", unrelated=True)
+    assert "This holds if" in client.explain(advice.id)
+    assert client.study("trial")["void"] == 1
+    assert client.verify("trial")["ok"]
+    assert client.studies()[0]["name"] == "trial"
+    assert client.create_study("trial", SPEC)["decisions"] == 2
+
+
+def test_a_refused_request_raises_and_is_not_covered_up(client):
+    for context, code in (
+        ([0.9, 0.9], "context_out_of_bounds"),
+        ([0.1], "wrong_dimension"),
+        ([float("nan")] * 2, "not_finite"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            client.ask("trial", context)
+        assert refused.value.code == code
+    with pytest.raises(InvalidInput, match="reason"):
+        client.resume("trial", " ")
+
+
+def test_a_service_that_is_away_gives_the_fallback_action_and_says_so(caplog):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    client = Client(f"http://127.0.0.1:{port}", retries=1, pause=0.01, fallback_action=0.05)
+    with caplog.at_level(logging.WARNING):
+        advice = client.ask("trial", [0.5, 0.1])
+    assert (advice.action, advice.id, advice.fallback) == (0.05, None, True)
+    assert "fallback action 0.05" in caplog.text
+    assert "ConnectionRefusedError" in advice.reason
+    with pytest.raises(ServiceUnavailable, match="after 2 attempts"):
+        client.tell("trial.2", reward=0.1, cost=0.1)
+    assert Client(f"http://127.0.0.1:{port}", retries=0).ask("trial", [0.5]).action == 0.0
+
+
+def test_a_service_that_hangs_is_given_up_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        client = Client(f"http://127.0.0.1:{deaf.getsockname()[1]}", timeout=0.1, retries=1, pause=0.01)
+        assert client.ask("trial", [0.5, 0.1]) == Advice(
+            0.0, None, None, None, None, None, True, f"{client!r}: TimeoutError, after 2 attempts"
+        )
+
+
+def test_an_answer_lost_on_the_way_is_not_decided_twice(client):
+    """A relay passes the first request on and cuts the wire before the answer; the retry gets the same decision."""
+    target = client._parts.port
+    seen = []
+    with socket.create_server(("127.0.0.1", 0)) as relay:
+
+        def pass_on():
+            for number in range(2):
+                near, _ = relay.accept()
+                with near, socket.create_connection(("127.0.0.1", target)) as far:
+                    request = b""
+                    while not request.endswith(b"}"):
+                        request += near.recv(65536)
+                    far.sendall(request)
+                    answer = b""
+                    while not answer.endswith(b"}}"):
+                        answer += far.recv(65536)
+                    seen.append(answer)
+                    if number:
+                        near.sendall(answer)
+
+        thread = threading.Thread(target=pass_on)
+        thread.start()
+        lossy = Client(f"http://127.0.0.1:{relay.getsockname()[1]}", pause=0.01)
+        advice = lossy.ask("trial", [0.5, 0.1])
+        thread.join()
+        lossy.close()
+    assert (advice.id, len(seen)) == ("trial.2", 2)
+    assert client.study("trial")["decisions"] == 1
+
+
+@pytest.mark.parametrize("settings", [{"url": "ftp://x"}, {"url": "x"}, {"timeout": 0}, {"retries": -1}])
+def test_bad_settings_are_refused(settings):
+    with pytest.raises(InvalidInput):
+        Client(**{"url": "http://127.0.0.1:1", **settings})
