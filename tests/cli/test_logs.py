@@ -143,6 +143,28 @@ def test_calibrate_says_what_it_cannot_do_and_writes_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["one.csv"]
 
 
+def test_plan_says_what_to_expect_and_writes_a_page(folder):
+    words = ["plan", "--spec", "spec.toml", "--rounds", "100", "--seeds", "5"]
+    done = run(*words, "--out", "plan", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Of 100 rounds expect" in done.stdout
+    names = {path.name for path in (folder / "plan").iterdir()}
+    assert names == {"plan.csv", "plan_curves.csv", "plan.provenance.json", "plan.png", "plan.html"}
+    page = (folder / "plan" / "plan.html").read_text()
+    assert "Operating characteristics" in page
+    assert not re.search(r"(src|href)=.?https?:", page)
+    report = json.loads(run(*words, "--policy", "hp_ucb", "--dose", "power:2", "--json", cwd=folder).stdout)
+    assert len(report["scenarios"]) == 9
+    assert report["files"] == []
+    for extra, named in ((["--dim", "0"], "dim"), (["--policy", "hp_usb"], "hp_ucb"), (["--dose", "cubic"], "--dose")):
+        done = run(*words, *extra, "--out", "never", cwd=folder)
+        assert done.returncode == 2
+        assert named in done.stderr
+    assert "--threshold" in run("plan", "--rounds", "10", "--dim", "2").stderr
+    assert "--dim" in run("plan", "--rounds", "10", "--threshold", "1").stderr
+    assert not (folder / "never").exists()
+
+
 BAD_LOGS = {
     "empty": ("", "empty"),
     "header": ("x1,x2,x3,action,reward,cost\n", "too few rows"),

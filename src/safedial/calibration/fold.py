@@ -37,8 +37,14 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int) -
     sound = isinstance(error, (int, float)) and 0.0 <= error < 1.0
     require(sound, "error", error, "must be a number in [0, 1)", "a curve this uncertain needs more data")
     require(type(rounds) is int and rounds >= 1, "rounds", rounds, "must be the planned number of rounds, >= 1")
-    plain = not (spec.cost_sensor_noise or spec.reward_sensor_noise) and spec.promise == "certified"
-    require(plain, "spec", spec.promise, "is folded without sensor noise and for promise='certified' only")
+    sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
+    plain = not sensed and spec.promise == "certified"
+    require(
+        plain,
+        "spec",
+        spec.promise,
+        "is folded for promise='certified', the sub-Gaussian margin and no sensor noise only",
+    )
     reach = error * spec.coefficient_bound * spec.context_bound
     noise = round_up((1.0 + error) * spec.cost_noise + reach / spec.tail)
     shift = reach * math.sqrt(rounds)

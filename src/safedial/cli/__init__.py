@@ -15,6 +15,7 @@ from safedial.cli.check import check
 from safedial.cli.doctor import doctor
 from safedial.cli.eluder import eluder
 from safedial.cli.monitor import monitor
+from safedial.cli.plan import plan
 from safedial.cli.reproduce import reproduce
 from safedial.cli.service import key, serve
 from safedial.cli.simulate import simulate
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(simulate)
 app.command()(calibrate)
+app.command()(plan)
 app.command()(check)
 app.command()(monitor)
 app.add_typer(reproduce, name="reproduce")

@@ -36,7 +36,7 @@ def _body(rounds: Rounds, findings: Sequence[Finding], log: str, level: float) -
         [
             "<h1>Does this log bear out the spec?</h1>",
             f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {rounds.target} checked. The spec promises "
-            f"P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk + (spec.estimation_risk or 0.0):.3g} in every round if S = "
+            f"P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in every round if S = "
             f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "
             "linear, and noise is sub-Gaussian given the past.</p>",
             f"<p><strong>{html.escape(verdict(findings))}</strong></p>",

@@ -1,0 +1,73 @@
+"""`safedial plan`: what to expect of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safedial.cli.inputs import Json
+from safedial.cli.simulate import DOSES, FIELDS, read_curve, stated_spec
+
+
+def plan(
+    rounds: Annotated[int, typer.Option(help="Rounds of the study.")],
+    dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
+    total_risk: Annotated[float | None, typer.Option(help="The risk of a round [0.02].")] = None,
+    cost_noise: Annotated[float | None, typer.Option(help="Sub-Gaussian constant of the cost [1].")] = None,
+    reward_noise: Annotated[float | None, typer.Option(help="Sub-Gaussian constant of the reward [1].")] = None,
+    coefficient_bound: Annotated[float | None, typer.Option(help="S: bound on the coefficients' norm [1].")] = None,
+    context_bound: Annotated[float | None, typer.Option(help="L: bound on the contexts' norm [1].")] = None,
+    dose: Annotated[str | None, typer.Option(help=f"The dose curve: {DOSES} [identity].")] = None,
+    spec: Annotated[Path | None, typer.Option(help="A spec file: all of the promise, unless said otherwise.")] = None,
+    policy: Annotated[str | None, typer.Option(help="The policy [hp_probe].")] = None,
+    seeds: Annotated[int, typer.Option(help="Studies played in each scenario.")] = 100,
+    out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what to expect of a study: violations, reward, doses, if the spec is true and if it is not."""
+    import time
+
+    from safedial.cli.output import print_json, progress_bar
+    from safedial.core.dose import Dose
+    from safedial.errors import require
+    from safedial.planning import plan as run
+    from safedial.planning import scenarios_for
+    from safedial.policies import as_policy
+    from safedial.report.plan import write_plan
+    from safedial.specfile import load_spec, named_policy
+
+    fields = {name: value for name, value in locals().items() if name in FIELDS and value is not None}
+    file = load_spec(spec) if spec else None
+    stated = stated_spec(fields, file)
+    known: Any = dim if dim is not None else file and file.dim
+    require(known is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
+    chosen = named_policy(file.policy) if policy is None and file and file.policy else as_policy(policy or "hp_probe")
+    curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
+    started = time.perf_counter()
+    with progress_bar(f"plan, {seeds} studies a scenario", rounds * len(scenarios_for(chosen))) as advance:
+        made = run(chosen, stated, dim=known, rounds=rounds, seeds=seeds, dose=curve, progress=advance)
+    paths = write_plan(out, made, seconds=time.perf_counter() - started) if out else []
+    if json:
+        print_json({"words": made.words(), "scenarios": made.table, "files": [str(path) for path in paths]})
+    else:
+        _print(made, paths)
+
+
+def _print(made: Any, paths: list[Path]) -> None:
+    from safedial.cli.output import new_table, print_table
+    from safedial.report.plan import lines
+
+    title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
+    shown = {"violations": "viol.", "violations_high": "19 of 20", "violation_rate": "rate", "reward_share": "reward"}
+    shown |= {"half_reward_round": "half from", "last_dose": "dose"}
+    table = new_table(title, "scenario", *shown.values())
+    for line in lines(made, ("scenario", *shown)):
+        table.add_row(*line)
+    print_table(table)
+    typer.echo("\n".join(made.words()))
+    typer.echo("(* the truth is not what the spec states there. Reward: share of what one earns who knows everything.)")
+    if paths:
+        typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))

@@ -1,0 +1,162 @@
+"""One scenario played many times: what a study may expect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.batch import Played
+from safedial.core import monitor
+from safedial.core.dose import Dose
+from safedial.core.estimate import Prediction
+from safedial.core.margin import round_risk
+from safedial.core.spec import SafetySpec
+from safedial.measure import violation_interval
+from safedial.planning.scenarios import Scenario, deciding_by, promise_kept
+from safedial.policies import Policy
+from safedial.policies.clairvoyant import clairvoyant
+from safedial.simulation import simulate
+from safedial.worlds.linear import LinearWorld, generators
+
+Array = NDArray[np.float64]
+
+POINTS = 40
+"""Moments in time at which curves are kept."""
+
+DOSES, STUDIES = (0.25, 0.75), (0.1, 0.9)
+"""The quantiles of a band: over doses, and over studies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A scenario's numbers, and its curves at some rounds: plain values, ready for a table."""
+
+    scenario: Scenario
+    quantities: dict[str, Any]
+    curves: list[dict[str, Any]] = field(repr=False)
+
+
+def forecast(
+    scenario: Scenario,
+    policy: Policy,
+    stated: SafetySpec,
+    *,
+    dim: int,
+    dose: Dose,
+    rounds: int,
+    seeds: int,
+    progress: Any = None,
+) -> Forecast:
+    """Play the scenario with `seeds` different truths."""
+    world, true = LinearWorld(dim=dim, **scenario.world), scenario.true_spec(stated)
+    chosen = deciding_by(stated, policy) if scenario.factors else policy
+    chunks: list[Played] = []
+    simulate(
+        chosen, world, true, rounds=rounds, seeds=seeds, dose=dose, points=1, progress=progress, record=chunks.append
+    )
+    context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
+    gain, best = _rewards(world, true, dose, context, action)
+    over = cost > stated.threshold
+    quantities = {
+        "scenario": scenario.name,
+        "promise_holds": promise_kept(policy, scenario),
+        **_violations(over, stated, policy),
+        **_reward(gain, best),
+        "first_dose": float(action[0].mean()),
+        "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
+        **_alarms(over, stated, policy),
+    }
+    return Forecast(scenario=scenario, quantities=quantities, curves=_curves(scenario.name, action, gain, best, over))
+
+
+def window(rounds: int) -> int:
+    """Rounds over which a current reward is averaged."""
+    return max(rounds // 20, min(rounds, 10))
+
+
+def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, action: Array) -> tuple[Array, Array]:
+    """Noise-free rewards of the policy and of one who knows the truth, (rounds, seeds)."""
+    truth = world.draw_truth(true, generators(list(range(action.shape[1]))))
+    reward, cost = world.means(true, truth, context)
+    numbers = np.arange(1.0, len(action) + 1.0)[:, None]
+    seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim)
+    intensity = clairvoyant().decide(seen, true, round=numbers, coin=0.0).intensity
+    best = np.asarray(dose.reward.effect(dose.cost.action(intensity)))
+    return np.asarray(dose.reward.effect(action)) * reward, best * reward
+
+
+def _promised(stated: SafetySpec, policy: Policy) -> float:
+    return float(stated.violation_risk if policy.promise == "conformal" else stated.promised_risk)
+
+
+def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
+    counts = over.sum(axis=0)
+    low, high = violation_interval(counts, len(over))
+    return {
+        "violations": float(counts.mean()),
+        "violations_high": float(np.quantile(counts, 0.95, method="inverted_cdf")),
+        "violation_rate": float(over.mean()),
+        "rate_low": low,
+        "rate_high": high,
+        "promised_risk": _promised(stated, policy),
+        "any_violation": float((counts > 0).mean()),
+    }
+
+
+def _reward(gain: Array, best: Array) -> dict[str, Any]:
+    """The share of the clairvoyant's reward, and the first round from which a window has half of it (None: never)."""
+    total = float(best.sum())
+    size = window(len(gain))
+    current, possible = (_moving(values.sum(axis=1), size) for values in (gain, best))
+    half = np.flatnonzero(current >= 0.5 * possible)
+    return {
+        "reward_share": float(gain.sum()) / total if total > 0 else None,
+        "half_reward_round": int(half[0]) + 1 if half.size else None,
+    }
+
+
+def _moving(values: Array, size: int) -> Array:
+    """Sums over windows of `size` that begin at each round."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    return sums[size:] - sums[:-size]
+
+
+def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
+    """The share of studies in which the monitor alarms, at level 0.01; None for a promise that it does not watch."""
+    if policy.promise == "conformal":
+        return {"alarms": None}
+    state, alarmed = monitor.init((over.shape[1],)), np.zeros(over.shape[1], dtype=bool)
+    for number, row in enumerate(over, start=1):
+        state = monitor.update(state, row, round_risk(stated, float(number)))
+        if row.any():
+            alarmed |= np.asarray(monitor.alarm(state))
+    return {"alarms": float(alarmed.mean())}
+
+
+def _curves(name: str, action: Array, gain: Array, best: Array, over: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """Doses by window (mean and middle half, over rounds and studies), current reward share, violations so far."""
+    edges = np.unique(np.linspace(0, len(action), min(POINTS, len(action)) + 1).round().astype(int))
+    total = np.cumsum(over, axis=0)
+    rows = []
+    for start, end in pairwise(edges):
+        possible = float(best[start:end].sum())
+        low, high = np.quantile(action[start:end], DOSES)
+        few, many = np.quantile(total[end - 1], STUDIES)
+        rows.append(
+            {
+                "scenario": name,
+                "round": int(end),
+                "dose": float(action[start:end].mean()),
+                "dose_low": float(low),
+                "dose_high": float(high),
+                "reward_share": float(gain[start:end].sum()) / possible if possible > 0 else "",
+                "violations": float(total[end - 1].mean()),
+                "violations_low": float(few),
+                "violations_high": float(many),
+            }
+        )
+    return rows

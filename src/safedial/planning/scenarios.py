@@ -1,0 +1,88 @@
+"""What the truth may be, beside what the spec states.
+
+A scenario changes the world, not the policy: the policy decides by the stated constants, the world follows the true
+ones. Where the truth is within what is stated, the promise holds; where it is not, the table shows what is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from safedial.core.spec import SafetySpec
+from safedial.policies import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A name, multiples of the spec's constants, options of `LinearWorld`, and whether the spec is then true."""
+
+    name: str
+    words: str
+    factors: dict[str, float] = field(default_factory=dict)
+    world: dict[str, Any] = field(default_factory=dict)
+    spec_holds: bool = True
+
+    def true_spec(self, stated: SafetySpec) -> SafetySpec:
+        """The constants of the world."""
+        return replace(stated, **{name: factor * getattr(stated, name) for name, factor in self.factors.items()})
+
+
+NOISES = ("reward_noise", "cost_noise")
+
+SCENARIOS = (
+    Scenario(name="as stated", words="Gaussian noise of deviation κ, coefficients of norm S, contexts at random"),
+    Scenario(
+        name="milder truth",
+        words="half the noise, coefficients of half the norm",
+        factors={**dict.fromkeys(NOISES, 0.5), "coefficient_bound": 0.5},
+    ),
+    Scenario(
+        name="worst contexts",
+        words="an adversary sends the context whose cost is underestimated most",
+        world={"contexts": "adversarial"},
+    ),
+    Scenario(name="drifting contexts", words="contexts turn towards one axis", world={"contexts": "drift"}),
+    Scenario(name="two-point noise", words="noise ±κ", world={"noise": "rademacher"}),
+    Scenario(
+        name="noise 2 κ",
+        words="the noise is twice as wide as stated",
+        factors=dict.fromkeys(NOISES, 2.0),
+        spec_holds=False,
+    ),
+    Scenario(
+        name="norm 2 S",
+        words="coefficients twice as long as stated",
+        factors={"coefficient_bound": 2.0},
+        spec_holds=False,
+    ),
+    Scenario(
+        name="heavy tails",
+        words="Student's t with 3 degrees of freedom, of deviation κ",
+        world={"noise": "student-t3"},
+        spec_holds=False,
+    ),
+    Scenario(name="bent mean", words="means are a sine of the linear ones", world={"mean": "sine"}, spec_holds=False),
+)
+
+
+def scenarios_for(policy: Policy) -> tuple[Scenario, ...]:
+    """Those that can be simulated: an adversary does not go with a policy that needs exchangeable rounds."""
+    return tuple(each for each in SCENARIOS if not (policy.promise == "conformal" and each.name == "worst contexts"))
+
+
+def promise_kept(policy: Policy, scenario: Scenario) -> bool:
+    """Whether the policy's promise on the realized cost is proved in that scenario."""
+    if policy.promise == "conformal":
+        return scenario.world.get("contexts", "iid") == "iid"
+    return policy.promise == "certified" and scenario.spec_holds
+
+
+def deciding_by(stated: SafetySpec, policy: Policy) -> Policy:
+    """The policy that goes by the stated spec, whatever the world's constants are."""
+    inner = policy.decide
+
+    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Any:
+        return inner(prediction, stated, round=round, coin=coin, baseline_cost=baseline_cost)
+
+    return policy._replace(decide=decide)

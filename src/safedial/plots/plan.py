@@ -1,0 +1,78 @@
+"""The picture of a plan: dose and reward over time, violations beside what is allowed, and every scenario's rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safedial.experiments.tables import read_rows
+from safedial.plots.style import COLOURS, new_figure, save, title
+
+RAREST = 1e-5
+SHADES = ("#000000", "#0072B2", "#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#8C6D31", "#999999")
+
+
+def draw_plan(folder: str | Path) -> Path:
+    """`plan.png` from `plan.csv` and `plan_curves.csv`."""
+    table, curves = (read_rows(Path(folder) / name) for name in ("plan.csv", "plan_curves.csv"))
+    figure, (dose, reward, violations, rates) = new_figure(columns=2, rows=2, height=2.5)
+    _dose(dose, [row for row in curves if row["scenario"] == table[0]["scenario"]])
+    for colour, summary in zip(SHADES, table, strict=False):
+        rows = [row for row in curves if row["scenario"] == summary["scenario"] and row["reward_share"] != ""]
+        dashes = "-" if summary["promise_holds"] else ":"
+        look = {"color": colour, "linewidth": 1.1, "linestyle": dashes, "label": summary["scenario"]}
+        reward.plot([row["round"] for row in rows], [row["reward_share"] for row in rows], **look)
+    reward.axhline(0.5, color="grey", linestyle="--", linewidth=0.8)
+    reward.set_ylim(0.0, 1.5)
+    title(reward, "share of the reward of one who knows everything")
+    _violations(violations, [row for row in curves if row["scenario"] == table[0]["scenario"]], table[0])
+    _rates(rates, table)
+    for panel in (dose, reward, violations):
+        panel.set_xlabel("round")
+    figure.legend(*reward.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=6.5, frameon=False)
+    return save(figure, Path(folder) / "plan.png")
+
+
+def _dose(panel: Any, rows: list[dict[str, Any]]) -> None:
+    rounds = [row["round"] for row in rows]
+    low, high = ([row[name] for row in rows] for name in ("dose_low", "dose_high"))
+    panel.fill_between(rounds, low, high, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0)
+    panel.plot(rounds, [row["dose"] for row in rows], color=COLOURS["hp_ucb"])
+    panel.set_ylim(0.0, 1.02)
+    title(panel, "dose as stated: mean, and the middle half")
+    panel.set_ylabel("action")
+
+
+def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
+    rounds = [row["round"] for row in rows]
+    low, high = ([row[name] for row in rows] for name in ("violations_low", "violations_high"))
+    panel.fill_between(rounds, low, high, color=COLOURS["on_expectation"], alpha=0.25, linewidth=0)
+    panel.plot(rounds, [row["violations"] for row in rows], color=COLOURS["on_expectation"])
+    panel.plot(
+        rounds, [summary["promised_risk"] * number for number in rounds], color="grey", linestyle="--", linewidth=1
+    )
+    panel.text(rounds[-1], summary["promised_risk"] * rounds[-1], "allowed ", ha="right", va="bottom", fontsize=7)
+    panel.set_yscale("symlog", linthresh=1.0)
+    panel.set_ylim(0.0, 3.0 * max(summary["promised_risk"] * rounds[-1], *high, 1.0))
+    title(panel, "costs above the threshold as stated, in all")
+
+
+def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
+    for place, (colour, row) in enumerate(zip(SHADES, table, strict=False)):
+        ends = [max(row[name], RAREST) for name in ("rate_low", "rate_high")]
+        panel.plot(ends, [-place, -place], color=colour, linewidth=1)
+        panel.plot(
+            max(row["violation_rate"], RAREST),
+            -place,
+            "o",
+            markersize=5,
+            markeredgecolor=colour,
+            markerfacecolor=colour if row["promise_holds"] else "white",
+        )
+    panel.axvline(table[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
+    panel.set_xscale("log")
+    panel.set_xlim(0.7 * RAREST, 1.0)
+    panel.set_yticks([-place for place in range(len(table))], [row["scenario"] for row in table])
+    panel.tick_params(axis="y", labelsize=6.5)
+    panel.set_xticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["≤ 10⁻⁵", "10⁻⁴", "0.1 %", "1 %", "10 %", "100 %"])
+    title(panel, "violation rate (filled: the promise is proved there)")

@@ -1,0 +1,99 @@
+"""`safedial plan --out`: data, a picture and one page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from safedial.experiments.provenance import output_folder, provenance, write_json
+from safedial.experiments.tables import write_rows
+from safedial.files import write_text
+from safedial.planning import Plan
+from safedial.plots.plan import draw_plan
+from safedial.report.page import document, html_table, image
+from safedial.version import __version__
+
+HEADS = {
+    "scenario": "scenario",
+    "violations": "violations a study",
+    "violations_high": "in 19 of 20 at most",
+    "violation_rate": "rate",
+    "any_violation": "any violation",
+    "reward_share": "reward share",
+    "half_reward_round": "half reward from round",
+    "last_dose": "last doses",
+    "alarms": "monitor alarms",
+}
+
+
+def cell(name: str, value: Any) -> str:
+    """A quantity as a person reads it.
+
+    >>> cell("violation_rate", 0.0123), cell("half_reward_round", None), cell("violations", 1.234)
+    ('1.2%', 'never', '1.23')
+    """
+    if name == "half_reward_round":
+        return "never" if value is None else f"{value}"
+    if value is None:
+        return "–"
+    if name == "violation_rate":
+        return f"{100.0 * value:.2g}%"
+    if name in ("any_violation", "reward_share", "alarms"):
+        return f"{value:.0%}"
+    return value if isinstance(value, str) else f"{value:.3g}"
+
+
+def lines(plan: Plan, names: Sequence[str] = tuple(HEADS)) -> list[list[str]]:
+    """The operating characteristics as text, one list a scenario; a star where the promise is not proved."""
+    marked = [row | {"scenario": row["scenario"] + ("" if row["promise_holds"] else " *")} for row in plan.table]
+    return [[cell(name, row[name]) for name in names] for row in marked]
+
+
+def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
+    """`plan.csv`, `plan_curves.csv`, `plan.provenance.json`, `plan.png` and `plan.html` in `folder`."""
+    place = output_folder(folder)
+    settings = {
+        "policy": {"name": plan.policy.name, **plan.policy.options},
+        "spec": plan.spec.to_dict(),
+        "dose": plan.dose.to_dict(),
+        "dim": plan.dim,
+        "rounds": plan.rounds,
+        "seeds": list(range(plan.seeds)),
+        "scenarios": {each.scenario.name: each.scenario.words for each in plan.forecasts},
+    }
+    paths = [
+        write_rows(place / "plan.csv", plan.table),
+        write_rows(place / "plan_curves.csv", plan.curves),
+        write_json(place / "plan.provenance.json", provenance(settings, seconds)),
+        draw_plan(place),
+    ]
+    return [*paths, write_text(place / "plan.html", document("What to expect of this study", _body(plan, place)))]
+
+
+def _body(plan: Plan, place: Path) -> str:
+    spec = plan.spec
+    truths = "".join(
+        f"<li><strong>{html.escape(each.scenario.name)}</strong>: {html.escape(each.scenario.words)}</li>"
+        for each in plan.forecasts
+    )
+    words = "".join(f"<p>{html.escape(line)}</p>" for line in plan.words())
+    return "\n".join(
+        [
+            "<h1>What to expect of this study</h1>",
+            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} a round; "
+            f"stated: κ = {spec.cost_noise:g} (cost), {spec.reward_noise:g} (reward), S = {spec.coefficient_bound:g}, L = {spec.context_bound:g}, dose curve {html.escape(plan.dose.cost.name)}. "
+            f"Every scenario was played {plan.seeds} times with different true coefficients.</p>",
+            f'<div class="claim">{words}</div>',
+            image(
+                place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"
+            ),
+            "<h2>Operating characteristics</h2>",
+            html_table(list(HEADS.values()), lines(plan)),
+            "<p><small>* the truth is not what the spec states there, and nothing is promised. Reward is a share of what one earns who knows the truth, without noise; "
+            "half reward: the first round from which a twentieth of the study earns half of that. Doses are shares of the dial. Monitor: alarm at evidence 100.</small></p>",
+            f"<h2>The scenarios</h2><ul>{truths}</ul>",
+            f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",
+        ]
+    )

@@ -1,0 +1,94 @@
+"""A plan's numbers are those of the simulations behind it, and the promise holds where it is said to."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from safedial import InvalidInput, LinearWorld, hill, make_policy, simulate
+from safedial.core.dose import as_dose
+from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
+from safedial.planning.forecast import forecast
+from tests.conftest import make_spec
+
+SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, reward_noise=0.3, cost_noise=0.3)
+BY_NAME = {each.name: each for each in SCENARIOS}
+
+
+def played(name, **options):
+    given = {"dim": 3, "dose": as_dose(hill(0.4)), "rounds": 300, "seeds": 20} | options
+    return forecast(BY_NAME[name], make_policy("hp_probe"), SPEC, **given)
+
+
+@pytest.mark.parametrize("name", ["as stated", "worst contexts", "drifting contexts", "heavy tails", "bent mean"])
+def test_the_quantities_are_those_of_simulate(name):
+    world = LinearWorld(dim=3, **BY_NAME[name].world)
+    run = simulate(make_policy("hp_probe"), world, SPEC, rounds=300, seeds=20, dose=hill(0.4))
+    found = played(name).quantities
+    assert found["violations"] == pytest.approx(run.violations.mean())
+    assert found["reward_share"] == pytest.approx(run.reward.sum() / run.clairvoyant_reward.sum(), rel=1e-9)
+
+
+def test_a_truth_other_than_stated_changes_the_world_and_not_the_policy():
+    first = {
+        name: played(name, seeds=4).quantities["first_dose"] for name in ("as stated", "noise 2 κ", "milder truth")
+    }
+    assert len(set(first.values())) == 1
+    assert played("noise 2 κ").quantities["violations"] > 5 * played("as stated").quantities["violations"]
+
+
+def test_where_the_promise_is_said_to_hold_it_does(count):
+    """Level 1e-6 for each scenario; seeds fixed."""
+    found = plan("hp_ucb", SPEC, dim=3, rounds=200, seeds=count(40, 400))
+    held = [row for row in found.table if row["promise_holds"]]
+    assert len(held) == 5
+    for row in held:
+        total = found.rounds * found.seeds
+        assert binomtest(round(row["violation_rate"] * total), total, 0.05, alternative="greater").pvalue > 1e-6
+        assert row["promised_risk"] == pytest.approx(0.05)
+
+
+def test_every_number_of_the_curves_is_in_its_range():
+    found = played("as stated")
+    rounds = [row["round"] for row in found.curves]
+    assert rounds[-1] == 300
+    assert np.all(np.diff(rounds) > 0)
+    for row in found.curves:
+        assert 0.0 <= row["dose_low"] <= row["dose_high"] <= 1.0
+    totals = [row["violations"] for row in found.curves]
+    assert np.all(np.diff(totals) >= 0)
+    assert totals[-1] == pytest.approx(found.quantities["violations"])
+
+
+def test_the_words_say_what_the_table_says():
+    found = plan("hp_probe", SPEC, dim=3, rounds=200, seeds=10)
+    words = " ".join(found.words())
+    assert f"{found.table[0]['reward_share']:.0%}" in words
+    assert "the promise allows 10 on average" in words
+    loud = plan("on_expectation", make_spec(violation_risk=0.01), dim=3, rounds=200, seeds=10, scenarios=SCENARIOS[:1])
+    assert "nothing is promised" in loud.words()[0]
+    assert "the promise can break: as stated" in loud.words()[-1]
+    assert loud.table[0]["alarms"] > 0.5
+
+
+def test_a_policy_that_earns_little_never_reaches_half():
+    tight = make_spec(threshold=0.05, reward_noise=3.0, cost_noise=3.0, coefficient_bound=5.0, context_bound=1.0)
+    found = plan("fixed", tight, dim=2, rounds=20, seeds=3, scenarios=[BY_NAME["milder truth"]])
+    assert found.table[0]["half_reward_round"] is None
+    assert "no stretch earns half" in found.words()[1]
+
+
+def test_hp_conformal_is_planned_without_an_adversary():
+    policy = make_policy("hp_conformal")
+    assert "worst contexts" not in {each.name for each in scenarios_for(policy)}
+    assert promise_kept(policy, BY_NAME["heavy tails"])
+    assert not promise_kept(policy, BY_NAME["drifting contexts"])
+    found = plan(policy, SPEC, dim=2, rounds=60, seeds=2, scenarios=[BY_NAME["noise 2 κ"]])
+    assert found.table[0]["alarms"] is None
+    assert found.table[0]["promised_risk"] == pytest.approx(0.045)
+
+
+def test_what_cannot_be_planned_is_said():
+    with pytest.raises(InvalidInput, match="rounds"):
+        plan("hp_probe", SPEC, dim=2, rounds=0)
+    with pytest.raises(InvalidInput, match="scenarios"):
+        plan("hp_probe", SPEC, dim=2, rounds=10, scenarios=[])
