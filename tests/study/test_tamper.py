@@ -119,3 +119,26 @@ def test_any_flipped_bit_of_a_stored_event_is_found(tmp_path, count):
             (tmp_path / "changed.db").write_bytes(changed)
             with Store(f"sqlite:///{tmp_path}/changed.db") as store:
                 assert verify_study(store, "trial").first_bad == seq
+
+
+def test_parts_verified_apart_say_what_the_whole_says(tmp_path, monkeypatch):
+    from safedial.study import desk, verify_parts
+
+    monkeypatch.setattr(desk, "SNAPSHOT_EVENTS", 10)
+    monkeypatch.setattr(verify_parts, "LEAST", 5)
+    url = f"sqlite:///{tmp_path}/trial.db"
+    with Store(url) as store:
+        study = create_study("trial", SPEC, storage=store)
+        for number in range(20):
+            study.tell(study.ask([0.1, 0.2]).id, reward=0.1, cost=0.01 * number)
+        study.correct("trial.6", cost=0.3, reason="typing error")
+        study.ask([0.1, 0.1])
+        mark = study.checkpoint()
+        whole, parts = study.verify(checkpoint=mark), verify_study(store, "trial", checkpoint=mark, workers=2)
+        assert whole == parts
+        assert whole.ok
+        assert verify_parts.verify_parts(store, 1, "trial", checkpoint=None, workers=2) == whole
+        change(url, "UPDATE events SET actor = 'x' WHERE study_id = 1 AND seq = 30")
+        assert verify_study(store, "trial", workers=2).first_bad == 30
+        change(url, "UPDATE snapshots SET content = :new", new=b"x")
+        assert verify_study(store, "trial", workers=2).first_bad == 10

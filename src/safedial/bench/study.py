@@ -2,8 +2,8 @@
 
 `bench_load` lets threads ask (and, at a second go, tell as well) on one study: every answer comes after its commit, and
 callers that wait at the same time share one. `bench_log` fills a study with rounds and takes, in one run: the chain of
-hashes alone, the whole verification with every decision computed again, the fold from the first event, and the fold
-from a snapshot.
+hashes alone, the whole verification with every decision computed again (by one process and by two), the fold from the
+first event, and the fold from a snapshot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from safedial.errors import require
-from safedial.study import Store, Study, create_study
+from safedial.study import Store, Study, create_study, verify_study
 from safedial.study.database import reading
 from safedial.study.load import Source, catch_up, load_state
 from safedial.study.operations import ask, tell
@@ -75,7 +75,10 @@ def bench_log(
         with reading(store.engine) as connection:
             source = Source(connection, study._id, study.name)
             chain, chained = _timed(lambda: verify_log(source, recompute=False)), 2 * rounds + 1
-            whole = _timed(lambda: require(verify_log(source).ok, "study", study.name, "must verify"))
+            alone = _timed(lambda: require(verify_log(source).ok, "study", study.name, "must verify"))
+            many = _timed(
+                lambda: require(verify_study(store, study.name, workers=2).ok, "study", study.name, "must verify")
+            )
             states: list[State] = []
             cold = _timed(lambda: states.append(catch_up(source, State(study.spec))))
             warm = _timed(lambda: states.append(load_state(source, study.spec)))
@@ -85,8 +88,9 @@ def bench_log(
         "events": chained,
         "filled_rounds_per_second": rounds / filled,
         "chain_events_per_second": chained / chain,
-        "verified_events_per_second": chained / whole,
-        "recomputed_decisions_per_second": rounds / whole,
+        "verified_events_per_second": chained / alone,
+        "recomputed_decisions_per_second": rounds / alone,
+        "recomputed_decisions_per_second_two_processes": rounds / many,
         "cold_fold_seconds": cold,
         "snapshot_fold_seconds": warm,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -208,7 +209,7 @@ def verify(
     with opened(storage) as store:
         size = next((each["events"] for each in list_studies(store) if each["name"] == name), 0)
         with progress_bar("verifying", size) as advance:
-            report = verify_study(store, name, checkpoint=checkpoint, progress=advance)
+            report = verify_study(store, name, checkpoint=checkpoint, progress=advance, workers=os.cpu_count() or 1)
     words = (
         f"{name}: {report.events} events, {report.decisions} decisions computed again; all agree. Head {report.seq}:"
     )

@@ -3,8 +3,9 @@
 It holds the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) beside a maintained Σ⁻¹ (`inverse`). A direction
 y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). Matrices are
 symmetric, kept as their lower triangles in column order, so that one symmetric product reads half the memory. At high
-dimension the last few samples wait beside them and are applied together (`online.pending`), and what was certified for
-a context is kept until the next sample, since an update mostly follows the decision for the same context.
+dimension the last few samples wait beside them and are applied together (`online.pending`). What was certified for
+a context is kept until the next sample, since an update mostly follows the decision for the same context; at low
+dimension, where comparing contexts would cost as much, only for the same array.
 """
 
 from __future__ import annotations
@@ -209,14 +210,14 @@ class Learner:
 
     def _certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
         """(width, slack of the cost's mean, direction, how worn it is); the proposal is repaired where it is worn."""
-        known = self.known
-        if known is not None and known[1] == norm and np.array_equal(known[0], context):
+        known, waits = self.known, self.pending.room > 0
+        same = known is not None and known[1] == norm
+        if known and same and (known[0] is context or (waits and np.array_equal(known[0], context))):
             return known[2]
         direction = self._direction(context)
         width, slack, worn = self._bounds(context, norm, direction)
         found = (width, slack, direction, worn) if worn <= WORN else self._repaired(context, norm, direction)
-        if self.pending.room:
-            self.known = (context.copy(), norm, found)
+        self.known = (context.copy() if waits else context, norm, found)
         return found
 
     def _direction(self, vector: Array) -> Array:

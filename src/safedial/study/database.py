@@ -46,25 +46,31 @@ def shown(storage: str) -> str:
     return parse_url(storage).render_as_string(hide_password=True)
 
 
-def connect(storage: str, *, create: bool = True, pool: int = 5) -> Any:
+def connect(storage: str, *, create: bool = True) -> Any:
     """An engine with its tables ready."""
     url = parse_url(storage)
-    lite = url.drivername.startswith("sqlite")
-    arguments: dict[str, Any] = (
-        {"timeout": BUSY_SECONDS, "check_same_thread": False} if lite else {"connect_timeout": 10}
-    )
-    engine = sa.create_engine(url, connect_args=arguments, pool_size=pool, max_overflow=20, pool_pre_ping=not lite)
-    if lite:
-        sa.event.listen(engine, "connect", _pragmas)
-    sa.event.listen(engine, "begin", _begin)
-    if lite and not create and not Path(str(url.database)).exists():
+    if url.drivername.startswith("sqlite") and not create and not Path(str(url.database)).exists():
         raise StoreUnavailable(f"storage = {shown(storage)}: there is no such file")
+    engine = open_engine(storage)
     try:
         with writing(engine) as connection:
             prepare(connection)
     except BaseException:
         engine.dispose()
         raise
+    return engine
+
+
+def open_engine(storage: str, *, pool: int = 5) -> Any:
+    """An engine that takes the tables as they are."""
+    url = parse_url(storage)
+    lite = url.drivername.startswith("sqlite")
+    lock = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+    arguments: dict[str, Any] = lock if lite else {"connect_timeout": 10}
+    engine = sa.create_engine(url, connect_args=arguments, pool_size=pool, max_overflow=20, pool_pre_ping=not lite)
+    if lite:
+        sa.event.listen(engine, "connect", _pragmas)
+    sa.event.listen(engine, "begin", _begin)
     return engine
 
 

@@ -44,6 +44,7 @@ from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.verify import Report, verify_log
+from safedial.study.verify_parts import verify_parts
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LONGEST = 10_000
@@ -111,23 +112,43 @@ def list_studies(store: Store) -> list[dict[str, Any]]:
 
 def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -> tuple[Study, int]:
     """The study of a decision, and its seq there."""
+    name, seq = _split(decision_id)
+    try:
+        return Study(store, name, actor=actor), seq
+    except StudyError as error:
+        raise _no_decision(decision_id) if error.code == "unknown_study" else error from error
+
+
+def _split(decision_id: Any) -> tuple[str, int]:
+    """The study's name and the seq in a decision's id."""
     name, _, seq = str(decision_id).rpartition(".")
     if not (NAME.fullmatch(name) and seq.isascii() and seq.isdigit() and len(seq) < 19):
-        raise StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision")
-    try:
-        return Study(store, name, actor=actor), int(seq)
-    except StudyError as error:
-        if error.code != "unknown_study":
-            raise
-        words = f"decision_id = {str(decision_id)[:80]!r}: there is no such decision"
-        raise StudyError("unknown_decision", words) from error
+        raise _no_decision(decision_id)
+    return name, int(seq)
+
+
+def _no_decision(decision_id: Any) -> StudyError:
+    return StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision")
 
 
 def verify_study(
-    store: Store, name: str, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None
+    store: Store,
+    name: str,
+    *,
+    checkpoint: Mapping[str, Any] | str | None = None,
+    progress: Any = None,
+    workers: int = 1,
 ) -> Report:
-    """`Study.verify` by name alone: of a study whose log may be too broken to open."""
+    """`Study.verify` by name alone: of a study whose log may be too broken to open.
+
+    With `workers`, long logs are verified in parts by so many processes (which import the calling program: a script
+    needs its `if __name__ == "__main__"`).
+    """
     study = store.find(name)
+    if workers > 1:
+        report = verify_parts(store, study, name, checkpoint=checkpoint, workers=workers)
+        if report is not None:
+            return report
     with reading(store.engine) as connection:
         return verify_log(Source(connection, study, name), checkpoint=checkpoint, progress=progress)
 
@@ -351,17 +372,16 @@ class Study:
         return self.actor if actor is None else _text("actor", actor)
 
     def _seq(self, decision_id: str) -> int:
-        study, seq = find_decision(self.store, decision_id)
-        if study.name != self.name:
-            words = f"decision_id = {str(decision_id)[:80]!r}: is not of study {self.name!r}"
-            raise StudyError("unknown_decision", words)
+        name, seq = _split(decision_id)
+        if name != self.name:
+            raise _no_decision(decision_id)
         return seq
 
     def _event(self, decision_id: str) -> Event:
         with reading(self.store.engine) as connection:
             event = read_event(connection, self._id, self._seq(decision_id))
         if event is None or event.kind != "decided":
-            raise StudyError("unknown_decision", f"decision_id = {decision_id!r}: there is no such decision")
+            raise _no_decision(decision_id)
         return event
 
     def _waiting(self, desk: Desk) -> list[tuple[int, int]]:

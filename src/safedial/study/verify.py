@@ -14,7 +14,7 @@ from typing import Any
 from safedial.errors import require
 from safedial.online.blas import dnrm2
 from safedial.study.errors import StoreUnavailable
-from safedial.study.event import Event, canonical, digest, orjson
+from safedial.study.event import START, Event, canonical, digest, orjson
 from safedial.study.fold import context_of, decide_next
 from safedial.study.load import Shots, Source, read_study, take
 from safedial.study.log import read_events, read_head, read_snapshot, snapshot_seqs
@@ -60,10 +60,15 @@ def verify_log(
     checkpoint: Mapping[str, Any] | str | None = None,
     recompute: bool = True,
     progress: Callable[[int], None] | None = None,
+    start: State | None = None,
+    stop: int | None = None,
 ) -> Report:
-    """Check one study's log from its first event to its head; `recompute=False` checks the chain alone."""
+    """Check one study's log from its first event to its head; `recompute=False` checks the chain alone.
+
+    `start` and `stop` make it a part: from behind a state that is trusted, up to a seq whose snapshot must be exact.
+    """
     marks = read_checkpoint(checkpoint)
-    check = _Check(source, recompute)
+    check = _Check(source, recompute, start, stop)
     bad = None
     try:
         check.run(marks, progress)
@@ -97,17 +102,20 @@ def read_checkpoint(given: Mapping[str, Any] | str | None) -> dict[int, bytes]:
 
 
 class _Check:
-    def __init__(self, source: Source, recompute: bool) -> None:
-        self.source, self.recompute = source, recompute
-        self.seq, self.hash = 0, bytes(32)
+    def __init__(self, source: Source, recompute: bool, start: State | None, stop: int | None) -> None:
+        self.source, self.recompute, self.stop = source, recompute, stop
+        self.seq, self.hash = (start.seq, start.hash) if start else (0, START)
         self.decisions = self.inexact = 0
-        self.state: State | None = None
+        self.state = start
         self.shots: list[tuple[int, bytes]] = []
 
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
         source = self.source
         stored = dict(snapshot_seqs(source.connection, source.study)) if self.recompute else {}
-        for event in read_events(source.connection, source.study):
+        upto = 2**62 if self.stop is None else self.stop
+        if self.stop is not None and self.stop not in stored:
+            raise _Bad(self.stop, "has no snapshot any more")
+        for event in read_events(source.connection, source.study, self.seq, upto):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
                 raise _Bad(event.seq, "is not what the checkpoint says")
@@ -117,7 +125,12 @@ class _Check:
                     self.compare_snapshot(event.seq, stored[event.seq])
             if progress and event.seq % 1000 == 0:
                 progress(1000)
-        head = read_head(source.connection, source.study)
+        if self.stop is None:
+            self.end(marks)
+
+    def end(self, marks: dict[int, bytes]) -> None:
+        """Behind the last event: the head names it, no checkpoint lies beyond it, and no alarm is due."""
+        head = read_head(self.source.connection, self.source.study)
         if head.seq != self.seq:
             raise _Bad(self.seq + 1, f"is missing: the log ends at {self.seq}, its head says {head.seq}")
         if head.hash != self.hash:
@@ -178,7 +191,8 @@ class _Check:
         content = read_snapshot(source.connection, source.study, seq, name)
         if content is None:
             raise _Bad(seq, "has a snapshot that was altered")
-        if state is not None and content != pack(state) and not _same_build(state, content):
+        same = state is None or content == pack(state)
+        if state is not None and not same and (seq == self.stop or not _same_build(state, content)):
             raise _Bad(seq, "has a snapshot that is not the state after it")
 
     def _own_shots(self) -> Shots:

@@ -1,0 +1,77 @@
+"""Verify a long log in parts, by several processes.
+
+Part k starts from a stored snapshot, without trusting it: part k − 1 must arrive at that very state, byte for byte. So
+if all parts agree, the log was verified from its first event to its head. If anything does not, nothing is concluded,
+and the log is verified in one piece, which says where.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+from safedial.study.database import open_engine, reading
+from safedial.study.load import Source, read_study
+from safedial.study.log import read_head, read_snapshot, snapshot_seqs
+from safedial.study.snapshot import unpack
+from safedial.study.store import Store
+from safedial.study.verify import Report, verify_log
+
+LEAST = 20_000
+"""Events of a part that are worth a process."""
+
+
+class _Part(NamedTuple):
+    storage: str
+    study: int
+    name: str
+    start: tuple[int, bytes] | None
+    stop: int | None
+    checkpoint: Any
+
+
+def verify_parts(store: Store, study: int, name: str, *, checkpoint: Any, workers: int) -> Report | None:
+    """The report of a log all of whose parts agree; None where it is short, or where one does not."""
+    with reading(store.engine) as connection:
+        shots = snapshot_seqs(connection, study)
+        head = read_head(connection, study).seq
+    cuts = _cuts(shots, head, min(workers, head // LEAST))
+    if not cuts:
+        return None
+    starts, stops = [None, *cuts], [*(seq for seq, _ in cuts), None]
+    parts = [_Part(store.storage, study, name, *ends, checkpoint) for ends in zip(starts, stops, strict=True)]
+    with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
+        reports = [report for report in pool.map(_verify_part, parts) if report is not None and report.ok]
+    if len(reports) < len(parts):
+        return None
+    last = reports[-1]
+    decisions, inexact = (sum(getattr(report, field) for report in reports) for field in ("decisions", "inexact"))
+    told = {**last.to_dict(), "events": last.seq, "decisions": decisions, "inexact": inexact}
+    return Report(**told)
+
+
+def _cuts(shots: list[tuple[int, bytes]], head: int, parts: int) -> list[tuple[int, bytes]]:
+    """The snapshots nearest to where equal parts would begin."""
+    found = {}
+    for part in range(1, parts):
+        wanted = head * part // parts
+        nearest = min(shots, key=lambda shot: abs(shot[0] - wanted), default=None)
+        if nearest is not None and LEAST <= nearest[0] <= head - LEAST:
+            found[nearest[0]] = nearest
+    return sorted(found.values())
+
+
+def _verify_part(part: _Part) -> Report | None:
+    engine = open_engine(part.storage)
+    try:
+        with reading(engine) as connection:
+            source, state = Source(connection, part.study, part.name), None
+            if part.start is not None:
+                content = read_snapshot(connection, part.study, *part.start)
+                if content is None:
+                    return None
+                state = unpack(read_study(connection, part.study, part.name), content)
+            return verify_log(source, checkpoint=part.checkpoint, start=state, stop=part.stop)
+    finally:
+        engine.dispose()
