@@ -88,3 +88,40 @@ def test_context_columns_must_be_there_and_not_be_outcomes():
         parse_log(TEXT, context_columns=["cost"])
     with pytest.raises(InvalidInput, match=r"none\.csv"):
         read_log("none.csv")
+
+
+def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
+    from safedial.diagnostics.promise import watch_log
+    from safedial.study import create_study
+
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3)
+    features = Features(names=("age",), center=(50,), scale=(50,), intercept=False)
+    study = create_study(
+        "trial", spec, dim=1, features=features, storage=f"sqlite:///{tmp_path / 'trial.db'}", dial=Dial(high=20)
+    )
+    decisions = [study.ask([age]) for age in (60, 70, 80, 90, 95)]
+    study.tell(decisions[0].id, reward=0.1, cost=0.05)
+    study.tell(decisions[1].id, reward=0.2, cost=0.06, applied_action=0.5 * decisions[1].action)
+    study.tell(decisions[2].id, reward=0.3, cost=0.07, applied_action=20.0)
+    study.tell(decisions[4].id, reward=0.4, cost=0.08)
+    study.export(tmp_path / "trial.csv")
+    log = read_log(tmp_path / "trial.csv", features=features, dial=Dial(high=20))
+    assert log.cost.tolist() == [0.05, 0.06, 0.07]
+    np.testing.assert_allclose(log.context[:, 0], [0.2, 0.4, 0.6])
+    np.testing.assert_allclose(log.action[1], 0.5 * log.advised[1])
+    assert log.action[2] == 1.0
+    assert watch_log(log, spec).left_out == 1
+
+
+def test_rounds_of_an_export_without_a_promise_or_a_free_outcome_are_marked():
+    heads = "decision_id,seq,round,action,applied_action,status,promise,reward,cost,baseline_cost,context.x0\n"
+    rows = "a.1,1,,,0.3,imported,imported,0.1,0.2,0,0.5\na.2,2,1,0.4,0.4,throttled,certified,0.1,0.9,0,0.6\n"
+    rows += "a.3,3,2,0,,nothing given,certified,,,0.1,0.7\na.4,4,3,0.5,0.5,known,certified,0.1,0.2,0,0.8\n"
+    log = parse_log(heads + rows)
+    assert log.round.tolist() == [1, 2, 3, 4]
+    assert log.names == ("x0",)
+    assert log.advised.tolist() == [-np.inf, -np.inf, 0.0, 0.5]
+    assert log.action.tolist() == [0.3, 0.0, 0.0, 0.5]
+    assert log.cost.tolist() == [0.2, 0.9, 0.1, 0.2]
+    with pytest.raises(InvalidInput, match="known outcome"):
+        parse_log(heads + "a.2,2,1,0.4,,open,certified,,,0,0.6\n")

@@ -29,10 +29,15 @@ from safedial.policies import (
 from safedial.version import __version__
 
 if TYPE_CHECKING:
+    from safedial.calibration import calibrate
     from safedial.conformance import check_policy
+    from safedial.diagnostics import check_log
+    from safedial.diagnostics.promise import watch_log
+    from safedial.logs import read_log
     from safedial.online.agent import Agent
     from safedial.online.decision import Decision
     from safedial.online.units import Dial, Features
+    from safedial.planning import plan
     from safedial.replay.record import Replay
     from safedial.replay.run import replay
     from safedial.simulation import Simulation, simulate
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "Agent": "safedial.online.agent",
+    "calibrate": "safedial.calibration",
+    "check_log": "safedial.diagnostics",
     "check_policy": "safedial.conformance",
     "create_study": "safedial.study",
     "Decision": "safedial.online.decision",
@@ -52,6 +59,8 @@ _LAZY = {
     "load_spec": "safedial.specfile",
     "NonlinearWorld": "safedial.worlds.nonlinear",
     "open_study": "safedial.study",
+    "plan": "safedial.planning",
+    "read_log": "safedial.logs",
     "Replay": "safedial.replay.record",
     "replay": "safedial.replay",
     "save_spec": "safedial.specfile",
@@ -59,6 +68,7 @@ _LAZY = {
     "simulate": "safedial.simulation",
     "SpecFile": "safedial.specfile",
     "Study": "safedial.study",
+    "watch_log": "safedial.diagnostics.promise",
 }
 
 __all__ = [
@@ -80,6 +90,8 @@ __all__ = [
     "SpecFile",
     "Study",
     "__version__",
+    "calibrate",
+    "check_log",
     "check_policy",
     "clairvoyant",
     "create_study",
@@ -97,12 +109,15 @@ __all__ = [
     "nonlinear_hp_ucb",
     "on_expectation",
     "open_study",
+    "plan",
     "power",
+    "read_log",
     "replay",
     "save_spec",
     "simulate",
     "tabulated",
     "thompson",
+    "watch_log",
 ]
 
 

@@ -10,7 +10,8 @@
 | `time` | optional: for people |
 | all others | the context, in order; or those that you name, or that the spec file's [features] name |
 
-Rows stand in decision order and none is left out: a log without its worst rounds proves nothing.
+Rows stand in decision order and none is left out: a log without its worst rounds proves nothing. A study's export
+(`safedial study export NAME FILE.csv`) is read as well (exported.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
+from safedial.exported import is_export, resolved
 from safedial.files import read_text
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy
@@ -45,7 +47,7 @@ NEEDED = ("action", "reward", "cost")
 class Log:
     """Rounds in decision order: contexts (n, d) after centring and scaling, actions in [0, 1].
 
-    `advised` is NaN where nothing is known about the advice.
+    `advised` is NaN where nothing is known about the advice, and −∞ where the promise does not cover the round.
     """
 
     names: tuple[str, ...]
@@ -113,7 +115,11 @@ def parse_log(
     >>> log.names, len(log), log.cost.tolist()
     (('age',), 2, [0.2, 0.1])
     """
-    columns = _columns(text, needs, least_rows)
+    columns, export = _columns(text, needs, least_rows), None
+    if is_export(columns):
+        export = resolved(columns)
+        columns = export.columns
+        require(columns["round"], "log", "export", "has no round with a known outcome yet", "report outcomes first")
     names = tuple(context_columns or (features.names if features else [each for each in columns if each not in KNOWN]))
     absent = [name for name in names if name not in columns]
     require(not absent, "log", absent, "lacks these context columns", "it has " + ", ".join(columns))
@@ -126,6 +132,9 @@ def parse_log(
     for name in ("action", "advised"):
         if name in numbers:
             numbers[name] = _shares(name, numbers[name], range_)
+    if export:
+        numbers["advised"] = np.where(export.covered, numbers["advised"], -math.inf)
+        numbers["action"] = np.where(export.teaches, numbers["action"], 0.0)
     order = numbers.get("round", np.arange(1.0, count + 1.0))
     require(np.all(np.diff(order) > 0), "log", "round", "must increase from row to row", "sort it in decision order")
     return Log(

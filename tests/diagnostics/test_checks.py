@@ -67,6 +67,26 @@ def test_a_true_spec_is_quiet_in_every_form_of_the_model(changes, count):
         assert flags(log, spec, dose=hill(0.4, 2.0), target="reward") == set()
 
 
+def test_a_gaussian_margin_is_held_to_gaussian_tails():
+    """2 % of the noise at 3.4 κ: a κ-sub-Gaussian law allows 2.2 % beyond 3 κ, a Gaussian one 0.27 %."""
+    rng, log = np.random.default_rng(8), played(8, 3000)
+    noise = np.where(np.arange(3000) % 50 == 7, 3.4, 0.7) * rng.choice([-0.3, 0.3], 3000)
+    log = replace(log, cost=log.action * (log.context @ [0.5, 0.5, 0.5] + noise))
+    plain, gaussian = SPEC, replace(SPEC, margin="gaussian")
+    evidence = [check_log(log, spec)[1][1].evidence for spec in (plain, gaussian)]
+    assert evidence[1] > 1e3 * evidence[0]
+    assert "tails" in flags(log, gaussian)
+
+
+def test_a_bounded_margin_is_held_to_its_range():
+    clean = replace(SPEC, margin="bounded", noise_low=-0.3 * 1.8, noise_high=0.3 * 1.8)
+    log = played(9, 300, noise="uniform")
+    assert flags(log, clean) == set()
+    found = check_log(slipped_digit(9, 300), clean)[1][1]
+    assert found.flagged
+    assert "beyond the stated range" in found.found
+
+
 def test_the_reward_is_checked_as_a_family_of_its_own():
     spec = replace(SPEC, reward_noise=0.5)
     log = played(1, 400, spec)
