@@ -19,7 +19,7 @@ LOOSE = {**SPEC, "guard": {"alarm_level": 1e-9}}
 def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, folding, count):
     with Store(storage) as store:
         study = create_study("trial", {**LOOSE, "folding": folding}, storage=store)
-        rounds = count(10, 750) // 2
+        rounds = count(10, 1300) // 2
         arguments = [(storage, str(tmp_path / "acks"), seed, "", rounds, 2) for seed in range(4)]
         running = [FORK.Process(target=work, args=words) for words in arguments]
         for worker in running:

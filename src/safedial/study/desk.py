@@ -8,7 +8,7 @@ from safedial.online.decision import LIMITS
 from safedial.study import crash
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical, digest, now
-from safedial.study.load import Source, catch_up, take
+from safedial.study.load import Source, catch_up, take, thinned
 from safedial.study.log import (
     Head,
     add_keys,
@@ -132,6 +132,6 @@ class Desk:
         if shots and len(content) > SNAPSHOT_BYTES * (seq - shots[0]):
             return
         write_snapshot(self.connection, study, seq, content)
-        oldest = {((seq - shot) // SNAPSHOT_EVENTS).bit_length(): shot for shot in shots}
-        drop_snapshots(self.connection, study, set(shots) - set(oldest.values()))
+        kept = thinned(seq, shots, lambda shot: shot, SNAPSHOT_EVENTS)
+        drop_snapshots(self.connection, study, set(shots) - set(kept))
         crash.reach("snapshot_written")

@@ -8,15 +8,19 @@ change is what it would have been had the right value come at the first time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, digest
 from safedial.study.fold import fold
 from safedial.study.log import changes, read_event, read_events, read_snapshot, snapshot_seqs
-from safedial.study.snapshot import unpack
+from safedial.study.snapshot import pack, unpack
 from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
+
+SHOT_EVENTS, SHOT_BYTES = 256, 1_000
+"""A state is set aside in memory every so many events, or one for each so many of its bytes."""
 
 
 class Source(NamedTuple):
@@ -45,52 +49,77 @@ def load_state(source: Source, spec: StudySpec) -> State:
     return catch_up(source, state or State(spec))
 
 
-def catch_up(source: Source, state: State, upto: int = 2**62, shots: Shots | None = None) -> State:
+def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
     """Fold the events behind a state, up to a seq; each must follow the one before, by its hash."""
     for event in read_events(source.connection, source.study, state.seq, upto):
         if event.seq != state.seq + 1 or digest(state.hash, source.name, event) != event.hash:
             raise StudyError(
                 "log_broken", f"study {source.name!r}: event {state.seq + 1} does not follow the one before"
             )
-        state = take(source, state, event, event.fields(), shots)
+        state = take(source, state, event, event.fields())
     return state
 
 
 def take(
-    source: Source,
-    state: State,
-    event: Event,
-    body: dict[str, Any],
-    shots: Shots | None = None,
-    vector: Any = None,
+    source: Source, state: State, event: Event, body: dict[str, Any], *, vector: Any = None, trust: bool = True
 ) -> State:
-    """The state after one more event, which must be in the database where it changes the past."""
+    """The state after one more event, which must be in the database where it changes the past.
+
+    `trust`: whether a fold that begins again may begin from a stored snapshot, and not only from states seen before.
+    """
     if event.kind == "correction" or body.get("after_outcome"):
-        if shots is None:
-            shots = stored_shots(source, state.study, event.seq - 1)
-        state = fold_again(source, state.study, event.seq, shots)
+        seen = own_shots(state)
+        shots = chain(seen, stored_shots(source, state.study, event.seq - 1)) if trust else seen
+        again = fold_again(source, state.study, event.seq, shots)
+        again.shots, again.next_shot, state = state.shots, state.next_shot, again
     else:
         fold(state, event.seq, event.kind, event.decision, body, vector=vector)
     state.hash = event.hash
+    if state.seq >= state.next_shot:
+        keep_shot(state)
     return state
 
 
 def fold_again(source: Source, spec: StudySpec, upto: int, shots: Shots) -> State:
-    """The state after event `upto`, with every change up to it in the place of what it changed."""
-    past = [_fix(event) for event in changes(source.connection, source.study, upto)]
-    past = [fix for fix in past if fix]
-    state = None
+    """The state after event `upto`, with every change up to it in the place of what it changed.
+
+    A state to start from must not know an outcome that was changed behind it.
+    """
     for seq, make in shots:
-        if all(fix.outcome > seq for fix in past if fix.seq > seq):
-            state = make()
-            if state is not None:
-                break
-    state = state or State(spec)
-    fixes = {fix.decision: fix.values for fix in past if fix.seq > state.seq}
+        past = _fixes(source, seq, upto)
+        state = make() if all(fix.outcome > seq for fix in past) else None
+        if state is not None:
+            break
+    else:
+        state, past = State(spec), _fixes(source, 0, upto)
+    fixes = {fix.decision: fix.values for fix in past}
     for event in read_events(source.connection, source.study, state.seq, upto):
         fold(state, event.seq, event.kind, event.decision, event.fields(), fixes)
         state.hash = event.hash
     return state
+
+
+def keep_shot(state: State) -> None:
+    """Set a state aside in memory, and keep fewer of the older ones."""
+    content = pack(state)
+    state.shots = [(state.seq, content), *thinned(state.seq, state.shots, lambda shot: shot[0], SHOT_EVENTS)]
+    state.next_shot = state.seq + max(SHOT_EVENTS, len(content) // SHOT_BYTES)
+
+
+def thinned(seq: int, shots: list[Any], place: Callable[[Any], int], unit: int) -> list[Any]:
+    """Of states before `seq`, the latest first, one for each doubling of age: the oldest, so that it grows older."""
+    return list({((seq - place(shot)) // unit).bit_length(): shot for shot in shots}.values())
+
+
+def own_shots(state: State) -> Shots:
+    """The states set aside on the way to this one."""
+    for seq, content in state.shots:
+        yield seq, lambda content=content: unpack(state.study, content)
+
+
+def _fixes(source: Source, after: int, upto: int) -> list[_Fix]:
+    found = (_fix(event) for event in changes(source.connection, source.study, after, upto))
+    return [fix for fix in found if fix is not None]
 
 
 class _Fix(NamedTuple):

@@ -16,7 +16,7 @@ _EVENTS = "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events
 _AFTER = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto ORDER BY seq LIMIT {CHUNK}")
 _ONE = sa.text(f"{_EVENTS} AND seq = :seq")
 _ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY seq")
-_CHANGES = sa.text(f"{_EVENTS} AND kind IN ('correction', 'voided') AND seq <= :upto ORDER BY seq")
+_CHANGES = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN ('correction', 'voided') ORDER BY seq")
 _KEY = sa.text("SELECT digest, seq FROM idempotency WHERE study_id = :study AND key = :key")
 _HEAD = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study")
 _LOCKED = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study FOR UPDATE")
@@ -95,9 +95,10 @@ def events_about(connection: Any, study: int, decision: int) -> list[Event]:
     return [Event._make(row) for row in connection.execute(_ABOUT, {"study": study, "decision": decision})]
 
 
-def changes(connection: Any, study: int, upto: int) -> list[Event]:
-    """Every correction and void up to a seq."""
-    return [Event._make(row) for row in connection.execute(_CHANGES, {"study": study, "upto": upto})]
+def changes(connection: Any, study: int, after: int, upto: int) -> list[Event]:
+    """Every correction and void behind a seq, up to another."""
+    where = {"study": study, "after": after, "upto": upto}
+    return [Event._make(row) for row in connection.execute(_CHANGES, where)]
 
 
 def find_key(connection: Any, study: int, key: str) -> tuple[bytes, int] | None:

@@ -64,7 +64,7 @@ def unpack(study: StudySpec, content: bytes) -> State:
     state = State(study)
     for name in (*COUNTS, *FLAGS):
         setattr(state, name, head[name])
-    state.hash = bytes.fromhex(head["hash"])
+    state.hash, state.next_shot = bytes.fromhex(head["hash"]), state.seq + len(content) // 1_000
     state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
     state.open, state.expired, held = (_rounds(study, arrays, name) for name in ("open", "expired", "held"))
     fates, samples = arrays["held.fates"].tolist(), arrays["held.samples"].tolist()

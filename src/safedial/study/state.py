@@ -58,6 +58,8 @@ class State:
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.new_decisions = self.new_void = 0
+        self.shots: list[tuple[int, bytes]] = []
+        self.next_shot = 256
 
     @property
     def evidence(self) -> float:

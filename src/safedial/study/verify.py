@@ -16,7 +16,7 @@ from safedial.online.blas import dnrm2
 from safedial.study.errors import StoreUnavailable
 from safedial.study.event import START, Event, canonical, digest, orjson
 from safedial.study.fold import context_of, decide_next
-from safedial.study.load import Shots, Source, read_study, take
+from safedial.study.load import Source, read_study, take
 from safedial.study.log import read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.record import body_of
 from safedial.study.snapshot import pack, unpack
@@ -24,8 +24,6 @@ from safedial.study.state import State
 
 TOLERANCE, LOOSE = 1e-12, 1e-9
 ACTIONS = ("action", "intensity", "safe_action")
-SHOT_EVENTS = 20_000
-"""How often a state is kept aside while verifying, for corrections to start from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +105,6 @@ class _Check:
         self.seq, self.hash = (start.seq, start.hash) if start else (0, START)
         self.decisions = self.inexact = 0
         self.state = start
-        self.shots: list[tuple[int, bytes]] = []
 
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
         source = self.source
@@ -169,9 +166,7 @@ class _Check:
         if state.due != (body["rule"] if event.kind == "alarm" else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {state.due or 'none'}")
         vector = self.decide_again(state, event, body) if event.kind == "decided" else None
-        self.state = take(self.source, state, event, body, self._own_shots(), vector)
-        if event.seq % SHOT_EVENTS == 0:
-            self.shots.append((event.seq, pack(self.state)))
+        self.state = take(self.source, state, event, body, vector=vector, trust=False)
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
         """The decision must come out as it is written; its context, for the fold."""
@@ -194,12 +189,6 @@ class _Check:
         same = state is None or content == pack(state)
         if state is not None and not same and (seq == self.stop or not _same_build(state, content)):
             raise _Bad(seq, "has a snapshot that is not the state after it")
-
-    def _own_shots(self) -> Shots:
-        spec = self.state.study if self.state else None
-        for seq, content in reversed(self.shots):
-            if spec is not None:
-                yield seq, lambda content=content: unpack(spec, content)
 
 
 def _same_build(state: State, content: bytes) -> bool:
