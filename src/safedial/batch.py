@@ -99,6 +99,7 @@ class Batch:
         rows, seeds = self.totals["regret"].shape
         harm, full = np.empty((step, rows, seeds)), np.empty((step, rows, seeds), dtype=bool)
         gain = harm if self.dose.is_identity else np.empty_like(harm)
+        self.heights = np.empty((2, *harm.shape)) if self.spec.noise_scale else None
         batch = 1 if self.shared else rows
         reward_mean, cost_mean = np.empty((2, step, batch if self.world.adversarial else 1, seeds))
         if not self.world.adversarial:
@@ -106,19 +107,28 @@ class Batch:
         seen = []
         for index in range(step):
             context = self._context(draws, index)
-            if self.record:
+            if self.record or self.heights is not None:
                 seen.append(context)
             if self.world.adversarial:
                 reward_mean[index], cost_mean[index] = self.world.means(self.spec, self.truth, context)
             number = done + index + 1
             means = reward_mean[index], cost_mean[index]
             harm[index], gain[index], full[index] = self._round(number, context, draws, index, *means)
-        self._account(done, draws, harm, gain, full, reward_mean, cost_mean)
+        self._account(done, draws, harm, gain, full, reward_mean, cost_mean, np.stack(seen) if seen else None)
         if self.record:
-            reward = gain * (reward_mean + draws.reward_noise[:, None]) + draws.reward_sensor[:, None]
-            cost = self.world.realized_cost(harm, cost_mean, draws.cost_noise[:, None])
+            reward = gain * reward_mean + self._noise(0, gain, draws.reward_noise) + draws.reward_sensor[:, None]
+            cost = self._realized(harm, cost_mean, draws)
             measured = self.world.baseline_cost + cost + draws.cost_sensor[:, None]
             self.record(Played(np.stack(seen), self.dose.cost.action(harm), reward, measured))
+
+    def _noise(self, target: int, intensity: Array, noise: Array) -> Array:
+        """The noise of a chunk's outcomes: in proportion to the intensity, or by the spec's scale."""
+        return (intensity if self.heights is None else self.heights[target]) * noise[:, None]
+
+    def _realized(self, harm: Array, cost_mean: Array, draws: Draws) -> Array:
+        if self.heights is None:
+            return self.world.realized_cost(harm, cost_mean, draws.cost_noise[:, None])
+        return harm * cost_mean + self._noise(1, harm, draws.cost_noise)
 
     def _context(self, draws: Draws, index: int) -> Array:
         if not self.world.adversarial:
@@ -138,6 +148,8 @@ class Batch:
             prediction = _exact_prediction(context, reward_mean, cost_mean)
         else:
             prediction = self.learner.predict(self.state, context)
+        if self.heights is not None:
+            prediction = prediction._replace(context=context)
         choice = self.policy.decide(
             prediction, self.spec, round=number, coin=draws.coin[index], baseline_cost=self.world.baseline_cost
         )
@@ -146,6 +158,9 @@ class Batch:
         if not np.all(choice.safe.certified):
             self.totals["uncertified_rounds"] += ~np.asarray(choice.safe.certified)
         cost_intensity, reward_intensity = self._applied(choice.intensity)
+        if self.heights is not None and self.spec.noise_scale is not None:
+            for target, intensity in enumerate((reward_intensity, cost_intensity)):
+                self.heights[target, index] = self.spec.noise_scale.of(intensity, context)
         if self.policy.learns:
             self._learn(choice, prediction, draws, index, reward_mean, cost_mean, reward_intensity, cost_intensity)
         return cost_intensity, reward_intensity, choice.intensity >= choice.safe.intensity
@@ -169,7 +184,7 @@ class Batch:
     ) -> None:
         used = slice(0, 1) if self.shared else slice(None)
         reward_intensity, cost_intensity = reward_intensity[used], cost_intensity[used]
-        weight = sample_weight(self.spec, reward_intensity, cost_intensity)
+        weight = sample_weight(self.spec, reward_intensity, cost_intensity, prediction.context)
         if choice.learn is not True:
             weight = weight * choice.learn
         reward = reward_mean + draws.reward_noise[index]
@@ -177,6 +192,15 @@ class Batch:
             self._learn_binary(prediction, draws, index, reward, cost_mean, weight, cost_intensity)
             return
         cost = cost_mean + draws.cost_noise[index]
+        if self.heights is not None:
+            steep = [
+                self.heights[target, index] / np.where(weight > 0, intensity, 1.0)
+                for target, intensity in enumerate((reward_intensity, cost_intensity))
+            ]
+            reward, cost = (
+                reward_mean + steep[0] * draws.reward_noise[index],
+                cost_mean + steep[1] * draws.cost_noise[index],
+            )
         if self.spec.reward_sensor_noise or self.spec.cost_sensor_noise:
             reward = reward + draws.reward_sensor[index] / np.where(weight > 0, reward_intensity, 1.0)
             cost = cost + draws.cost_sensor[index] / np.where(weight > 0, cost_intensity, 1.0)
@@ -203,18 +227,26 @@ class Batch:
         self.totals["informative_rounds"] += weight > 0
 
     def _account(
-        self, done: int, draws: Draws, harm: Array, gain: Array, full: Any, reward_mean: Array, cost_mean: Array
+        self,
+        done: int,
+        draws: Draws,
+        harm: Array,
+        gain: Array,
+        full: Any,
+        reward_mean: Array,
+        cost_mean: Array,
+        contexts: Array | None,
     ) -> None:
         """Score a chunk: realized cost against τ, noise-free reward against the clairvoyant's."""
         step = len(harm)
         numbers = np.arange(done + 1, done + step + 1, dtype=float)[:, None, None]
-        truth = Prediction(reward_mean, cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim)
+        truth = Prediction(reward_mean, cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=contexts)
         best = self.exact.decide(
             truth, self.spec, round=numbers, coin=0.0, baseline_cost=self.world.baseline_cost
         ).intensity
         best = self._applied(best)[1]
         sensor = draws.cost_sensor[:, None] if self.spec.threshold_on == "measured" else 0.0
-        realized = self.world.realized_cost(harm, cost_mean, draws.cost_noise[:, None])
+        realized = self._realized(harm, cost_mean, draws)
         cost = self.world.baseline_cost + realized + sensor
         require(np.all(np.isfinite(cost)), "dose", self.dose.to_dict(), "gave costs that are not finite")
         reward = gain * reward_mean
@@ -228,7 +260,8 @@ class Batch:
             self.totals[name] = running[-1]
         self.totals["reward"] += reward.sum(axis=0)
         self.totals["clairvoyant_reward"] += optimal.sum(axis=0)
-        exact = optimal if self.world.binary_cost else self._exact_reward(draws, reward_mean, cost_mean)
+        plain = not self.world.binary_cost and self.heights is None
+        exact = optimal if not plain else self._exact_reward(draws, reward_mean, cost_mean)
         self.totals["exact_clairvoyant_reward"] += exact.sum(axis=0)
         self.totals["full_dose_rounds"] += full.sum(axis=0)
         self.totals["full_dose_violations"] += (full & over).sum(axis=0)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.batch import Batch, Played, Round
-from safedial.core.confidence import check_dim
+from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.core.swept import SWEPT, check_grids
@@ -157,6 +157,7 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
     require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
     check_grids(spec)
     check_dim(policy.options.get("radius"), world.dim)
+    check_scale(policy.options.get("radius"), spec)
     for name in CONSTANTS:
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
     _check_match(policy, world, spec, rounds)
@@ -173,6 +174,8 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
 def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) -> None:
     """Whether the policy's learner can live in this world."""
     if not policy.is_linear:
+        plain = spec.noise_scale is None
+        require(plain, "noise_scale", spec.noise_scale, f"needs a linear learner, which {policy.name} is not")
         learns = not world.adversarial or policy.promise == "conformal"
         require(learns, "contexts", world.contexts, f"need a linear learner, which {policy.name} is not", "use iid")
     for part in (policy.options.get("reward_class"), policy.options.get("cost_class")):

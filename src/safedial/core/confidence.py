@@ -62,6 +62,8 @@ class Bounds(NamedTuple):
     refuted: Any
     noise: Any = None
     """What past rounds say about the noise, for margins that learn it."""
+    context: Any = None
+    """For a noise scale that depends on it."""
 
 
 def paper(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
@@ -139,6 +141,12 @@ def resolve_clip(radius: str, clip: bool | None) -> bool:
     return clip if clip is not None else radius != "paper"
 
 
+def check_scale(radius: str | None, spec: SafetySpec) -> None:
+    """Refuse `paper` with a noise scale: it counts rounds, and a weight may exceed 1."""
+    fits = radius != "paper" or spec.noise_scale is None
+    require(fits, "radius", radius, "does not hold with a noise_scale", "use 'mixture' or 'constrained'")
+
+
 def check_dim(radius: str | None, dim: int) -> None:
     """Refuse `paper` at d = 1, where it is too small to hold."""
     require(
@@ -179,7 +187,7 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     else:
         first_round = prediction.informative_rounds == 0
         cost_upper = xp.where(first_round, spec.coefficient_bound * spec.context_bound, cost_upper)
-    return Bounds(reward_upper, cost_upper, reward_radius, cost_radius, refuted, prediction.noise)
+    return Bounds(reward_upper, cost_upper, reward_radius, cost_radius, refuted, prediction.noise, prediction.context)
 
 
 def _bias(spec: SafetySpec) -> Any:

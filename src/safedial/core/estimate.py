@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.core.namespace import is_zero, namespace
+from safedial.core.scale import scaled_weight
 from safedial.core.spec import SafetySpec
 
 
@@ -144,7 +145,7 @@ def update_many(estimate: Estimate, contexts: Any, rewards: Any, costs: Any, wei
     )
 
 
-def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any) -> Any:
+def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any, context: Any = None) -> Any:
     """ω of a round applied at these intensities; 0 where there is nothing to learn (intensity 0).
 
     A normalised sample has noise ξ + ε/g. It is √(κ² + σ²/g²)-sub-Gaussian if ε is independent of ξ, and
@@ -152,9 +153,13 @@ def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any) 
 
         ω = κ²/(κ² + σ²/g²)     or     ω = κ²/(κ + σ/g)²,
 
-    and the smaller ω of reward and cost lets one Gram matrix serve both. Without sensor noise ω = 1.
+    and the smaller ω of reward and cost lets one Gram matrix serve both. Without sensor noise ω = 1. With the spec's
+    `noise_scale` ω = (g/h)² instead (`core.scale`).
     """
     xp = namespace(reward_intensity, cost_intensity)
+    if spec.noise_scale is not None:
+        weights = [scaled_weight(spec.noise_scale, each, context) for each in (reward_intensity, cost_intensity)]
+        return xp.minimum(*weights)
     informative = xp.logical_and(reward_intensity > 0.0, cost_intensity > 0.0)
     weight = xp.where(informative, 1.0 + 0.0 * cost_intensity, 0.0 * cost_intensity)
     pairs = (

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from safedial.core.margin import noise_margin, tail_factor
 from safedial.core.namespace import is_zero, namespace
+from safedial.core.scale import largest_scaled_intensity
 from safedial.core.spec import SafetySpec
 
 
@@ -84,10 +85,12 @@ def safe_set(
     baseline_cost: Any = 0.0,
     on_expectation: bool = False,
     noise: Any = None,
+    context: Any = None,
 ) -> SafeSet:
     """The safe set of a spec in a round: margins from the spec, τ less the known baseline cost.
 
-    `noise` is what the rounds so far say about the noise (`Bounds.noise`), for margins that learn it.
+    `noise` is what the rounds so far say about the noise (`Bounds.noise`), for margins that learn it; `context` is for
+    a `noise_scale` that depends on it.
 
     `on_expectation` drops both margins: the expected-cost constraint of earlier work, which promises nothing about
     the realized cost.
@@ -95,6 +98,11 @@ def safe_set(
     threshold = spec.threshold - baseline_cost
     if on_expectation:
         return largest_safe_intensity(cost_upper, 0.0, threshold=threshold)
+    if spec.noise_scale is not None:
+        margin = noise_margin(spec, round, noise)
+        return SafeSet(
+            *largest_scaled_intensity(cost_upper, margin, threshold=threshold, scale=spec.noise_scale, context=context)
+        )
     factor = tail_factor(spec, round)
     felt = spec.threshold_on == "measured" and not is_zero(spec.cost_sensor_noise)
     return largest_safe_intensity(

@@ -14,13 +14,14 @@ The numbers of a `SafetySpec` may be arrays: they broadcast against the batch, s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any, Literal
 
 import numpy as np
 
 from safedial.core.namespace import is_zero, namespace, normal_quantile
+from safedial.core.scale import NoiseScale, scale_from_dict
 from safedial.errors import InvalidInput, require
 
 VIOLATION_SHARE = 0.9
@@ -64,6 +65,7 @@ class SafetySpec:
         margin_risk: δ_q, the chance, once for all rounds, that what is learned about the noise is wrong. "quantile"
             needs it; "bounded" may have it, and then also learns the variance, which must be constant.
         noise_low, noise_high: the range of ξ_c for "bounded".
+        noise_scale: how the noise grows with the dose (`core.scale`), where not in proportion to the intensity.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -89,6 +91,7 @@ class SafetySpec:
     margin_risk: Any = None
     noise_low: Any = None
     noise_high: Any = None
+    noise_scale: NoiseScale | None = None
     log_inverse_risk: Any = field(init=False, repr=False, compare=False)
     """ln(1/δ′), which every radius needs in every round."""
     tail: Any = field(init=False, repr=False, compare=False)
@@ -107,6 +110,7 @@ class SafetySpec:
         _one_of("threshold_on", self.threshold_on, ("measured", "true"))
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
         self._check_margin()
+        self._check_scale()
         known = self.estimation_risk is not None
         object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk) if known else None)
         object.__setattr__(self, "tail", tail(self.violation_risk, self.margin))
@@ -155,6 +159,17 @@ class SafetySpec:
         words = f"does not go with margin='{self.margin}'"
         require(one or self.margin == "subgaussian", "promise", self.promise, words, "use promise='certified'")
 
+    def _check_scale(self) -> None:
+        if self.noise_scale is None:
+            return
+        if not isinstance(self.noise_scale, NoiseScale):
+            object.__setattr__(self, "noise_scale", scale_from_dict(self.noise_scale))
+        plain = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
+        words, way_out = "has no place beside a noise_scale", "let the scale include it: with_sensor(σ/κ)"
+        require(plain, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out)
+        require(not self.learns_noise, "margin_risk", self.margin_risk, words, "the noise is not i.i.d. then")
+        require(self.promise != "conformal", "promise", self.promise, words, "use promise='certified'")
+
     @property
     def learns_noise(self) -> bool:
         """Whether the margin is learned from the rounds."""
@@ -190,11 +205,12 @@ class SafetySpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; `SafetySpec.from_dict` gives the same spec back."""
-        return {
+        plain = {
             name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in asdict(self).items()
-            if value is not None and name not in DERIVED
+            for name in NAMES
+            if (value := getattr(self, name)) is not None
         }
+        return plain if self.noise_scale is None else plain | {"noise_scale": self.noise_scale.to_dict()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> SafetySpec:
@@ -210,7 +226,7 @@ class SafetySpec:
 CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
 """What the certified promises rest on and the conformal one does not."""
 
-DERIVED = ("log_inverse_risk", "tail", "same_noise")
+NAMES = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
 MARGINS = ("subgaussian", "gaussian", "quantile", "bounded")
 RISKS = ("violation_risk", "estimation_risk", "total_risk")
 OPTIONAL = (*RISKS, "margin_risk", "noise_low", "noise_high")

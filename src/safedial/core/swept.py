@@ -47,5 +47,10 @@ def split_rows(spec: SafetySpec) -> tuple[SafetySpec, ...]:
 
 def doses_cannot_teach(spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:
     """Whether every row learns the same: R/g and C/g free of the dose, z > 0 a matter of reward alone."""
-    plain = spec.reward_sensor_noise == 0 and spec.cost_sensor_noise == 0 and not np.any(baseline_cost)
+    plain = (
+        spec.noise_scale is None
+        and spec.reward_sensor_noise == 0
+        and spec.cost_sensor_noise == 0
+        and not np.any(baseline_cost)
+    )
     return bool(plain and dose.is_identity and np.ndim(spec.estimation_risk) == 0)

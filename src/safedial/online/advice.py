@@ -71,6 +71,8 @@ def decide(
 ) -> Decision:
     """Decision number `number`, from a learner's prediction; `spec` is the rules' own, moved to the safe side."""
     baseline = round_up(baseline_cost) if baseline_cost else 0.0
+    if spec.noise_scale is not None:
+        prediction = prediction._replace(context=context)
     choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
     prediction, choice = learner.view(prediction, choice)
     return advise(rules, choice, prediction, context, number, baseline_cost, stopped)

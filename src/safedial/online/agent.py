@@ -233,12 +233,12 @@ class Agent:
             vector, norm = read_context(self._rules, context.context, raw=False)
             applied = context.action if action is None else action
             baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
-            self._fold(vector, norm, normalise(self._rules, applied, reward, cost, baseline), context)
+            self._fold(vector, norm, normalise(self._rules, applied, reward, cost, baseline, vector), context)
         else:
             vector, norm = read_context(self._rules, context)
             number = self._number_of(vector, round)
             baseline = 0.0 if baseline_cost is UNSAID else baseline_cost
-            self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline), number=number)
+            self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline, vector), number=number)
 
     def update_many(
         self,
@@ -254,7 +254,7 @@ class Agent:
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
         columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
-        rows = enumerate(zip(*columns, strict=True))
+        rows = enumerate(zip(*columns, [vector for vector, _ in vectors], strict=True))
         samples = [in_row(number, normalise, self._rules, *row) for number, row in rows]
         numbers = list(self._open)[: len(vectors)] + [0] * (len(vectors) - len(self._open))
         for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=False)):

@@ -19,6 +19,9 @@ from safedial.version import __version__
 REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
 
 
+SCALED = "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise, h exact: {}"
+
+
 def assumptions(rules: Rules) -> list[str]:
     """All that the certified promise rests on, one sentence each."""
     spec = rules.spec
@@ -39,6 +42,7 @@ def assumptions(rules: Rules) -> list[str]:
         "the applied action is at most the advised one and is fixed before the outcome acts",
         REPORTED,
         *margin_assumptions(spec),
+        *([SCALED.format(spec.noise_scale.to_dict())] if spec.noise_scale else []),
         f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
     ]
 
@@ -210,6 +214,8 @@ def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     elif sensor:
         both = f"sqrt(({margin:.4g} z)^2 + {sensor:.4g}^2)"
         lines.append(f"The largest intensity z <= 1 with {upper:.4g} z + {both} <= {room}: {safe}.")
+    elif spec.noise_scale:
+        lines.append(f"The largest intensity z <= 1 with {upper:.4g} z + {margin:.4g} h(z, x) <= {room}: {safe}.")
     elif facts["safe_intensity"] >= 1.0:
         lines.append(f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {room}.")
     else:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.confidence import check_dim
+from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import as_dose
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import NORM_SLACK
@@ -149,6 +149,7 @@ def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
     check_dim(rule.options.get("radius"), dim)
+    check_scale(rule.options.get("radius"), spec)
     return rule
 
 

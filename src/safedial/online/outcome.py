@@ -24,8 +24,8 @@ class Sample(NamedTuple):
     baseline_cost: float
 
 
-def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: Any) -> Sample:
-    """Check one outcome and divide it by the intensities at which it arose."""
+def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: Any, context: Any = None) -> Sample:
+    """Check one outcome and divide it by the intensities at which it arose; `context` is for a noise scale with it."""
     setting, gain, harm = real("action", action), real("reward", reward), real("cost", cost)
     baseline = real("baseline_cost", baseline_cost)
     dial, dose = rules.dial, rules.dose
@@ -38,7 +38,7 @@ def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: 
     )
     share = dial.action(setting)
     reward_intensity, cost_intensity = float(dose.reward.effect(share)), float(dose.cost.effect(share))
-    weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity))
+    weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
     if weight <= 0.0 or not rules.policy.learns:
         return Sample(0.0, 0.0, 0.0, setting, harm, baseline)
     return Sample(

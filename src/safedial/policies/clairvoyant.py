@@ -28,7 +28,8 @@ def clairvoyant(*, binary_cost: bool = False) -> Policy:
         if binary_cost:
             safe = binary_safe_set(prediction.cost, spec, round=round)
         else:
-            safe = safe_set(prediction.cost, subgaussian_spec(spec), round=round, baseline_cost=baseline_cost)
+            plain, context = subgaussian_spec(spec), prediction.context
+            safe = safe_set(prediction.cost, plain, round=round, baseline_cost=baseline_cost, context=context)
         bounds = Bounds(prediction.reward, prediction.cost, 0.0, 0.0, False)
         return choose(prediction.reward, safe, bounds)
 

@@ -21,7 +21,7 @@ def fixed(*, clip: bool = True) -> Policy:
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         cost_upper = spec.coefficient_bound * (prediction.norm if clip else 0.0 * prediction.norm + spec.context_bound)
-        safe = safe_set(cost_upper, spec, round=round, baseline_cost=baseline_cost)
+        safe = safe_set(cost_upper, spec, round=round, baseline_cost=baseline_cost, context=prediction.context)
         return choose(0.0, safe, Bounds(cost_upper, cost_upper, 0.0, 0.0, False))
 
     return Policy("fixed", "First action for ever", "certified", decide, {"clip": clip}, learns=False)

@@ -87,6 +87,7 @@ def check_rounds(
     check_dim(radius, dim)
     way_out = "use `simulate` or an `Agent`"
     require(not spec.learns_noise, "margin", spec.margin, "is not for replays", way_out)
+    require(spec.noise_scale is None, "noise_scale", spec.noise_scale, "is not for replays", way_out)
     require(not needs_more(radius, spec), "radius", radius, "is not for replays", way_out)
     seen = np.ones(count, dtype=bool) if informative is None else _mask(informative, count)
     specs = split_rows(spec)

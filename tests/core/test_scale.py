@@ -1,0 +1,202 @@
+"""Noise that grows with the dose in any way: the special cases give the same numbers, the walk never passes the end."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import binomtest
+
+from safedial import Agent, InvalidInput, LinearWorld, SafetySpec, hill, make_policy, replay, simulate
+from safedial.core.estimate import sample_weight
+from safedial.core.safe_set import largest_safe_intensity, safe_set
+from safedial.core.scale import (
+    largest_scaled_intensity,
+    own_scale,
+    power_scale,
+    proportional,
+    scaled_weight,
+    with_any_sensor,
+    with_sensor,
+)
+from tests.conftest import make_spec
+
+LEVEL = 1e-6
+numbers = {
+    "upper": st.floats(-2, 2),
+    "margin": st.floats(0.01, 4),
+    "threshold": st.floats(0.01, 3),
+    "ratio": st.floats(0.0, 2.0),
+}
+
+
+@given(**numbers)
+def test_the_papers_and_the_sensors_safe_sets_are_special_cases(upper, margin, threshold, ratio):
+    cases = [
+        (proportional(), {}),
+        (with_sensor(ratio), {"sensor_margin": ratio * margin}),
+        (with_any_sensor(ratio), {"sensor_margin": ratio * margin, "sensor_dependent": True}),
+    ]
+    for scale, sensor in cases:
+        if abs(threshold - sensor.get("sensor_margin", 0.0)) < 1e-9:
+            continue
+        closed = largest_safe_intensity(upper, margin, threshold=threshold, **sensor)
+        walked, certified = largest_scaled_intensity(upper, margin, threshold=threshold, scale=scale, context=None)
+        assert certified == closed.certified
+        load = walked * upper + margin * scale.of(walked, None)
+        assert load <= threshold or not certified
+        assert walked == pytest.approx(closed.intensity, abs=1e-12) or _flat(
+            upper, margin, threshold, walked, closed, scale
+        )
+
+
+def _flat(upper, margin, threshold, walked, closed, scale):
+    """Where the load is flat near τ the root itself is ill-conditioned: then the loads agree instead."""
+    here, there = (z * upper + margin * scale.of(z, None) for z in (walked, closed.intensity))
+    return walked <= closed.intensity + 1e-12 and abs(here - there) <= 1e-12
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.7, 3.0])
+@pytest.mark.parametrize("upper", [-0.6, 0.0, 0.7])
+def test_the_walk_ends_at_the_first_crossing(exponent, upper):
+    def load(z):
+        return z * upper + 2.0 * z**exponent
+
+    walked, _ = largest_scaled_intensity(upper, 2.0, threshold=0.3, scale=power_scale(exponent), context=None)
+    start = 1e-9 if upper >= 0 else (-upper / (2.0 * exponent)) ** (1 / (exponent - 1)) if exponent > 1 else 1e-9
+    if exponent < 1 and upper < 0:
+        assert load(walked) <= 0.3
+        assert np.all([load(z) <= 0.3 for z in np.linspace(0, walked, 2000)])
+    else:
+        assert walked == pytest.approx(brentq(lambda z: load(z) - 0.3, start, 1.0, xtol=1e-15), abs=1e-12)
+
+
+def test_every_smaller_dose_is_safe_too_where_the_load_rises_and_falls():
+    """h jumps early: a larger dose would be safe again, but not all doses below it."""
+    scale = own_scale(lambda z, _: np.where(np.asarray(z) > 0.2, 0.5, 0.0))
+    walked, certified = largest_scaled_intensity(
+        np.array([-1.0]), np.array([1.0]), threshold=np.array([0.1]), scale=scale, context=None
+    )
+    assert certified.all()
+    assert walked[0] <= 0.2
+    assert walked[0] == pytest.approx(0.2, abs=1e-12)
+
+
+def test_a_batch_equals_its_members_and_a_bound_that_is_no_number_certifies_nothing():
+    rng = np.random.default_rng(0)
+    upper, margin, threshold = rng.normal(size=50), rng.uniform(0.1, 3, 50), rng.uniform(0.05, 2, 50)
+    whole, sure = largest_scaled_intensity(upper, margin, threshold=threshold, scale=with_sensor(0.1), context=None)
+    for index in range(50):
+        one = largest_scaled_intensity(
+            float(upper[index]),
+            float(margin[index]),
+            threshold=float(threshold[index]),
+            scale=with_sensor(0.1),
+            context=None,
+        )
+        assert one == (pytest.approx(float(whole[index]), abs=1e-15), sure[index])
+    assert largest_scaled_intensity(math.nan, 1.0, threshold=0.5, scale=proportional(), context=None) == (0.0, False)
+
+
+@given(st.floats(0.01, 1), st.floats(1e-6, 2))
+def test_weights_are_the_sensors_weights(intensity, ratio):
+    noise = 0.7
+    for scale, dependent in [(with_sensor(ratio), False), (with_any_sensor(ratio), True)]:
+        sensors = {"reward_sensor_noise": ratio * noise, "cost_sensor_noise": ratio * noise}
+        spec = make_spec(reward_noise=noise, cost_noise=noise, sensor_dependent=dependent, **sensors)
+        assert scaled_weight(scale, intensity, None) == pytest.approx(
+            sample_weight(spec, intensity, intensity), rel=1e-12
+        )
+    assert scaled_weight(proportional(), intensity, None) == 1.0
+    assert scaled_weight(with_sensor(ratio), 0.0, None) == 0.0
+
+
+@pytest.mark.parametrize("policy", ["hp_probe", "hp_ucb", "epsilon_greedy", "thompson", "clairvoyant", "fixed"])
+def test_the_papers_model_is_a_simulation_with_the_same_numbers(policy):
+    world = LinearWorld(dim=3)
+    plain = simulate(policy, world, make_spec(cost_noise=0.4), rounds=200, seeds=3, dose=hill(0.4))
+    scaled = make_spec(cost_noise=0.4, noise_scale=proportional())
+    same = simulate(policy, world, scaled, rounds=200, seeds=3, dose=hill(0.4))
+    for name in ("reward", "regret", "violations", "informative_rounds", "clairvoyant_reward"):
+        np.testing.assert_allclose(getattr(same, name), getattr(plain, name), rtol=1e-9, atol=1e-9)
+
+
+def test_an_agent_with_a_scale_is_the_agent_with_the_sensor(tmp_path):
+    noise, ratio = 0.3, 0.2
+    sensors = {"reward_sensor_noise": noise * ratio, "cost_sensor_noise": noise * ratio}
+    sensed = Agent(2, make_spec(cost_noise=noise, reward_noise=noise, **sensors), policy=make_policy("hp_ucb"))
+    spec = make_spec(cost_noise=noise, reward_noise=noise, noise_scale=with_sensor(ratio))
+    scaled = Agent(2, spec, policy=make_policy("hp_ucb"))
+    rng = np.random.default_rng(1)
+    for _ in range(80):
+        context = rng.uniform(-0.7, 0.7, 2)
+        left, right = sensed.decide(context), scaled.decide(context)
+        assert left.action == pytest.approx(right.action, abs=1e-12)
+        reward, cost = (rng.normal(0.1, 0.1, 2) * left.action).tolist()
+        sensed.update(left, reward=reward, cost=cost)
+        scaled.update(right, reward=reward, cost=cost)
+    scaled.save(tmp_path / "agent")
+    assert Agent.load(tmp_path / "agent").spec == spec
+    assert any("h(z, x)" in line for line in right.certificate["assumptions"])
+    assert "with_sensor" in str(right.certificate["spec"])
+    assert "h(z, x)" in right.explain()
+
+
+@pytest.mark.parametrize(("scale", "contexts"), [
+    (power_scale(0.5), "iid"),
+    (power_scale(2.0), "adversarial"),
+    (own_scale(lambda z, x: z * (0.5 + np.abs(np.asarray(x)[..., 0])) + 0.05), "iid"),
+    (own_scale(lambda z, x: z * (0.5 + np.abs(np.asarray(x)[..., 0])) + 0.05), "adversarial"),
+])  # fmt: skip
+def test_violations_stay_within_the_risk(scale, contexts, count):
+    """Level 1e-6; seeds are fixed."""
+    spec = make_spec(
+        violation_risk=0.1,
+        estimation_risk=0.02,
+        cost_noise=0.3,
+        reward_noise=0.3,
+        threshold=[0.2, 1.0],
+        noise_scale=scale,
+    )
+    run = simulate(
+        make_policy("hp_probe"),
+        LinearWorld(dim=3, contexts=contexts),
+        spec,
+        rounds=count(300, 3000),
+        seeds=count(20, 100),
+    )
+    total = int(run.violations.sum())
+    assert binomtest(total, run.violations.size * run.rounds, 0.12, alternative="greater").pvalue > LEVEL
+    assert np.all(run.reward <= run.clairvoyant_reward + 1e-9)
+    assert run.uncertified_rounds.sum() == 0
+
+
+@pytest.mark.parametrize(("changes", "rule"), [
+    ({"noise_scale": with_sensor(0.1), "cost_sensor_noise": 0.1}, "sensor noise"),
+    ({"noise_scale": with_sensor(0.1), "margin": "quantile", "margin_risk": 0.1}, "margin_risk"),
+    ({"noise_scale": with_sensor(0.1), "promise": "conformal"}, "promise"),
+    ({"noise_scale": 3.0}, "noise_scale"),
+    ({"noise_scale": {"scale": "cubic"}}, "noise_scale"),
+    ({"noise_scale": {"scale": "own_scale", "function": "mine"}}, "again"),
+    ({"noise_scale": {"scale": "with_sensor", "share": 1}}, "ratio"),
+    ({"noise_scale": {"scale": "with_sensor", "ratio": -1}}, "ratio"),
+])  # fmt: skip
+def test_a_scale_without_what_it_needs_is_refused(changes, rule):
+    with pytest.raises(InvalidInput, match=rule):
+        make_spec(**changes)
+
+
+def test_a_scale_is_refused_where_it_does_not_hold_and_survives_a_file():
+    spec = make_spec(noise_scale=power_scale(2.0))
+    assert SafetySpec.from_dict(spec.to_dict()) == spec
+    with pytest.raises(InvalidInput, match="radius"):
+        Agent(2, spec, policy=make_policy("hp_ucb", radius="paper"))
+    with pytest.raises(InvalidInput, match="radius"):
+        simulate(make_policy("hp_ucb", radius="paper"), LinearWorld(dim=2), spec, rounds=2, seeds=1)
+    with pytest.raises(InvalidInput, match="noise_scale"):
+        replay("hp_ucb", np.ones((2, 2)) / 2, np.zeros(2), np.zeros(2), spec)
+    with pytest.raises(InvalidInput, match="function"):
+        own_scale(3.0)
+    assert safe_set(0.5, spec, round=1.0).intensity < safe_set(0.5, spec, round=1.0, on_expectation=True).intensity
