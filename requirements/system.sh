@@ -3,6 +3,7 @@
 set -euo pipefail
 missing=()
 compgen -G '/usr/lib/postgresql/*/bin/initdb' > /dev/null || command -v initdb > /dev/null || missing+=(postgresql)
+command -v chromium > /dev/null || command -v google-chrome > /dev/null || missing+=(chromium)
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
   echo "Installing with apt-get: ${missing[*]} ..."

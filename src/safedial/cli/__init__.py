@@ -17,7 +17,7 @@ from safedial.cli.eluder import eluder
 from safedial.cli.monitor import monitor
 from safedial.cli.plan import plan
 from safedial.cli.reproduce import reproduce
-from safedial.cli.service import key, serve
+from safedial.cli.service import demo, key, serve
 from safedial.cli.simulate import simulate
 from safedial.cli.study import study
 from safedial.cli.sweep import sweep
@@ -45,6 +45,7 @@ app.add_typer(bench, name="bench")
 app.command()(eluder)
 app.command()(serve)
 app.add_typer(key, name="key")
+app.command()(demo)
 app.command()(doctor)
 
 

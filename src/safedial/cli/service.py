@@ -1,7 +1,8 @@
-"""`safedial serve` and `safedial key`: studies behind an address."""
+"""`safedial serve`, `safedial key`, `safedial demo`: studies behind an address."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -87,6 +88,24 @@ def revoke(
         print_json(gone.to_dict())
     else:
         typer.echo(f"Key {gone.id} opens nothing any more.")
+
+
+def demo(
+    port: Annotated[int, typer.Option(help="0 for any that is free.")] = 0,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the store goes; a new temporary folder by default.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after that; otherwise Ctrl-C does.")] = None,
+    pace: Annotated[float, typer.Option(help="Patients a second.")] = 4.0,
+) -> None:
+    """Start the service on a fresh SQLite file and run a simulated dosing clinic through it, to look at the page."""
+    from safedial.cli import Interrupted
+    from safedial.service.demo import run_demo
+
+    try:
+        run_demo(typer.echo, port=port, folder=folder, seconds=seconds, pace=pace)
+    except Interrupted:
+        raise typer.Exit(0) from None
 
 
 def _person() -> str:

@@ -148,8 +148,9 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     last = edges[1:] - 1
     intervals = [interval(int(hits[row]), int(seen[row])) for row in last]
     rate = np.divide(hits[last], seen[last], out=np.full(len(last), np.nan), where=seen[last] > 0)
+    spots = np.unique(np.linspace(0, len(path) - 1, min(points, len(path))).astype(int))
     return {
-        "round": (edges[1:]).tolist(),
+        "round": edges[1:].tolist(),
         "seq": track.column("seq")[last].astype(int).tolist(),
         "at": [moment(int(at)) for at in track.column("at")[last]],
         "advised": plain(_bins(track.column("action"), edges, np.nanmean)),
@@ -162,9 +163,8 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "rate_high": plain(np.array([high for _, high in intervals])),
         "reward": plain(np.nancumsum(reward)[last] if rows else np.empty(0)),
         "best": plain(np.nancumsum(best)[last] if rows else np.empty(0)),
-        "evidence": plain(path[np.unique(np.linspace(0, len(path) - 1, min(points, len(path))).astype(int))])
-        if len(path)
-        else [],
+        "evidence": plain(path[spots]),
+        "evidence_round": (spots + 1).tolist(),
     }
 
 
