@@ -50,6 +50,16 @@ def test_bounded_least_squares_is_a_lower_bound_and_close():
     assert free == pytest.approx(least_squares(running(features, outcomes, np.array([40])))[0])
 
 
+def test_least_squares_does_not_depend_on_the_features_units():
+    features, outcomes = sample(6)
+    expected = np.linalg.lstsq(features, outcomes, rcond=None)[1][0]
+    for units in ([1, 1, 1, 1], [1e6, 1, 1e-4, 1]):
+        found = least_squares(running(features * units, outcomes, np.array([40])))[0]
+        assert found == pytest.approx(expected, rel=1e-9)
+    doubled = np.hstack([features, features[:, :1]])
+    assert least_squares(running(doubled, outcomes, np.array([40])))[0] == pytest.approx(expected, rel=1e-9)
+
+
 def test_moments_add_up_round_by_round():
     features, outcomes = sample(3)
     used = np.arange(40) % 3 > 0

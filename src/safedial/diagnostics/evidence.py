@@ -31,6 +31,9 @@ Array = NDArray[np.float64]
 SPREADS = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9])
 """The s that are bet on, equally: from a slightly to a grossly wider noise."""
 
+EMPTY = 1e-12
+"""Below this eigenvalue of the scaled moments there is nothing but rounding."""
+
 POINTS = 40
 """Moments in time at which evidence is taken."""
 
@@ -79,10 +82,14 @@ def running(features: Array, outcomes: Array, at: NDArray[np.int64], used: Any =
 
 
 def least_squares(moments: Moments) -> Array:
-    """R where every coefficient is allowed: the residual sum of squares."""
-    values, turn = np.linalg.eigh(moments.gram)
-    turned = (np.swapaxes(turn, -1, -2) @ moments.rhs[..., None])[..., 0]
-    sound = values > 1e-11 * np.maximum(values[..., -1:], 1e-300)
+    """R where every coefficient is allowed: the residual sum of squares.
+
+    Features are scaled to one length first, so that their units do not decide which directions are taken to be empty.
+    """
+    sizes = np.sqrt(np.maximum(np.linalg.diagonal(moments.gram), 1e-300))
+    values, turn = np.linalg.eigh(moments.gram / (sizes[..., :, None] * sizes[..., None, :]))
+    turned = (np.swapaxes(turn, -1, -2) @ (moments.rhs / sizes)[..., None])[..., 0]
+    sound = values > EMPTY
     explained = np.where(sound, turned**2 / np.where(sound, values, 1.0), 0.0)
     return np.maximum(moments.square - explained.sum(axis=-1), 0.0)
 

@@ -14,14 +14,19 @@ FIRST = 16
 
 SHARES = (1 / 3, 2 / 3)
 
+FEATURES = 20
+"""Regions by feature are tried for so many at most: each takes a fit of its own."""
+
 
 def regions(rounds: Rounds) -> dict[str, NDArray[np.bool_]]:
-    """Where each round lies: low and high thirds of every feature, of its size, of the action and of the prediction.
+    """Where each round lies: low and high thirds of the action, of the prediction, of the context's norm and of each of
+    the first `FEATURES` features and its size.
 
     The cuts of a round come from earlier rounds alone, so a region is chosen before the outcome.
     """
     columns = {"action": rounds.action, "predicted " + rounds.target: rounds.fitted}
-    for index, name in enumerate(rounds.names):
+    columns["norm"] = np.linalg.norm(rounds.context, axis=1)
+    for index, name in enumerate(rounds.names[:FEATURES]):
         columns[name] = rounds.context[:, index]
         columns[f"|{name}|"] = np.abs(rounds.context[:, index])
     masks = {}
