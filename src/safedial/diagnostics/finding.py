@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,9 +79,9 @@ def finding(
 def shown(evidence: float) -> str:
     """Evidence as a person reads it.
 
-    >>> shown(0.3), shown(1234.5), shown(1e300)
-    ('0.3', '1,234', 'over 1e+12')
+    >>> shown(0.3), shown(1234.5), shown(1.0), shown(3e54)
+    ('0.3', '1,234', '1', '10^54')
     """
-    if evidence > 1e12:
-        return "over 1e+12"
+    if evidence >= 1e6:
+        return f"10^{math.floor(math.log10(evidence))}"
     return f"{evidence:,.0f}" if evidence >= 100 else f"{evidence:.2g}"

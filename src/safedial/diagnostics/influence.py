@@ -37,7 +37,9 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
     order = np.argsort(-moved, kind="stable")[:NAMED]
     top = [{"round": int(rounds.number[index]), "shift": float(moved[index])} for index in order]
     odd = [int(rounds.number[index]) for index in np.argsort(-beyond, kind="stable")[:NAMED] if beyond[index] > 4.0]
-    words = f"Rounds that no such noise explains: {', '.join(map(str, odd))}. " if odd else ""
+    words = (
+        f"The largest residuals, beyond 4 κ and their slack, are of rounds {', '.join(map(str, odd))}. " if odd else ""
+    )
     return finding(
         "influence",
         "Influential rounds",

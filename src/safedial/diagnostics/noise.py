@@ -14,6 +14,9 @@ FIRST = 16
 
 SHARES = (1 / 3, 2 / 3)
 
+SAME = 1e-9
+"""Cuts that differ by less, relatively, tell nothing apart."""
+
 FEATURES = 20
 """Regions by feature are tried for so many at most: each takes a fit of its own."""
 
@@ -39,12 +42,16 @@ def regions(rounds: Rounds) -> dict[str, NDArray[np.bool_]]:
 
 
 def _cuts(values: Array) -> tuple[Array, Array]:
-    """The third and two thirds of the earlier values, by round; nothing lies beyond them in the first rounds."""
+    """The third and two thirds of the earlier values, by round; nothing lies beyond them in the first rounds, nor where
+    they are the same.
+    """
     low, high = np.full(len(values), -np.inf), np.full(len(values), np.inf)
     start = FIRST
     while start < len(values):
         end = min(2 * start, len(values))
-        low[start:end], high[start:end] = np.quantile(values[:start], SHARES)
+        third, two_thirds = np.quantile(values[:start], SHARES)
+        if two_thirds - third > SAME * abs(two_thirds):
+            low[start:end], high[start:end] = third, two_thirds
         start = end
     return low, high
 
@@ -70,7 +77,8 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
         found=f"It is the most suspect at {worst}: deviation {sizes.get(worst, 0.0):.3g} there; over all parts from "
         f"{min(sizes.values(), default=0.0):.3g} to {max(sizes.values(), default=0.0):.3g}.",
         fine="Nothing speaks against κ in any part. Where the noise is narrower, κ only costs reward.",
-        broken=f"The promise is broken where the noise is wider than κ, first at {worst}. State the κ of the widest "
+        broken=f"Where the noise is wider than κ, first at {worst}, costs can exceed the threshold more often than "
+        "promised. State the κ of the widest "
         "part; "
         "where small doses are the widest, state the sensor's noise (cost_sensor_noise).",
         worst=worst,

@@ -92,7 +92,9 @@ def _broken(rounds: Rounds) -> str:
     if rounds.target == "reward":
         return "Reward is lost, safety is not touched: the reward's constant plays no part in it. State a larger κ."
     return (
-        "The noise margin κ√(2 ln 1/δ) and the radius are too small: costs exceed the threshold more often than "
-        "promised. "
-        "State a larger κ and start anew; where tails are heavy no κ is enough, and promise = 'conformal' needs none."
+        "The noise margin κ√(2 ln 1/δ) and the radius may be too small: costs can exceed the threshold more often than "
+        "promised. If linearity, drift or the dose curve raise a flag too, begin there: a wrong mean looks like wide "
+        "noise. "
+        "Else state a larger κ and start anew; where tails are heavy no κ is enough, and promise = 'conformal' needs "
+        "none."
     )

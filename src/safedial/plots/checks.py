@@ -25,6 +25,8 @@ def checks_figure(rounds: Rounds, findings: Sequence[Finding]) -> Any:
     _bands(axes[3], by_name["linearity"], rounds, f"predicted {rounds.target} per unit", rounds.fitted)
     _bands(axes[4], by_name["dose_curve"], rounds, "action", rounds.action)
     _regions(axes[5], by_name["noise"], rounds)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(findings), fontsize=7, frameon=False)
     return figure
 
 
@@ -39,7 +41,6 @@ def _evidence(panel: Any, findings: Sequence[Finding]) -> None:
     panel.set_yticks([1e-3, 1.0, 1e3, 1e6, 1e9], ["≤ 10⁻³", "1", "10³", "10⁶", "≥ 10⁹"])
     title(panel, "evidence against each assumption (dashed: flag)")
     panel.set_xlabel("round")
-    panel.legend(fontsize=5.5, frameon=False, loc="upper left", ncols=2)
 
 
 def _residuals(panel: Any, rounds: Rounds, found: Finding) -> None:

@@ -25,7 +25,9 @@ def verdict(findings: Sequence[Finding]) -> str:
     flagged = [each.title.lower() for each in findings if each.flagged]
     if not flagged:
         return "No check raised a flag: nothing in this log speaks against the spec. That is not a proof that it holds."
-    return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found."
+    strongest = max(findings, key=lambda each: each.evidence).title.lower()
+    first = f" Begin with {strongest}, the strongest evidence." if len(flagged) > 1 else ""
+    return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
 
 
 def _body(rounds: Rounds, findings: Sequence[Finding], log: str, level: float) -> str:

@@ -17,14 +17,14 @@ from safedial.version import __version__
 
 HEADS = {
     "scenario": "scenario",
-    "violations": "violations a study",
-    "violations_high": "in 19 of 20 at most",
+    "violations": "violations",
+    "violations_high": "19 of 20: ≤",
     "violation_rate": "rate",
-    "any_violation": "any violation",
-    "reward_share": "reward share",
-    "half_reward_round": "half reward from round",
-    "last_dose": "last doses",
-    "alarms": "monitor alarms",
+    "any_violation": "any",
+    "reward_share": "reward",
+    "half_reward_round": "half from",
+    "last_dose": "last dose",
+    "alarms": "alarms",
 }
 
 
@@ -91,7 +91,7 @@ def _body(plan: Plan, place: Path) -> str:
             ),
             "<h2>Operating characteristics</h2>",
             html_table(list(HEADS.values()), lines(plan)),
-            "<p><small>* the truth is not what the spec states there, and nothing is promised. Reward is a share of what one earns who knows the truth, without noise; "
+            "<p><small>* the truth is not what the spec states there, and nothing is promised. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is a share of what one earns who knows the truth, without noise; "
             "half reward: the first round from which a twentieth of the study earns half of that. Doses are shares of the dial. Monitor: alarm at evidence 100.</small></p>",
             f"<h2>The scenarios</h2><ul>{truths}</ul>",
             f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",
