@@ -14,7 +14,7 @@ from safedial.study.log import (
     add_keys,
     append_events,
     drop_snapshots,
-    find_key,
+    find_keys,
     snapshot_seqs,
     write_snapshot,
 )
@@ -33,6 +33,7 @@ class Desk:
         self.written = 0
         self._fresh: list[Event] = []
         self._keys: dict[str, tuple[bytes, int]] = {}
+        self._used: dict[str, tuple[bytes, int] | None] = {}
 
     @property
     def connection(self) -> Any:
@@ -73,7 +74,9 @@ class Desk:
 
     def known_key(self, key: str, digest: bytes) -> int | None:
         """The seq of the event that an idempotency key stands for, if it was used; refused for another request."""
-        found = self._keys.get(key) or find_key(self.connection, self.source.study, key)
+        if key not in self._used:
+            self.look_up([key])
+        found = self._used[key]
         if found is None:
             return None
         if found[0] != digest:
@@ -81,8 +84,12 @@ class Desk:
             raise StudyError("key_reused", f"key = {key[:80]!r}: {words}")
         return found[1]
 
+    def look_up(self, keys: list[str]) -> None:
+        """Ask for many idempotency keys at once, before the operations that need them."""
+        self._used |= dict.fromkeys(keys) | find_keys(self.connection, self.source.study, keys)
+
     def keep_key(self, key: str, digest: bytes, seq: int) -> None:
-        self._keys[key] = digest, seq
+        self._keys[key] = self._used[key] = digest, seq
 
     def event(self, seq: int) -> Event | None:
         """An event of this transaction or an earlier one."""

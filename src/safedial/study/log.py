@@ -17,7 +17,9 @@ _AFTER = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto ORDER BY seq LIMI
 _ONE = sa.text(f"{_EVENTS} AND seq = :seq")
 _ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY seq")
 _CHANGES = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN ('correction', 'voided') ORDER BY seq")
-_KEY = sa.text("SELECT digest, seq FROM idempotency WHERE study_id = :study AND key = :key")
+_KEYS = sa.text("SELECT key, digest, seq FROM idempotency WHERE study_id = :study AND key IN :keys").bindparams(
+    sa.bindparam("keys", expanding=True)
+)
 _HEAD = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study")
 _LOCKED = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study FOR UPDATE")
 _MOVE = sa.text("UPDATE studies SET head_seq = :seq, head_hash = :hash WHERE id = :study")
@@ -101,10 +103,10 @@ def changes(connection: Any, study: int, after: int, upto: int) -> list[Event]:
     return [Event._make(row) for row in connection.execute(_CHANGES, where)]
 
 
-def find_key(connection: Any, study: int, key: str) -> tuple[bytes, int] | None:
-    """(digest of the request, seq of its event) of an idempotency key."""
-    row = connection.execute(_KEY, {"study": study, "key": key}).one_or_none()
-    return None if row is None else (bytes(row[0]), row[1])
+def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[bytes, int]]:
+    """(digest of the request, seq of its event) of each idempotency key that was used."""
+    rows = connection.execute(_KEYS, {"study": study, "keys": keys})
+    return {key: (bytes(digest), seq) for key, digest, seq in rows}
 
 
 def add_keys(connection: Any, rows: list[dict[str, Any]]) -> None:

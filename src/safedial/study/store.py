@@ -33,6 +33,7 @@ class _Job(NamedTuple):
     study: int
     operation: Operation
     future: Future[Any]
+    key: str | None = None
 
 
 class Store:
@@ -91,8 +92,11 @@ class Store:
                 self._studies[study] = name, read_study(connection, study, name)
         return self._studies[study][1]
 
-    def submit(self, study: int, name: str, operation: Operation) -> Future[Any]:
-        """Run an operation on a study in the writer's next transaction; the future is done after the commit."""
+    def submit(self, study: int, name: str, operation: Operation, *, key: str | None = None) -> Future[Any]:
+        """Run an operation on a study in the writer's next transaction; the future is done after the commit.
+
+        `key` is the idempotency key that the operation will ask for, so that those of a batch are looked up together.
+        """
         self.spec(study, name)
         future: Future[Any] = Future()
         with self._lock:
@@ -101,7 +105,7 @@ class Store:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="safedial-writer", daemon=True)
                 self._thread.start()
-            self._jobs.put(_Job(study, operation, future))
+            self._jobs.put(_Job(study, operation, future, key))
         return future
 
     def _work(self) -> None:
@@ -141,6 +145,10 @@ class Store:
         with writing(self.engine) as connection:
             desks = {study: self._desk(connection, study, state) for study, state in states.items()}
             crash.reach("locked")
+            for study, desk in desks.items():
+                keys = [job.key for job in jobs if job.key is not None and job.study == study]
+                if keys:
+                    desk.look_up(keys)
             answers = [_run(job, desks[job.study]) for job in jobs]
             for desk in desks.values():
                 desk.flush()

@@ -181,7 +181,7 @@ class Study:
         raw, vector, norm = read_raw(self.spec.rules, context)
         baseline = real("baseline_cost", baseline_cost)
         work = partial(operations.ask, raw=raw, vector=vector, norm=norm, baseline_cost=baseline)
-        return self._write(partial(work, key=_text("key", key), actor=self._who(actor)), wait)
+        return self._write(partial(work, key=_text("key", key), actor=self._who(actor)), wait, key)
 
     def tell(
         self,
@@ -364,8 +364,8 @@ class Study:
         with reading(self.store.engine) as connection:
             return write_rows(path, self.spec.rules, self.name, read_events(connection, self._id))
 
-    def _write(self, operation: Any, wait: bool) -> Any:
-        future = self.store.submit(self._id, self.name, operation)
+    def _write(self, operation: Any, wait: bool, key: str | None = None) -> Any:
+        future = self.store.submit(self._id, self.name, operation, key=key)
         return future.result() if wait else future
 
     def _who(self, actor: str | None) -> str:
