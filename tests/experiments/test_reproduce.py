@@ -12,7 +12,7 @@ from safedial import InvalidInput
 from safedial.experiments import epsilon
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.experiments.tables import read_rows
-from safedial.plots import draw_closed_loop, draw_conformal, draw_epsilon, draw_synthetic, draw_table1
+from safedial.plots import draw_closed_loop, draw_conformal, draw_epsilon, draw_nonlinear, draw_synthetic, draw_table1
 from safedial.report import write_report
 
 
@@ -40,7 +40,7 @@ def test_everything_is_written_and_named(results):
 
 def test_the_report_is_one_file_that_fetches_nothing(results):
     page = (results[0] / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 6
+    assert page.count("data:image/png;base64,") == 7
     assert "http" not in page.replace("http-equiv", "")
     for words in ("Table 1", "Figure", "greedy", "The paper:", "never exceeded", "HP-Conformal, full", "in the loop"):
         assert words in page
@@ -67,6 +67,7 @@ def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     assert all(path.exists() for path in draw_synthetic(folder))
     assert draw_epsilon(folder).exists()
     assert draw_conformal(folder).exists()
+    assert draw_nonlinear(folder).exists()
     assert draw_closed_loop(folder).exists()
     assert write_report(folder).exists()
 
@@ -165,3 +166,28 @@ def test_the_closed_loop_is_written_drawn_and_summarised(tmp_path):
     assert min(spread, key=lambda name: spread[name]) == "square, told"
     (tmp_path / "closed_loop.png").unlink()
     assert draw_closed_loop(tmp_path).exists()
+
+
+def test_nonlinear_writes_its_rows_and_its_picture(tmp_path):
+    from safedial.experiments.nonlinear import PLACES, SERIES, finals, write_nonlinear
+    from safedial.experiments.tables import read_rows
+    from safedial.plots import draw_nonlinear
+    from safedial.report import write_report
+
+    rows, paths = write_nonlinear(tmp_path, seeds=1, rounds=40)
+    assert len(finals(rows)) == len(PLACES) * len(SERIES)
+    assert len(read_rows(paths[0])) == len(rows)
+    bound = [row["regret"] for row in rows if row["policy"] == "theorem3"]
+    assert bound == sorted(bound)
+    assert draw_nonlinear(tmp_path).stat().st_size > 10_000
+    page = write_report(tmp_path).read_text()
+    assert "Algorithm 2" in page
+    assert "Non-linear HP-Probe" in page
+
+
+def test_the_bench_of_classes_prints_its_ratio():
+    from safedial.bench.nonlinear import bench_nonlinear
+
+    report = bench_nonlinear(functions=50, rounds=20, points=30, refits=2)
+    assert report["finite_rounds_per_second"] > 0
+    assert report["ratio"] == report["sklearn_refit_ms"] / report["kernel_decide_and_update_ms"]

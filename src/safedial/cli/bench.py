@@ -120,3 +120,21 @@ def study(
         print_json(report)
     else:
         print_pairs("A study, every answer after its commit", report)
+
+
+@bench.command()
+def nonlinear(
+    functions: Annotated[int, typer.Option(help="Functions of the finite class.")] = 10_000,
+    points: Annotated[int, typer.Option(help="Rounds behind the kernel class's decision.")] = 2000,
+    rounds: Annotated[int, typer.Option(help="Rounds of the finite class's simulation.")] = 4000,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Time the finite and the kernel class, beside a scikit-learn Gaussian process refitted in each round."""
+    from safedial.bench.nonlinear import bench_nonlinear
+    from safedial.cli.output import print_json, print_pairs
+
+    report = bench_nonlinear(functions=functions, rounds=rounds, points=points)
+    if json:
+        print_json(report)
+    else:
+        print_pairs("Function classes (ratio: scikit-learn's time over ours)", report)

@@ -10,8 +10,6 @@ import typer
 from safedial.errors import InvalidInput, require
 
 CLASSES = ("finite", "linear", "kernel")
-KERNELS = ("rbf", "matern32", "matern52", "polynomial")
-KERNEL_FORMS = "rbf:LENGTH, matern32:LENGTH, matern52:LENGTH or polynomial:DEGREE"
 
 
 def eluder(
@@ -22,7 +20,7 @@ def eluder(
     contexts: Annotated[int, typer.Option(help="finite, kernel: number of context points.")] = 12,
     values: Annotated[Path | None, typer.Option(help="finite: a CSV of your own, functions by contexts.")] = None,
     method: Annotated[str, typer.Option(help="finite: auto, exact or greedy (a lower bound).")] = "auto",
-    kernel: Annotated[str, typer.Option(help="kernel: " + KERNEL_FORMS + ".")] = "rbf:0.5",
+    kernel: Annotated[str, typer.Option(help="kernel: rbf:0.5, matern52:1+polynomial:2, ...")] = "rbf:0.5",
     norm: Annotated[float, typer.Option(help="kernel: bound on the functions' norm.")] = 2.0,
     coefficient_bound: Annotated[float, typer.Option(help="linear: bound on the coefficients' norm.")] = 1.0,
     context_bound: Annotated[float, typer.Option(help="linear, kernel: bound on the contexts' norm.")] = 1.0,
@@ -93,23 +91,12 @@ def _gram(kernel: str, dim: int, contexts: int, context_bound: float, seed: int)
     """The kernel matrix of contexts drawn uniformly from the ball of radius `context_bound`."""
     import numpy as np
 
+    from safedial.classes.kernels import parse_kernel
+
     rng = np.random.default_rng(seed)
     points = rng.standard_normal((contexts, dim))
     points *= context_bound * (rng.random(contexts) ** (1.0 / dim) / np.linalg.norm(points, axis=1))[:, None]
-    name, _, number = kernel.partition(":")
-    try:
-        size = float(number)
-    except ValueError:
-        size = 0.0
-    require(name in KERNELS and 0.0 < size < np.inf, "--kernel", kernel, "must be " + KERNEL_FORMS)
-    if name == "polynomial":
-        require(size == int(size), "--kernel", kernel, "must have a whole degree")
-        return (points @ points.T + 1.0) ** int(size)
-    gaps = np.linalg.norm(points[:, None] - points[None], axis=-1) / size
-    if name == "rbf":
-        return np.exp(-(gaps**2) / 2.0)
-    steep = gaps * (3.0 if name == "matern32" else 5.0) ** 0.5
-    return (1.0 + steep + (steep**2 / 3.0 if name == "matern52" else 0.0)) * np.exp(-steep)
+    return parse_kernel(kernel)(points, points)
 
 
 def _print(content: dict[str, Any], estimation_risk: float) -> None:

@@ -52,6 +52,24 @@ def conformal(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("result
     _finish(_conformal(seeds, rounds, out), json)
 
 
+@reproduce.command()
+def nonlinear(
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Rounds for each seed; time grows as their cube.")] = 5000,
+    out: Out = Path("results"),
+    json: Json = False,
+) -> None:
+    """Algorithm 2 in finite, kernel, logistic and dose-toxicity worlds, beside linear learners and Theorem 3."""
+    rows, paths = _nonlinear(seeds, rounds, out)
+    if json:
+        from safedial.cli.output import print_json
+
+        print_json({"rows": rows, "files": [str(path) for path in paths]})
+        return
+    _print_nonlinear(rows, seeds, rounds)
+    _written(paths)
+
+
 @reproduce.command(name="closed-loop")
 def closed_loop(
     rounds: Annotated[int, typer.Option(help="Rounds for each seed: discharge steps of 120 s.")] = 1500,
@@ -107,7 +125,7 @@ def report(out: Out = Path("results"), json: Json = False) -> None:
 
 @reproduce.command(name="all")
 def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("results"), json: Json = False) -> None:
-    """Everything there is, and the report. The closed loop has at most 3 seeds and 3/20 of the rounds (1500)."""
+    """Everything there is, and the report; the closed loop and the non-linear worlds with fewer seeds and rounds."""
     from safedial.report import write_report
 
     paths = [*_table1(5, seeds, rounds, out)[1], *_synthetic(seeds, rounds, out), *_conformal(seeds, rounds, out)]
@@ -124,6 +142,7 @@ def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("resul
         typer.echo(
             "The battery experiment is skipped: no data folder is named (SAFEDIAL_DATA; docs/battery.md).", err=True
         )
+    paths += _nonlinear(min(seeds, 2), min(rounds, 1000), out)[1]
     try:
         paths += _closed_loop(min(seeds, 3), min(max(3 * rounds // 20, 1), 1500), out)[1]
     except MissingExtra as error:
@@ -162,6 +181,16 @@ def _conformal(seeds: int, rounds: int, out: Path) -> list[Path]:
     with progress_bar(f"Six worlds, {seeds} seeds", len(WORLDS) * len(SERIES) * rounds) as advance:
         paths = write_conformal(out, seeds=seeds, rounds=rounds, progress=advance)
     return [*paths, draw_conformal(out)]
+
+
+def _nonlinear(seeds: int, rounds: int, out: Path) -> tuple[list[dict[str, Any]], list[Path]]:
+    from safedial.cli.output import progress_bar
+    from safedial.experiments.nonlinear import PLACES, SERIES, finals, write_nonlinear
+    from safedial.plots import draw_nonlinear
+
+    with progress_bar(f"Five worlds that are not linear, {seeds} seeds", len(PLACES) * len(SERIES) * rounds) as advance:
+        rows, paths = write_nonlinear(out, seeds=seeds, rounds=rounds, progress=advance)
+    return finals(rows), [*paths, draw_nonlinear(out)]
 
 
 def _closed_loop(seeds: int, rounds: int, out: Path) -> tuple[list[dict[str, Any]], list[Path]]:
@@ -247,6 +276,18 @@ def _print_rows(rows: list[dict[str, Any]], dim: int, seeds: int, rounds: int) -
         f"HP-UCB {agree[0]} of {half} (one event at all τ, {rows[0]['ci_low']:.5f}–{rows[0]['ci_high']:.5f}).\n"
         "HP-UCB promises at most 0.02 a round."
     )
+
+
+def _print_nonlinear(rows: list[dict[str, Any]], seeds: int, rounds: int) -> None:
+    from safedial.cli.output import new_table, print_table
+
+    title = f"Share of the clairvoyant's reward ({seeds} seeds × {rounds} rounds)"
+    table = new_table(title, "world", "policy", "reward", "over τ", "risk", "promise")
+    for row in rows:
+        holds = "holds" if row["promise_holds"] else "–"
+        share, rate = f"{row['reward_share']:.3f}", f"{row['violation_rate']:.4f}"
+        table.add_row(row["world"], row["series"], share, rate, f"{row['risk']:g}", holds)
+    print_table(table)
 
 
 def _print_closed_loop(rows: list[dict[str, Any]], seeds: int, rounds: int) -> None:

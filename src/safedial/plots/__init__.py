@@ -3,6 +3,7 @@
 from safedial.plots.battery import draw_battery
 from safedial.plots.closed_loop import draw_closed_loop
 from safedial.plots.conformal import draw_conformal
+from safedial.plots.nonlinear import draw_nonlinear
 from safedial.plots.sweep import draw_sweep
 from safedial.plots.synthetic import draw_epsilon, draw_synthetic
 from safedial.plots.table1 import draw_table1
@@ -13,6 +14,7 @@ __all__ = [
     "draw_closed_loop",
     "draw_conformal",
     "draw_epsilon",
+    "draw_nonlinear",
     "draw_sweep",
     "draw_synthetic",
     "draw_table1",

@@ -11,6 +11,7 @@ from pathlib import Path
 from safedial.errors import require
 from safedial.files import write_text
 from safedial.report.beyond import battery, closed_loop, conformal
+from safedial.report.nonlinear import nonlinear
 from safedial.report.page import document
 from safedial.report.paper import epsilon, synthetic, table1
 
@@ -19,6 +20,7 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "synthetic.csv": synthetic,
     "epsilon.csv": epsilon,
     "conformal.csv": conformal,
+    "nonlinear.csv": nonlinear,
     "battery.csv": battery,
     "closed_loop.csv": closed_loop,
 }

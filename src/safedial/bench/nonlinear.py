@@ -1,0 +1,72 @@
+"""How fast the non-linear classes are, beside a Gaussian process of scikit-learn that is refitted in each round.
+
+Finite: rounds per second of a whole simulation, one seed. Kernel: a decision and its update with `points` rounds behind
+them. scikit-learn's process has the same kernel and noise, no hyperparameter search, and both targets in one fit: what
+a user would write instead. Calls are interleaved, so that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from safedial.classes import finite, kernel
+from safedial.errors import import_extra, require
+from safedial.experiments.synthetic import synthetic_spec
+from safedial.policies import nonlinear_hp_ucb
+from safedial.simulation import simulate
+from safedial.worlds import NonlinearWorld
+from safedial.worlds.nonlinear import waves
+
+
+def bench_nonlinear(
+    *, functions: int = 10_000, rounds: int = 4000, points: int = 2000, refits: int = 8
+) -> dict[str, Any]:
+    """Rounds per second, milliseconds, and their ratio to scikit-learn's."""
+    require(points >= 10, "points", points, "must be a whole number >= 10")
+    gaussian_process = import_extra("sklearn.gaussian_process", "dev")
+    world = NonlinearWorld(kind="finite", dim=2, functions=functions)
+    policy = nonlinear_hp_ucb(cost_class=finite(waves(2, functions)))
+    fast = simulate(policy, world, synthetic_spec(), rounds=rounds, seeds=1).rounds_per_second
+    rng = np.random.default_rng(0)
+    contexts, outcomes = rng.uniform(-0.7, 0.7, (points + refits, 2)), rng.standard_normal((points + refits, 2))
+    mine, process = _Kernel(points + refits), _process(gaussian_process)
+    for index in range(points):
+        mine.round(contexts[index], outcomes[index])
+    times = np.empty((2, refits))
+    for step in range(refits):
+        index, start = points + step, time.perf_counter()
+        mine.round(contexts[index], outcomes[index])
+        middle = time.perf_counter()
+        process.fit(contexts[:index], outcomes[:index])
+        process.predict(contexts[index : index + 1], return_std=True)
+        times[:, step] = middle - start, time.perf_counter() - middle
+    ours, theirs = (float(np.median(row)) * 1e3 for row in times)
+    return {
+        "functions": functions,
+        "finite_rounds_per_second": fast,
+        "points": points,
+        "kernel_decide_and_update_ms": ours,
+        "sklearn_refit_ms": theirs,
+        "ratio": theirs / ours,
+    }
+
+
+class _Kernel:
+    """Non-linear HP-UCB over the kernel class, a round at a time."""
+
+    def __init__(self, most: int) -> None:
+        self.spec, self.policy = synthetic_spec(), nonlinear_hp_ucb(cost_class=kernel(max_points=most))
+        self.state, self.number = self.policy.init(2, ridge=1.0), 0
+
+    def round(self, context: Any, outcome: Any) -> None:
+        self.number += 1
+        seen = self.policy.predict(self.state, context)
+        self.policy.decide(seen, self.spec, round=float(self.number), coin=0.5)
+        self.state = self.policy.update(self.state, seen, outcome[0], outcome[1], np.float64(1.0))
+
+
+def _process(module: Any) -> Any:
+    return module.GaussianProcessRegressor(module.kernels.RBF(0.5), alpha=1.0, optimizer=None)
