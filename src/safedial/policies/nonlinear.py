@@ -32,6 +32,7 @@ class Outlook(NamedTuple):
     cost_view: Any
     norm: Any
     informative_rounds: Any
+    context: Any
 
 
 class Pair(NamedTuple):
@@ -66,7 +67,7 @@ def nonlinear_hp_ucb(
 
     def decide(prediction: Outlook, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         reward, bounds = _bounds(pair, prediction, spec)
-        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost)
+        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost, prediction.context)
         return choose(reward.upper, safe, bounds)
 
     return _policy("nonlinear_hp_ucb", "Non-linear HP-UCB", pair, decide, {})
@@ -94,7 +95,7 @@ def nonlinear_hp_probe(
 
     def decide(prediction: Outlook, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         reward, bounds = _bounds(pair, prediction, spec)
-        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost)
+        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost, prediction.context)
         part = round**-0.5 if probe == "sqrt" else float(probe)
         return choose(reward.estimate, safe, bounds, probe=part, least_probe=least_informative_intensity(spec))
 
@@ -125,10 +126,10 @@ def _bounds(pair: Pair, outlook: Outlook, spec: SafetySpec) -> tuple[Interval, B
     return reward, Bounds(reward.upper, upper, 0.0, 0.0, reward.refuted | cost.refuted)
 
 
-def _safe(pair: Pair, upper: Any, spec: SafetySpec, round: Any, baseline_cost: Any) -> SafeSet:
+def _safe(pair: Pair, upper: Any, spec: SafetySpec, round: Any, baseline_cost: Any, context: Any) -> SafeSet:
     if pair.cost.binary:
         return binary_safe_set(upper, spec, round=round)
-    return safe_set(upper, spec, round=round, baseline_cost=baseline_cost)
+    return safe_set(upper, spec, round=round, baseline_cost=baseline_cost, context=context)
 
 
 def _policy(name: str, label: str, pair: Pair, decide: Any, options: dict[str, Any]) -> Policy:
@@ -140,7 +141,7 @@ def _policy(name: str, label: str, pair: Pair, decide: Any, options: dict[str, A
     def predict(state: tuple[Any, ...], context: Any) -> Outlook:
         reward = pair.reward.look(state[0], context)
         cost = reward if pair.shared else pair.cost.look(state[1], context)
-        return Outlook(reward, cost, np.sqrt(np.vecdot(context, context)), cost.informative_rounds)
+        return Outlook(reward, cost, np.sqrt(np.vecdot(context, context)), cost.informative_rounds, context)
 
     def update(
         state: tuple[Any, ...], seen: Outlook, reward: Any, cost: Any, weight: Any, *, intensity: Any = None
