@@ -184,7 +184,8 @@ class Batch:
     ) -> None:
         used = slice(0, 1) if self.shared else slice(None)
         reward_intensity, cost_intensity = reward_intensity[used], cost_intensity[used]
-        weight = sample_weight(self.spec, reward_intensity, cost_intensity, prediction.context)
+        context = prediction.context if self.heights is not None else None
+        weight = sample_weight(self.spec, reward_intensity, cost_intensity, context)
         if choice.learn is not True:
             weight = weight * choice.learn
         reward = reward_mean + draws.reward_noise[index]
