@@ -32,6 +32,7 @@ CONFIGURATIONS = [
     ("thompson", {"scale": 0.0}),
     ("clairvoyant", {}),
     ("fixed", {}),
+    ("hp_bayes", {}),
     ("fixed", {"clip": False}),
     ("hp_conformal", {}),
     ("hp_conformal", {"start_dose": 0.05, "probe": 0.01, "confidence": 0.9}),
@@ -59,7 +60,7 @@ each_linear_policy = pytest.mark.parametrize(
 
 def test_the_list_names_every_policy():
     assert {name for name, _ in CONFIGURATIONS} == set(POLICIES)
-    assert len(POLICIES) == 10
+    assert len(POLICIES) == 11
 
 
 @each_policy
@@ -200,6 +201,7 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
     promises = {name: make_policy(name).promise for name in POLICIES}
     assert promises.pop("on_expectation") == "expected"
     assert promises.pop("hp_conformal") == "conformal"
+    assert promises.pop("hp_bayes") == "bayesian"
     assert set(promises.values()) == {"certified"}
 
 

@@ -16,6 +16,7 @@ from safedial.errors import InvalidInput, require
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.policies.epsilon_greedy import epsilon_greedy
 from safedial.policies.fixed import fixed
+from safedial.policies.hp_bayes import hp_bayes
 from safedial.policies.hp_conformal import hp_conformal
 from safedial.policies.hp_probe import hp_probe
 from safedial.policies.hp_ucb import hp_ucb
@@ -33,6 +34,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "thompson": thompson,
     "clairvoyant": clairvoyant,
     "fixed": fixed,
+    "hp_bayes": hp_bayes,
     "nonlinear_hp_ucb": nonlinear_hp_ucb,
     "nonlinear_hp_probe": nonlinear_hp_probe,
 }

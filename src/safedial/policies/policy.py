@@ -32,7 +32,7 @@ class Policy(NamedTuple):
         label: as the paper, or this project's documents, call it.
         promise: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
             proved for exchangeable rounds; "expected" if only the mean cost is bounded; "heuristic" if nothing is
-            proved.
+            proved; "bayesian" if it is averaged over a prior.
         decide: the rule.
         options: how it was configured; `make_policy(name, **options)` gives it again.
         knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
@@ -44,7 +44,7 @@ class Policy(NamedTuple):
 
     name: str
     label: str
-    promise: Literal["certified", "conformal", "expected", "heuristic"]
+    promise: Literal["certified", "conformal", "expected", "heuristic", "bayesian"]
     decide: Decide
     options: dict[str, Any]
     knows_truth: bool = False
