@@ -20,11 +20,11 @@ import numpy as np
 from safedial.errors import require
 from safedial.study import Store, Study, create_study, verify_study
 from safedial.study.database import reading
+from safedial.study.door import read_raw
 from safedial.study.load import Source, catch_up, load_state
 from safedial.study.operations import ask, tell
 from safedial.study.snapshot import pack
 from safedial.study.state import State
-from safedial.study.study import read_raw
 from safedial.study.verify import verify_log
 
 PAIRS = 2_000

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.errors import MEANINGS, StoreUnavailable, StudyError
+from safedial.study.manage import create_study, find_decision, list_studies, open_study
 from safedial.study.store import Store
-from safedial.study.study import Study, create_study, find_decision, list_studies, open_study, verify_study
+from safedial.study.study import Study
+from safedial.study.verify_parts import verify_study
 
 __all__ = [
     "MEANINGS",

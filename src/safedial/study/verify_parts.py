@@ -8,6 +8,7 @@ and the log is verified in one piece, which says where.
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
@@ -20,6 +21,28 @@ from safedial.study.verify import Report, verify_log
 
 LEAST = 20_000
 """Events of a part that are worth a process."""
+
+
+def verify_study(
+    store: Store,
+    name: str,
+    *,
+    checkpoint: Mapping[str, Any] | str | None = None,
+    progress: Any = None,
+    workers: int = 1,
+) -> Report:
+    """`Study.verify` by name alone: of a study whose log may be too broken to open.
+
+    With `workers`, long logs are verified in parts by so many processes (which import the calling program: a script
+    needs its `if __name__ == "__main__"`).
+    """
+    study = store.find(name)
+    if workers > 1:
+        report = verify_parts(store, study, name, checkpoint=checkpoint, workers=workers)
+        if report is not None:
+            return report
+    with reading(store.engine) as connection:
+        return verify_log(Source(connection, study, name), checkpoint=checkpoint, progress=progress)
 
 
 class _Part(NamedTuple):

@@ -1,0 +1,92 @@
+"""Studies of a store: create, open, list and find them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.study.database import reading, writing
+from safedial.study.desk import Desk
+from safedial.study.door import NAME, actor_name, no_decision, split_id
+from safedial.study.errors import StudyError
+from safedial.study.load import Source
+from safedial.study.log import add_study, find_study, lock_head, study_names
+from safedial.study.schema import STORE_LOG
+from safedial.study.spec import read_spec
+from safedial.study.state import State
+from safedial.study.store import Store
+from safedial.study.study import Study
+
+
+def create_study(
+    name: str,
+    spec: SafetySpec | Mapping[str, Any] | None = None,
+    *,
+    storage: str | Store,
+    load_if_exists: bool = False,
+    actor: str | None = None,
+    **more: Any,
+) -> Study:
+    """Create a study, or open the one that exists.
+
+    Args:
+        name: letters, digits, - and _.
+        spec: the promise and everything else that is fixed for the study's life, as a mapping of plain values; or a
+            `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `folding`, …) as
+            arguments.
+        storage: sqlite:///file.db or postgresql://user@host/database, or an open `Store`.
+        load_if_exists: open a study of that name if there is one; its specification must be the same, where one is
+            given.
+    """
+    given = spec.to_dict() if isinstance(spec, SafetySpec) else {} if spec is None else spec
+    require(isinstance(given, Mapping), "spec", type(given).__name__, "must be a SafetySpec or a mapping")
+    whole = {**given, **more}
+    require(
+        isinstance(name, str) and NAME.fullmatch(name), "name", name, "must be letters, digits, - and _, at most 64"
+    )
+    store = storage if isinstance(storage, Store) else Store(storage)
+    created = _created(store, name, whole, actor_name(actor))
+    if not created and not load_if_exists:
+        raise StudyError(
+            "study_exists", f"name = {name!r}: there is such a study already; load_if_exists=True opens it"
+        )
+    opened = Study(store, name, actor=actor)
+    if not created and whole:
+        same = read_spec(whole, quiet=True).fields == opened.spec.fields
+        require(same, "spec", name, "is not the one the study was created with", "a changed promise is a new study")
+    return opened
+
+
+def open_study(name: str, *, storage: str | Store, actor: str | None = None) -> Study:
+    """A study that exists."""
+    return Study(storage if isinstance(storage, Store) else Store(storage, create=False), name, actor=actor)
+
+
+def list_studies(store: Store) -> list[dict[str, Any]]:
+    """Name and number of events of every study in a store."""
+    with reading(store.engine) as connection:
+        return [{"name": name, "events": seq} for _, name, seq in study_names(connection)]
+
+
+def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -> tuple[Study, int]:
+    """The study of a decision, and its seq there."""
+    name, seq = split_id(decision_id)
+    try:
+        return Study(store, name, actor=actor), seq
+    except StudyError as error:
+        raise no_decision(decision_id) if error.code == "unknown_study" else error from error
+
+
+def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> bool:
+    """Make the study unless there is one of that name; whether it was made. Creations wait for each other."""
+    with writing(store.engine) as connection:
+        lock_head(connection, STORE_LOG)
+        if find_study(connection, name) is not None:
+            return False
+        made = read_spec(fields)
+        desk = Desk(Source(connection, add_study(connection, name), name), State(made))
+        desk.append("study_created", {"name": name, "spec": made.fields}, actor=actor)
+        desk.flush()
+        return True
