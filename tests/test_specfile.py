@@ -31,6 +31,15 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert spec_text(again) == spec_text(FULL)
 
 
+def test_a_noise_scale_and_a_margin_are_written_too():
+    for changes in (
+        {"noise_scale": {"scale": "with_sensor", "ratio": 0.1}},
+        {"margin": "quantile", "margin_risk": 0.01},
+    ):
+        file = SpecFile(spec=make_spec(**changes), dim=2)
+        assert parse_spec(spec_text(file)).spec.to_dict() == file.spec.to_dict()
+
+
 def test_a_spec_file_makes_an_agent():
     agent = parse_spec(spec_text(FULL)).agent()
     assert agent.policy.options["probe"] == 0.1

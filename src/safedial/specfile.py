@@ -177,7 +177,7 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
         lines += ["", head]
         for key, value in table.items():
             lines += _comment(told[key]) if head == "[spec]" and key in told else []
-            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
+            lines.append(f"{key} = {_toml(value)}")
     return "\n".join(lines) + "\n"
 
 
@@ -201,6 +201,13 @@ def _made(kind: Any, table: Mapping[str, Any], name: str) -> Any:
         return kind(**table)
     except TypeError as error:
         raise InvalidInput(f"[{name}] {dict(table)}: {error}") from error
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it: JSON, but for tables."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(part)}" for key, part in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _comment(words: str) -> list[str]:

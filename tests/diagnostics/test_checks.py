@@ -57,6 +57,7 @@ def test_at_a_level_of_one_half_clean_logs_are_still_mostly_quiet(count):
     {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.05},
     {"cost_sensor_noise": 0.1, "sensor_dependent": True},
     {"ridge": 0.05, "coefficient_bound": 2.0},
+    {"noise_scale": {"scale": "power_scale", "exponent": 0.5}},
     {"context_bound": 30.0, "coefficient_bound": 0.1, "threshold": 2.0},
 ])  # fmt: skip
 def test_a_true_spec_is_quiet_in_every_form_of_the_model(changes, count):

@@ -1,5 +1,7 @@
 """A plan's numbers are those of the simulations behind it, and the promise holds where it is said to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -26,6 +28,18 @@ def test_the_quantities_are_those_of_simulate(name):
     found = played(name).quantities
     assert found["violations"] == pytest.approx(run.violations.mean())
     assert found["reward_share"] == pytest.approx(run.reward.sum() / run.clairvoyant_reward.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"noise_scale": {"scale": "power_scale", "exponent": 0.7}}, {"margin": "gaussian"}, {"promise": "joint"}],
+)
+def test_every_form_of_the_spec_can_be_planned(changes):
+    spec = replace(SPEC, **changes)
+    run = simulate(make_policy("hp_probe"), LinearWorld(dim=3), spec, rounds=100, seeds=5)
+    row = plan("hp_probe", spec, dim=3, rounds=100, seeds=5).table[0]
+    assert row["reward_share"] == pytest.approx(run.reward.sum() / run.clairvoyant_reward.sum(), rel=1e-9)
+    assert row["violations"] == pytest.approx(run.violations.mean())
 
 
 def test_a_truth_other_than_stated_changes_the_world_and_not_the_policy():

@@ -98,7 +98,7 @@ def read_rounds(
     )
     reward_intensity = np.asarray(dose.reward.effect(log.action), dtype=float)
     cost_intensity = np.asarray(dose.cost.effect(log.action), dtype=float)
-    weight = np.asarray(estimate.sample_weight(spec, reward_intensity, cost_intensity), dtype=float)
+    weight = np.asarray(estimate.sample_weight(spec, reward_intensity, cost_intensity, log.context), dtype=float)
     used = np.flatnonzero(weight > 0.0)
     least = 2 * log.dim + 8
     rule = f"rounds with a dose are too few: at least {least} are needed at dimension {log.dim}"

@@ -83,7 +83,7 @@ def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, a
     truth = world.draw_truth(true, generators(list(range(action.shape[1]))))
     reward, cost = world.means(true, truth, context)
     numbers = np.arange(1.0, len(action) + 1.0)[:, None]
-    seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim)
+    seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
     intensity = clairvoyant().decide(seen, true, round=numbers, coin=0.0).intensity
     best = np.asarray(dose.reward.effect(dose.cost.action(intensity)))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
