@@ -125,6 +125,18 @@ def replays() -> None:
         )
 
 
+def studies() -> None:
+    from safedial.bench.study import bench_load, bench_log
+
+    print("\nA study on SQLite, every answer after its commit (d = 16, 16 callers); docs/study.md has more")
+    load = bench_load(None, dim=16, decisions=5_000, threads=16)
+    log = bench_log(None, dim=16, events=100_000)
+    for name in ("asks_per_second", "rounds_per_second", "asks_p99_ms"):
+        print(f"  {name.replace('_', ' '):48} {load[name]:>12,.1f}")
+    for name in ("chain_events_per_second", "recomputed_decisions_per_second", "cold_fold_seconds"):
+        print(f"  {name.replace('_', ' ') + ' (100,000 events)':48} {log[name]:>12,.1f}")
+
+
 def start_up() -> None:
     print("\nStart-up, seconds (best of 5)")
     for label, words in (
@@ -146,3 +158,4 @@ if __name__ == "__main__":
     sweeps()
     online()
     replays()
+    studies()

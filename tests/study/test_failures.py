@@ -86,18 +86,15 @@ def test_a_store_that_is_gone_says_so_and_an_open_one_comes_back(tmp_path):
         Store(f"sqlite:///{tmp_path}/none.db", create=False)
 
 
-def test_a_locked_store_is_unavailable_and_then_available_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("safedial.study.database.BUSY_SECONDS", 0.05)
-    path = tmp_path / "trial.db"
-    with Store(f"sqlite:///{path}") as store:
+def test_a_locked_store_is_unavailable_and_then_available_again(storage, monkeypatch):
+    monkeypatch.setattr("safedial.study.database.BUSY_SECONDS", 0.1)
+    with Store(storage) as store, Store(storage) as other:
         study = create_study("trial", SPEC, storage=store)
         study.ask([0.1, 0.1])
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match="locked"):
-            study.ask([0.1, 0.1])
-        other.execute("ROLLBACK")
-        other.close()
+        with other.engine.connect().execution_options(safedial_write=True) as connection, connection.begin():
+            connection.execute(sa.text("UPDATE studies SET head_seq = head_seq WHERE id = 1"))
+            with pytest.raises(StoreUnavailable, match="lock"):
+                study.ask([0.1, 0.1])
         assert study.ask([0.1, 0.1]).seq == 3
 
 

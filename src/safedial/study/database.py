@@ -1,7 +1,8 @@
 """A database by its URL: SQLite by default, PostgreSQL by its address; the same statements on both.
 
 SQLite: write-ahead log, `synchronous=FULL` (a commit that was acknowledged survives a power cut), and transactions that
-take the write lock at once. PostgreSQL: READ COMMITTED, and a lock on the row of the study that is written.
+take the write lock at once. PostgreSQL: READ COMMITTED, and a lock on the row of the study that is written; a writer
+that hangs in a transaction is cut off after a minute (unless the URL brings `options` of its own).
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def open_engine(storage: str, *, pool: int = 5) -> Any:
     url = parse_url(storage)
     lite = url.drivername.startswith("sqlite")
     lock = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-    arguments: dict[str, Any] = lock if lite else {"connect_timeout": 10}
+    waits = f"-c lock_timeout={int(1000 * BUSY_SECONDS)} -c idle_in_transaction_session_timeout=60000"
+    away: dict[str, Any] = {"connect_timeout": 10, **({} if "options" in url.query else {"options": waits})}
+    arguments: dict[str, Any] = lock if lite else away
     engine = sa.create_engine(url, connect_args=arguments, pool_size=pool, max_overflow=20, pool_pre_ping=not lite)
     if lite:
         sa.event.listen(engine, "connect", _pragmas)

@@ -100,7 +100,7 @@ def _decided(state: State, seq: int, body: Body, vector: Vector) -> None:
 
 def _outcome(state: State, decision: int, body: Body) -> None:
     """Learn, now or when the rounds before are known. A round that was advised nothing is known already."""
-    turn = state.open.pop(decision, None) or state.expired.pop(decision, None)
+    turn = state.open.pop(decision, None) or _found_again(state, decision)
     if turn is None:
         return
     gone = body.get("gone", "throttled" if body.get("throttled") else "")
@@ -130,7 +130,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
 
 def _gone(state: State, decision: int, kind: str, body: Body) -> None:
     """A round without an outcome: passed over where that has nothing to do with the outcome, else in the way."""
-    turn = state.open.pop(decision, None) or (state.expired.pop(decision, None) if kind == "voided" else None)
+    turn = state.open.pop(decision, None) or (_found_again(state, decision) if kind == "voided" else None)
     if turn is None:
         return
     if kind == "expired" and not body["unrelated"]:
@@ -139,6 +139,15 @@ def _gone(state: State, decision: int, kind: str, body: Body) -> None:
         state.new_void += 1
     else:
         _lose(state, decision, turn, skip=body["unrelated"])
+
+
+def _found_again(state: State, decision: int) -> Round | None:
+    """An expired round that is heard of after all, and so is no longer among the missing."""
+    turn = state.expired.pop(decision, None)
+    if turn is not None:
+        state.void -= 1
+        state.new_void = max(0, state.new_void - 1)
+    return turn
 
 
 def _lose(state: State, decision: int, turn: Round, *, skip: bool) -> None:
