@@ -145,7 +145,7 @@ class Agent:
 
     @property
     def evidence(self) -> float:
-        """Evidence that the promise is broken: 1 at the start; ≥ 100 with probability at most 0.01 + δ′ if it holds.
+        """Evidence that the promise is broken: 1 at the start; ≥ 100 with probability ≤ 0.01 + δ′ + δ_q if it holds.
 
         For HP-Conformal: evidence that rounds are not exchangeable; ≥ 100 with probability at most 0.01 if they are.
         """

@@ -1,0 +1,65 @@
+"""Radii and margins from the command line and in grid files."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from safedial.cli import app
+from safedial.sweep.cell import run_cell
+from safedial.sweep.grid import parse_grid
+
+PLAIN = ["simulate", "--policy", "hp_probe", "--dim", "3", "--threshold", "0.5", "--rounds", "80", "--seeds", "2"]
+
+
+@pytest.mark.parametrize(("words", "promised"), [
+    (["--radius", "constrained"], 0.02),
+    (["--radius", "noise-adaptive", "--margin", "gaussian"], 0.02),
+    (["--margin", "quantile"], 0.03),
+    (["--margin", "quantile", "--margin-risk", "0.005"], 0.025),
+    (["--margin", "quantile", "--total-risk", "0.05"], 0.05),
+    (["--margin", "bounded", "--noise-low", "-2", "--noise-high", "2", "--noise", "uniform"], 0.02),
+    (["--margin", "gaussian", "--noise", "uniform"], None),
+])  # fmt: skip
+def test_simulate_takes_radius_and_margin_and_says_what_is_promised(words, promised):
+    done = CliRunner().invoke(app, [*PLAIN, *words, "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["promised_risk"]
+    assert found == (None if promised is None else pytest.approx(promised))
+
+
+@pytest.mark.parametrize(("words", "rule"), [
+    (["--radius", "tight"], "radius"),
+    (["--margin", "bounded"], "noise_low"),
+    (["--margin", "quantile", "--promise", "joint"], "promise"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused_by_name(words, rule):
+    done = CliRunner().invoke(app, [*PLAIN, *words])
+    assert done.exit_code != 0
+    assert rule in str(done.exception) + done.output
+
+
+def test_radius_margin_and_scale_are_axes_of_a_grid():
+    grid = parse_grid("""
+[sweep]
+rounds = 40
+seeds = 2
+[spec]
+threshold = 0.5
+violation_risk = 0.01
+estimation_risk = 0.01
+reward_noise = 1.0
+cost_noise = 1.0
+coefficient_bound = 1.0
+context_bound = 1.0
+margin = ["subgaussian", "gaussian"]
+noise_scale = {scale = "with_sensor", ratio = 0.05}
+[world]
+dim = 2
+[[policy]]
+name = "hp_probe"
+radius = ["mixture", "constrained", "noise-adaptive"]
+""")
+    assert len(grid.cells) == 6
+    rewards = {(cell["policy"]["radius"], cell["spec"]["margin"]): sum(run_cell(cell)["reward"]) for cell in grid.cells}
+    assert rewards["constrained", "gaussian"] != rewards["constrained", "subgaussian"]
