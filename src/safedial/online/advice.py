@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.rounding import round_down, round_up, rounded_spec
 from safedial.core.spec import SafetySpec
+from safedial.online.classes import ClassLearner
 from safedial.online.conformal import ConformalLearner
 from safedial.online.decision import Decision, Rules, promise_of
 from safedial.online.extras import make_extras
 from safedial.online.learner import Learner
+
+AnyLearner = Learner | ConformalLearner | ClassLearner
 
 
 def advise(
@@ -60,7 +63,7 @@ def setting_of(rules: Rules, intensity: float) -> float:
 def decide(
     rules: Rules,
     spec: SafetySpec,
-    learner: Learner | ConformalLearner,
+    learner: AnyLearner,
     prediction: Any,
     context: NDArray[np.float64],
     number: int,
@@ -78,8 +81,10 @@ def decide(
     return advise(rules, choice, prediction, context, number, baseline_cost, stopped)
 
 
-def make_learner(rules: Rules) -> Learner | ConformalLearner:
+def make_learner(rules: Rules) -> AnyLearner:
     """The learner that the rules' policy needs, with nothing learned."""
+    if "cost_class" in rules.policy.options:
+        return ClassLearner(rules.policy, rules.dim, rules.spec.ridge)
     if rules.policy.promise == "conformal":
         return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge)
     extras = make_extras(rules.policy, rules.dim, rounded_spec(rules.spec))

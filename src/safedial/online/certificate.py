@@ -6,14 +6,18 @@ assumption the promise rests on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from safedial.classes import FunctionClass
 from safedial.core.margin import margin_assumptions, noise_margin, round_risk, tail_factor
+from safedial.online import class_certificate as classes
 from safedial.online import conformal_certificate as conformal
 from safedial.online.decision import LIMITS, Decision, Rules
 from safedial.online.units import rounded_down
+from safedial.policies import Policy
 from safedial.version import __version__
 
 REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
@@ -54,6 +58,8 @@ def statement(decision: Decision) -> str:
         return f"none: {LIMITS[decision.doubt]}"
     if rules.policy.promise == "conformal":
         return conformal.statement(decision)
+    if rules.policy.promise == "heuristic":
+        return "none: the cost's function class is heuristic, and nothing is proved"
     if rules.policy.promise == "expected":
         return f"none on the realized cost: only its mean is kept at or below {spec.threshold:g}"
     cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
@@ -67,6 +73,8 @@ def certificate(decision: Decision) -> dict[str, Any]:
     """Plain values only: what was known, what was bounded, what was chosen, what it rests on."""
     if decision.rules.policy.promise == "conformal":
         return {**_common(decision), **conformal.facts(decision)}
+    if "cost_class" in decision.rules.policy.options:
+        return {**_common(decision), **classes.facts(decision, REPORTED)}
     rules, choice, seen = decision.rules, decision.choice, decision.prediction
     spec, bounds = rules.spec, choice.bounds
     factor = tail_factor(spec, decision.round) if rules.policy.promise == "certified" else 0.0
@@ -142,12 +150,15 @@ def _common(decision: Decision) -> dict[str, Any]:
 
 def plain_options(options: dict[str, Any]) -> dict[str, Any]:
     """A policy's options as plain values; a function or a model by its name."""
-    plain = (str, int, float, bool, type(None))
-    return {name: value if isinstance(value, plain) else {"custom": _name(value)} for name, value in options.items()}
+    return {name: _plain(value) for name, value in options.items()}
 
 
-def _name(value: Any) -> str:
-    return str(getattr(value, "__name__", type(value).__name__))
+def _plain(value: Any) -> Any:
+    if isinstance(value, FunctionClass):
+        return value.describe()
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    return {"custom": str(getattr(value, "__name__", type(value).__name__))}
 
 
 def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
@@ -158,7 +169,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     dial, facts = decision.rules.dial, facts or certificate(decision)
     largest = "no setting is certified"
     if decision.safe_action is not None:
-        word = "allowed" if decision.rules.policy.promise == "expected" else "safe"
+        word = "allowed" if decision.rules.policy.promise in ("expected", "heuristic") else "safe"
         largest = f"the largest {word} one is {dial.text(decision.safe_action)}"
     head = f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
     lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
@@ -167,7 +178,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         return "\n".join([*lines, f"  Promise: {facts['statement']}."])
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
     lines.append(f"  Promise: {facts['statement']}.")
-    arithmetic = conformal.arithmetic if decision.rules.policy.promise == "conformal" else _arithmetic
+    arithmetic = _arithmetic_of(decision.rules.policy)
     lines += [f"  {line}" for line in arithmetic(decision, facts)]
     lines.append(f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']}).")
     if decision.rules.policy.promise == "certified":
@@ -180,6 +191,12 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     if facts["holds"] or decision.promise == "declared":
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)
+
+
+def _arithmetic_of(policy: Policy) -> Callable[[Decision, dict[str, Any]], list[str]]:
+    if policy.promise == "conformal":
+        return conformal.arithmetic
+    return classes.arithmetic if "cost_class" in policy.options else _arithmetic
 
 
 def _norm_limit(decision: Decision) -> float:

@@ -102,7 +102,7 @@ def promise_of(rules: Rules, choice: Choice) -> str:
     """The promise behind a choice that is not in doubt."""
     if rules.policy.promise == "conformal" and not math.isfinite(choice.bounds.cost_upper):
         return "certified" if rules.policy.options["start_dose"] is None else "declared"
-    return "none" if rules.policy.promise == "expected" else rules.policy.promise
+    return "none" if rules.policy.promise in ("expected", "heuristic") else rules.policy.promise
 
 
 LIMITS = {
@@ -131,6 +131,7 @@ LIMITS = {
     "cost_bound": "the cost bound: a higher setting could break the promise",
     "conformal_bound": "the conformal bound: a higher setting could break the promise",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
+    "searched_bound": "the largest mean cost that a search found; nothing is proved",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
 }
 
@@ -156,4 +157,9 @@ def _limit(decision: Decision) -> str:
     return BOUNDS[decision.rules.policy.promise]
 
 
-BOUNDS = {"certified": "cost_bound", "conformal": "conformal_bound", "expected": "mean_bound"}
+BOUNDS = {
+    "certified": "cost_bound",
+    "conformal": "conformal_bound",
+    "expected": "mean_bound",
+    "heuristic": "searched_bound",
+}

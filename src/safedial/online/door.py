@@ -16,6 +16,7 @@ from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.blas import dnrm2
+from safedial.online.classes import check_classes
 from safedial.online.conformal_door import certified_fallback, conformal_start
 from safedial.online.decision import Decision, Rules
 from safedial.online.units import Dial, Features, as_vector, real
@@ -50,7 +51,7 @@ def make_rules(
         require(start_action is None, "start_action", start_action, f"is not for {rule.name}", "it starts certified")
     straight = knob.is_plain and curves.cost.name == "identity"
     rules = Rules(spec, rule, curves, knob, int(dim), _fallback(knob, fallback_action), features, start, straight)
-    if rule.promise != "conformal":
+    if rule.is_linear:
         _warn_where_no_level_is_reached(rules)
     return rules
 
@@ -139,7 +140,8 @@ def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:
     default = "hp_conformal" if spec.promise == "conformal" else "hp_probe"
     rule = as_policy(default if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
-    known = rule.is_linear or rule.name == "hp_conformal"
+    over_classes = "cost_class" in rule.options
+    known = rule.is_linear or over_classes or rule.name == "hp_conformal"
     require(known, "policy", rule.name, "has a learner of its own, which an Agent does not know", "simulate it instead")
     same = (rule.promise == "conformal") == (spec.promise == "conformal")
     words = f"does not go with policy {rule.name}, whose promise is {rule.promise!r}"
@@ -150,6 +152,8 @@ def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
     check_dim(rule.options.get("radius"), dim)
     check_scale(rule.options.get("radius"), spec)
+    if over_classes:
+        check_classes(rule, spec)
     return rule
 
 

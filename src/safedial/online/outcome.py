@@ -22,6 +22,7 @@ class Sample(NamedTuple):
     applied: float
     measured: float
     baseline_cost: float
+    intensity: float = 0.0
 
 
 def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: Any, context: Any = None) -> Sample:
@@ -39,6 +40,9 @@ def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: 
     share = dial.action(setting)
     reward_intensity, cost_intensity = float(dose.reward.effect(share)), float(dose.cost.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
+    if rules.policy.binary_cost:
+        require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs")
+        require(baseline == 0.0, "baseline_cost", baseline, "must be 0 where costs are 0 or 1")
     if weight <= 0.0 or not rules.policy.learns:
         return Sample(0.0, 0.0, 0.0, setting, harm, baseline)
     return Sample(
@@ -48,6 +52,7 @@ def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: 
         setting,
         harm,
         baseline,
+        cost_intensity,
     )
 
 

@@ -1,0 +1,121 @@
+"""An Agent over function classes decides as the policy does, says what it rests on, and is saved to the bit."""
+
+import numpy as np
+import pytest
+
+from safedial import Agent, InvalidInput, nonlinear_hp_probe, nonlinear_hp_ucb
+from safedial.classes import binary, finite, kernel, linear, parametric
+from safedial.worlds.nonlinear import waves
+from tests.conftest import make_spec
+
+SPEC = make_spec(reward_noise=0.3, cost_noise=0.3, violation_risk=0.2)
+POLICIES = {
+    "kernel": nonlinear_hp_probe(cost_class=kernel()),
+    "finite": nonlinear_hp_ucb(cost_class=finite(waves(2, 50)), reward_class=linear()),
+    "binary": nonlinear_hp_probe(cost_class=binary(odds=0.25)),
+    "heuristic": nonlinear_hp_probe(cost_class=parametric(lambda x, w: np.tanh(x @ w), [0.0, 0.0], starts=0)),
+}
+
+
+def rounds(agent, count, seed=0):
+    """Decisions and outcomes of `count` rounds; yields each decision."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        decision = agent.decide(rng.uniform(-0.6, 0.6, 2))
+        cost = (
+            float(rng.random() < 0.1) if agent.policy.binary_cost else float(rng.normal(0.2, 0.3)) * decision.intensity
+        )
+        agent.update(decision, reward=float(rng.normal(0.2, 0.3)) * decision.intensity, cost=cost)
+        yield decision
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_agent_chooses_what_the_policy_chooses(name):
+    policy, count = POLICIES[name], 6 if name == "heuristic" else 40
+    agent, state = Agent(2, SPEC, policy=policy), policy.init(2, ridge=1.0)
+    rng = np.random.default_rng(0)
+    for number in range(1, count + 1):
+        context = rng.uniform(-0.6, 0.6, 2)
+        decision = agent.decide(context)
+        seen = policy.predict(state, context)
+        choice = policy.decide(seen, SPEC, round=float(number), coin=0.5)
+        assert decision.action == pytest.approx(float(choice.intensity), abs=1e-9)
+        assert decision.action <= float(choice.intensity) * (1 + 1e-12)
+        outcome = rng.normal(0.2, 0.3, 2)
+        cost = float(outcome[1] > 0.8) if policy.binary_cost else float(outcome[1]) * decision.intensity
+        agent.update(context, decision.action, float(outcome[0]) * decision.intensity, cost)
+        if decision.intensity > 0:
+            told = cost if policy.binary_cost else outcome[1]
+            state = policy.update(
+                state, seen, outcome[0], np.float64(told), np.float64(1.0), intensity=np.float64(decision.intensity)
+            )
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_loaded_agent_decides_the_same_to_the_last_bit(name, tmp_path):
+    policy, count = POLICIES[name], 3 if name == "heuristic" else 15
+    agent = Agent(2, SPEC, policy=policy)
+    list(rounds(agent, count))
+    agent.save(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match=r"Agent\.load"):
+        Agent.load(tmp_path / "agent")
+    twin = Agent.load(tmp_path / "agent", policy=policy)
+    for here, there in zip(rounds(agent, count, seed=1), rounds(twin, count, seed=1), strict=True):
+        assert here.certificate == there.certificate
+    with pytest.raises(InvalidInput, match="other options"):
+        Agent.load(tmp_path / "agent", policy=policy._replace(options=policy.options | {"cost_class": kernel("rbf:9")}))
+
+
+def test_the_certificate_says_which_class_and_what_it_rests_on():
+    agent = Agent(2, SPEC, policy=POLICIES["kernel"])
+    decision = list(rounds(agent, 8))[-1]
+    facts = decision.certificate
+    assert facts["promise"] == "certified"
+    assert facts["model"]["cost_class"]["kernel"] == "rbf:0.5"
+    assert any("space of the kernel rbf:0.5, with norm at most 2" in line for line in facts["assumptions"])
+    margin = facts["noise_margin"]
+    assert facts["safe_intensity"] == pytest.approx(min(1.0, 0.5 / (facts["cost_upper"] + margin)), rel=1e-9)
+    words = decision.explain()
+    assert "over the class kernel" in words
+    assert "P(cost > 0.5) <= 0.21 in this round" in words
+    preview = agent.preview([0.1, 0.1], baseline_cost=0.1)
+    assert "less the baseline cost 0.1" in preview.explain()
+
+
+def test_a_binary_certificate_can_be_recomputed_by_hand():
+    agent = Agent(2, make_spec(violation_risk=0.2), policy=POLICIES["binary"])
+    decision = list(rounds(agent, 12))[-1]
+    facts = decision.certificate
+    assert facts["safe_intensity"] == pytest.approx(min(1.0, 0.25 * np.exp(-facts["cost_upper"])), rel=1e-9)
+    assert "log-odds" in decision.explain()
+
+
+def test_a_heuristic_class_promises_nothing_and_never_says_certified():
+    agent = Agent(2, SPEC, policy=POLICIES["heuristic"])
+    decision = agent.decide([0.1, 0.2])
+    assert decision.promise == "none"
+    assert not decision.certified
+    assert decision.certificate["statement"].startswith("none")
+    assert "certified" not in decision.explain()
+    assert "allowed" in decision.explain()
+
+
+def test_costs_other_than_0_or_1_are_refused_and_change_nothing():
+    agent = Agent(2, SPEC, policy=POLICIES["binary"])
+    decision = agent.decide([0.1, 0.2])
+    with pytest.raises(InvalidInput, match="must be 0 or 1"):
+        agent.update(decision, reward=0.1, cost=0.4)
+    with pytest.raises(InvalidInput, match="baseline_cost"):
+        agent.update(decision, reward=0.1, cost=1.0, baseline_cost=0.3)
+    assert agent.informative_rounds == 0
+    agent.update(decision, reward=0.1, cost=1.0)
+    assert agent.informative_rounds == 1
+
+
+def test_what_an_agent_over_classes_cannot_do_it_says():
+    with pytest.raises(InvalidInput, match="no coefficients"):
+        _ = Agent(2, SPEC, policy=POLICIES["kernel"]).cost_coef
+    with pytest.raises(InvalidInput, match="below 1"):
+        Agent(2, make_spec(threshold=2), policy=POLICIES["binary"])
+    with pytest.raises(InvalidInput, match="sensor"):
+        Agent(2, make_spec(cost_sensor_noise=0.1), policy=POLICIES["binary"])
