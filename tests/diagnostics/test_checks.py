@@ -164,3 +164,14 @@ def test_rounds_without_a_dose_are_left_out_but_their_contexts_count():
 def test_what_cannot_be_checked_is_said(log, changes, named):
     with pytest.raises(InvalidInput, match=named):
         check_log(log, **({"spec": SPEC} | changes))
+
+
+def test_every_look_at_a_growing_log_sees_the_same_wagers():
+    """Evidence at a round does not depend on the rounds after it: the looks of a study are looks at one process."""
+    log = played(10, 160)
+    longer, shorter = (check_log(part, SPEC, horizon=400)[1] for part in (log, log.rows(slice(80))))
+    for late, early in zip(longer, shorter, strict=True):
+        shared = np.flatnonzero(np.isin(late.rounds, early.rounds))
+        again = np.flatnonzero(np.isin(early.rounds, late.rounds))
+        assert shared.size > 10
+        np.testing.assert_allclose(late.curve[shared], early.curve[again], rtol=1e-9)

@@ -46,14 +46,12 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
         rounds=rounds.number[at - 1],
         log_evidence=average([by_ratio, by_base], axis=0),
         tested=f"Once divided by g, does the mean {rounds.target} still depend on the dose: another curve, or a part "
-        "that "
-        "does not vanish at dose 0?",
+        "that does not vanish at dose 0?",
         found=f"Mean residuals in {len(means)} bands of the action range from {min(means):.2g} to {max(means):.2g} "
         f"(κ = {rounds.noise:g}); actions reach from {rounds.action.min():.2g} to {rounds.action.max():.2g}.",
         fine="Nothing speaks against g at the doses that were used. Doses that were never given prove nothing.",
         broken="The promise is for g: where the true curve lies above it, an action does more than its certificate "
-        "says. Fit "
-        "the curve anew (safedial calibrate) from a log that covers the dial, or state the baseline cost.",
+        "says. Fit the curve anew (safedial calibrate) from a log that covers the dial, or state the baseline cost.",
         bands=edges,
         mean_residuals=means,
     )

@@ -39,8 +39,7 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
         f"{rounds.spec.coefficient_bound:g}).",
         fine="Nothing speaks against constant coefficients. (Contexts may drift as they like.)",
         broken="Old rounds no longer tell about new ones: the confidence set, which uses them all, may miss. Find out "
-        "what "
-        "changed; start anew from the change on.",
+        "what changed; start anew from the change on.",
         moved=moved,
     )
 

@@ -48,12 +48,10 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
         log_evidence=logs,
         tested=f"Is there a single round whose {rounds.target} no noise with constant κ = {rounds.noise:g} explains?",
         found=f"{words}Leaving out round {top[0]['round']} would move the estimate the most, by {top[0]['shift']:.2g} "
-        "in the "
-        f"norm of the radius (κ = {rounds.noise:g}).",
+        f"in the norm of the radius (κ = {rounds.noise:g}).",
         fine="No round stands out.",
         broken="A wrong record, or an event that the model lacks, sits in the estimate. Look up those rounds; correct "
-        "what "
-        "is wrong (never drop a round because of its outcome: that voids the promise). A tiny dose magnifies any "
+        "what is wrong (never drop a round because of its outcome: that voids the promise). A tiny dose magnifies any "
         "error.",
         top=top,
         odd_rounds=odd,

@@ -55,15 +55,13 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
         rounds=rounds.number[at - 1],
         log_evidence=logs,
         tested=f"Is the mean {rounds.target} per unit of intensity linear in the context, or does a constant, a "
-        "square, a "
-        "cube of the prediction or a product of features help?",
+        "square, a cube of the prediction or a product of features help?",
         found=f"Mean residuals in five bands of the prediction range from {min(rise):.2g} to {max(rise):.2g} "
         f"(κ = {rounds.noise:g}).",
         fine="Nothing speaks against a linear mean.",
         broken="The confidence set is for linear means: the bound on the mean cost may be too low in part of the "
-        "contexts. "
-        "Add the features that bend (squares, products, an intercept), or use promise = 'conformal', which needs no "
-        "linearity.",
+        "contexts. Add the features that bend (squares, products, an intercept), or use promise = 'conformal', which "
+        "needs no linearity.",
         bands=share,
         mean_residuals=rise,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.diagnostics.evidence import average, least_squares, marks, running, spread
+from safedial.diagnostics.evidence import Moments, average, least_squares, marks, running, spread
 from safedial.diagnostics.finding import Finding, finding
 from safedial.diagnostics.rounds import Array, Rounds
 
@@ -57,14 +57,14 @@ def _cuts(values: Array) -> tuple[Array, Array]:
 
 
 def check_noise(rounds: Rounds, *, needed: float) -> Finding:
-    """`spread` within each region, all regions in equal shares (evidence.py)."""
+    """`spread` within each region, all regions in equal shares, those without a round yet at 1 (evidence.py)."""
     at = marks(len(rounds))
-    places = {name: mask for name, mask in regions(rounds).items() if mask.any()}
+    places = regions(rounds)
     inside = {name: running(rounds.rows, rounds.outcome, at, mask) for name, mask in places.items()}
     by_region = {name: spread(moments, rounds.noise) for name, moments in inside.items()}
-    logs = average(list(by_region.values()), axis=0) if by_region else np.zeros(len(at))
-    sizes = {name: _deviation(moments, rounds.rows.shape[1]) for name, moments in inside.items()}
-    worst = max(by_region, key=lambda name: by_region[name][-1]) if by_region else "all rounds"
+    logs = average(list(by_region.values()), axis=0)
+    sizes = {name: _deviation(inside[name], rounds.rows.shape[1]) for name, mask in places.items() if mask.any()}
+    worst = max(sizes, key=lambda name: by_region[name][-1], default="no part yet")
     return finding(
         "noise",
         "Noise by context and action",
@@ -72,20 +72,17 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
         rounds=rounds.number[at - 1],
         log_evidence=logs,
         tested=f"Is the {rounds.target}'s noise wider than κ = {rounds.noise:g} in some part of the contexts, the "
-        "actions or "
-        "the predictions?",
+        "actions or the predictions?",
         found=f"It is the most suspect at {worst}: deviation {sizes.get(worst, 0.0):.3g} there; over all parts from "
         f"{min(sizes.values(), default=0.0):.3g} to {max(sizes.values(), default=0.0):.3g}.",
         fine="Nothing speaks against κ in any part. Where the noise is narrower, κ only costs reward.",
         broken=f"Where the noise is wider than κ, first at {worst}, costs can exceed the threshold more often than "
-        "promised. State the κ of the widest "
-        "part; "
-        "where small doses are the widest, state the sensor's noise (cost_sensor_noise).",
+        "promised. State the κ of the widest part; where small doses are the widest, state the sensor's noise "
+        "(cost_sensor_noise).",
         worst=worst,
         deviations=sizes,
     )
 
 
-def _deviation(moments: object, dim: int) -> float:
-    count = float(moments.count[-1])  # pyright: ignore[reportAttributeAccessIssue]
-    return float(np.sqrt(least_squares(moments)[-1] / max(count - dim, 1.0)))  # pyright: ignore[reportArgumentType]
+def _deviation(moments: Moments, dim: int) -> float:
+    return float(np.sqrt(least_squares(moments)[-1] / max(float(moments.count[-1]) - dim, 1.0)))

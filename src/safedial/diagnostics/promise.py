@@ -66,8 +66,8 @@ class Watch:
             return f"{seen} No alarm: the costs do not speak against the promise."
         return (
             f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than promised. Stop or "
-            "fall back, "
-            "and find out which assumption broke (safedial check). A later, smaller value does not take an alarm back."
+            "fall back, and find out which assumption broke (safedial check). A later, smaller value does not take "
+            "an alarm back."
         )
 
 

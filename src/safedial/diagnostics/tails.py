@@ -54,8 +54,8 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
         f"constant κ = {rounds.noise:g} allows?",
         found=f"Their root mean square is {deviation:.3g} (κ = {rounds.noise:g}); the largest exceeds its slack by "
         f"{max(largest, 0.0):.2g} κ, where {height:.2g} κ is usual in {len(rounds)} rounds; {int(over[:, 2].sum())} "
-        "exceed "
-        f"it by 3 κ, at most {len(rounds) * chance[2]:.2g} are expected." + _range_words(rounds, int(outside.sum())),
+        f"exceed it by 3 κ, at most {len(rounds) * chance[2]:.2g} are expected."
+        + _range_words(rounds, int(outside.sum())),
         fine="Nothing speaks against κ. Residuals cannot prove that it is large enough.",
         broken=_broken(rounds),
         deviation=deviation,
@@ -94,7 +94,7 @@ def _broken(rounds: Rounds) -> str:
     return (
         "The noise margin κ√(2 ln 1/δ) and the radius may be too small: costs can exceed the threshold more often than "
         "promised. If linearity, drift or the dose curve raise a flag too, begin there: a wrong mean looks like wide "
-        "noise. "
-        "Else state a larger κ and start anew; where tails are heavy no κ is enough, and promise = 'conformal' needs "
+        "noise. Else state a larger κ and start anew; where tails are heavy no κ is enough, and promise = "
+        "'conformal' needs "
         "none."
     )

@@ -55,9 +55,8 @@ class Plan:
             else "nothing is promised about them"
         )
         return [
-            f"Of {self.rounds} rounds expect {first['violations']:.2g} with a cost above {self.spec.threshold:g}; one "
-            "study in "
-            f"twenty has more than {first['violations_high']:.0f}; {said}.",
+            f"Of {self.rounds} rounds expect {first['violations']:.2g} with a cost above {self.spec.threshold:g}; at "
+            f"most one study in twenty has more than {first['violations_high']:.0f}; {said}.",
             f"{begun} {earned}",
             f"The dose begins at {first['first_dose']:.2g} of the dial and is {first['last_dose']:.2g} on average in "
             "the last tenth.",
