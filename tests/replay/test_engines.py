@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedial import hill, make_policy, power, replay
+from safedial import InvalidInput, LinearWorld, hill, hp_probe, make_policy, power, replay, simulate
 from safedial.core.dose import Dose
 from safedial.core.estimate import init, predict, sample_weight, update
 from tests.conftest import FULL, make_spec
@@ -158,3 +158,29 @@ def test_a_worn_inverse_stays_close_over_many_rounds(count):
     assert error < 1e-9
     assert outcome.estimate.log_det == pytest.approx(np.linalg.slogdet(gram)[1] - 16 * np.log(1e-3), abs=1e-7)
     np.testing.assert_array_equal(outcome.estimate.inverse, outcome.estimate.inverse.T)
+
+
+@pytest.mark.parametrize("engine", ["reference", "rank_one", "blocked"])
+def test_the_noise_adaptive_radius_replays_as_it_simulates(engine):
+    """Energies are carried from block to block, and rows that share an estimate share them."""
+    spec = make_spec(cost_noise=0.5, reward_noise=0.4, threshold=[0.2, 0.6], margin="gaussian")
+    policy, seen = hp_probe(radius="noise-adaptive"), []
+    simulate(policy, LinearWorld(dim=3), spec, rounds=90, seeds=[4], observe=seen.append)
+    contexts = np.array([each.context[0, 0] for each in seen])
+    noises = [np.random.default_rng([4, stream]).standard_normal(90) for stream in (2, 3)]
+    rewards = contexts @ seen[0].truth.reward_coef[0] + 0.4 * noises[0]
+    costs = contexts @ seen[0].truth.cost_coef[0] + 0.5 * noises[1]
+    again = replay(policy, contexts, rewards, costs, spec, engine=engine, block=16)
+    played = np.array([each.choice.intensity[:, 0] for each in seen]).T
+    np.testing.assert_allclose(again.intensity, played, rtol=1e-9)
+
+
+def test_the_noise_adaptive_radius_is_refused_on_jax():
+    with pytest.raises(InvalidInput, match="jax"):
+        replay(
+            make_policy("hp_ucb", radius="noise-adaptive"),
+            np.ones((2, 2)) / 2,
+            *np.zeros((2, 2)),
+            make_spec(),
+            engine="jax",
+        )

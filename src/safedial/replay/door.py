@@ -18,7 +18,6 @@ from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import SafetySpec
 from safedial.core.swept import split_rows
-from safedial.core.tight import needs_more
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy, as_policy, rows_learn_alike
 
@@ -88,7 +87,7 @@ def check_rounds(
     way_out = "use `simulate` or an `Agent`"
     require(not spec.learns_noise, "margin", spec.margin, "is not for replays", way_out)
     require(spec.noise_scale is None, "noise_scale", spec.noise_scale, "is not for replays", way_out)
-    require(not needs_more(radius, spec), "radius", radius, "is not for replays", way_out)
+    require(radius != "constrained", "radius", radius, "is not for replays", way_out)
     seen = np.ones(count, dtype=bool) if informative is None else _mask(informative, count)
     specs = split_rows(spec)
     has_sensor = spec.reward_sensor_noise > 0 or spec.cost_sensor_noise > 0

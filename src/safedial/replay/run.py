@@ -106,6 +106,9 @@ def replay(
     if engine != "reference":
         check_ridge(rounds, engine)
     if engine == "jax":
+        radius = rounds.policy.options.get("radius")
+        way_out = "use another engine"
+        require(radius != "noise-adaptive", "radius", radius, "is not for engine 'jax'", way_out)
         from safedial.replay.jax_blocked import replay_jax
 
         trace, estimates, size, device, kernel = replay_jax(rounds, block, **jax_options)
@@ -137,11 +140,13 @@ def _replay_cpu(engine: Engine, rounds: Rounds, block: int) -> tuple[Trace, tupl
     """One pass over the contexts; one state for all rows where they share it, else one each."""
     trace = empty_trace(len(rounds.specs), rounds.number)
     learning = rounds.specs[:1] if rounds.shared else rounds.specs
+    adaptive = rounds.policy.options.get("radius") == "noise-adaptive"
+    energies = [[0.0, 0.0] if adaptive else None for _ in learning]
     states = [engine.start(rounds.dim, spec.ridge, rounds.dtype, block) for spec in learning]
     for start in range(0, rounds.number, block):
         rows, norms = read_block(rounds, start, min(start + block, rounds.number))
         for number, (state, spec) in enumerate(zip(states, learning, strict=True)):
-            turn, predictions, choices = make_turn(rounds, spec, start, norms)
+            turn, predictions, choices = make_turn(rounds, spec, start, norms, energies[number])
             engine.advance(state, rows, turn)
             write_row(trace, number, start, predictions, choices)
             if len(rounds.specs) > len(states):

@@ -16,6 +16,7 @@ from safedial.core.action import Choice
 from safedial.core.estimate import Prediction, sample_weight
 from safedial.core.spec import SafetySpec
 from safedial.core.swept import as_columns
+from safedial.core.tight import energy
 from safedial.replay.door import Rounds
 from safedial.replay.record import Trace
 
@@ -23,8 +24,13 @@ Turn = Callable[[int, float, float, float, float, int], tuple[float, float, floa
 """turn(index, reward, cost, width², log_det, informative_rounds) -> (weight, R/g, C/g) of the block's round `index`."""
 
 
-def make_turn(rounds: Rounds, spec: SafetySpec, start: int, norms: Any) -> tuple[Turn, list[Prediction], list[Choice]]:
-    """The block's turn, and the two lists it appends to. The block starts at round `start` (from 0)."""
+def make_turn(
+    rounds: Rounds, spec: SafetySpec, start: int, norms: Any, energies: list[float] | None = None
+) -> tuple[Turn, list[Prediction], list[Choice]]:
+    """The block's turn, and the two lists it appends to. The block starts at round `start` (from 0).
+
+    `energies` are those of reward and cost so far, for the noise-adaptive radius: read and raised in place.
+    """
     part = slice(start, start + len(norms))
     size = len(norms)
     decide, learns, dim = rounds.policy.decide, rounds.policy.learns, rounds.dim
@@ -42,8 +48,20 @@ def make_turn(rounds: Rounds, spec: SafetySpec, start: int, norms: Any) -> tuple
     def turn(
         index: int, reward: float, cost: float, squared: float, log_det: float, informative_rounds: int
     ) -> tuple[float, float, float]:
+        told = learn(index, reward, cost, squared, log_det, informative_rounds)
+        if energies is not None and told[0] > 0.0:
+            width = predictions[-1].width
+            energies[0] += energy(width, told[1] - reward, told[0])
+            energies[1] += energy(width, told[2] - cost, told[0])
+        return told
+
+    def learn(
+        index: int, reward: float, cost: float, squared: float, log_det: float, informative_rounds: int
+    ) -> tuple[float, float, float]:
         width = math.sqrt(squared) if squared > 0.0 else 0.0
         prediction = Prediction(reward, cost, width, lengths[index], log_det, informative_rounds, dim)
+        if energies is not None:
+            prediction = prediction._replace(reward_energy=energies[0], cost_energy=energies[1])
         choice = decide(prediction, spec, round=start + index + 1, coin=coins[index], baseline_cost=baseline[index])
         predictions.append(prediction)
         choices.append(choice)
@@ -97,4 +115,8 @@ def write_shared_rows(trace: Trace, rounds: Rounds, start: int, prediction: Pred
 def stacked(predictions: list[Prediction]) -> Prediction:
     """A block's predictions as one, of arrays (block,)."""
     columns = [np.array(column, dtype=np.float64) for column in zip(*(each[:6] for each in predictions), strict=True)]
-    return Prediction(*columns, dim=predictions[0].dim)
+    whole = Prediction(*columns, dim=predictions[0].dim)
+    if predictions[0].cost_energy is None:
+        return whole
+    names = ("reward_energy", "cost_energy")
+    return whole._replace(**{name: np.array([getattr(each, name) for each in predictions]) for name in names})
