@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.battery import Cache, Weights, embed_texts
+from safedial.cli.reproduce_tables import print_battery, print_closed_loop, print_nonlinear, print_table1
 from safedial.cli.toolkit import toolkit
 from safedial.errors import MissingExtra
 
@@ -36,7 +37,7 @@ def table1(
 
         print_json({"rows": rows, "files": [str(path) for path in paths]})
         return
-    _print_rows(rows, dim, seeds, rounds)
+    print_table1(rows, dim, seeds, rounds)
     _written(paths)
 
 
@@ -66,7 +67,7 @@ def nonlinear(
 
         print_json({"rows": rows, "files": [str(path) for path in paths]})
         return
-    _print_nonlinear(rows, seeds, rounds)
+    print_nonlinear(rows, seeds, rounds)
     _written(paths)
 
 
@@ -84,7 +85,7 @@ def closed_loop(
 
         print_json({"rows": rows, "files": [str(path) for path in paths]})
         return
-    _print_closed_loop(rows, seeds, rounds)
+    print_closed_loop(rows, seeds, rounds)
     _written(paths)
 
 
@@ -111,7 +112,7 @@ def battery(
     chosen = {"split": split, "floor": floor, "thresholds": threshold or [0.1, 0.2], "seeds": seeds, "engine": engine}
     paths = _battery(out, data, **model, **chosen)
     if not json:
-        _print_battery(out)
+        print_battery(out)
     _finish(paths, json)
 
 
@@ -243,89 +244,3 @@ def _written(paths: list[Path]) -> None:
     typer.echo("\nWritten:")
     for path in paths:
         typer.echo(f"  {path}")
-
-
-def _print_rows(rows: list[dict[str, Any]], dim: int, seeds: int, rounds: int) -> None:
-    from safedial.cli.output import new_table, print_table
-
-    table = new_table(
-        f"How often the realized cost exceeds τ (d = {dim}, {seeds} seeds × {rounds} rounds)",
-        "τ",
-        "HP-UCB",
-        "(paper)",
-        "On-Exp.",
-        "95 % CI",
-        "(paper)",
-        "(paper's CI)",
-    )
-    half = len(rows) // 2
-    for safe, expected in zip(rows[:half], rows[half:], strict=True):
-        table.add_row(
-            f"{safe['threshold']:.1f}",
-            f"{safe['violation_rate']:.4f}",
-            f"{safe['paper_rate']:.4f}",
-            f"{expected['violation_rate']:.4f}",
-            f"{expected['ci_low']:.4f}–{expected['ci_high']:.4f}",
-            f"{expected['paper_rate']:.4f}",
-            f"{expected['paper_ci_low']:.4f}–{expected['paper_ci_high']:.4f}",
-        )
-    print_table(table)
-    agree = [sum(row["overlaps_paper"] for row in part) for part in (rows[:half], rows[half:])]
-    typer.echo(
-        f"Intervals that touch the paper's (to its 4 digits): On-Expectation {agree[1]} of {half}, "
-        f"HP-UCB {agree[0]} of {half} (one event at all τ, {rows[0]['ci_low']:.5f}–{rows[0]['ci_high']:.5f}).\n"
-        "HP-UCB promises at most 0.02 a round."
-    )
-
-
-def _print_nonlinear(rows: list[dict[str, Any]], seeds: int, rounds: int) -> None:
-    from safedial.cli.output import new_table, print_table
-
-    title = f"Share of the clairvoyant's reward ({seeds} seeds × {rounds} rounds)"
-    table = new_table(title, "world", "policy", "reward", "over τ", "risk", "promise")
-    for row in rows:
-        holds = "holds" if row["promise_holds"] else "–"
-        share, rate = f"{row['reward_share']:.3f}", f"{row['violation_rate']:.4f}"
-        table.add_row(row["world"], row["series"], share, rate, f"{row['risk']:g}", holds)
-    print_table(table)
-
-
-def _print_closed_loop(rows: list[dict[str, Any]], seeds: int, rounds: int) -> None:
-    from safedial.cli.output import new_table, print_table
-
-    title = f"A battery in the loop ({seeds} seeds × {rounds} rounds)"
-    table = new_table(title, "agent", "over τ", "reward", "hottest", "alarm at")
-    for row in rows:
-        rate = "–" if row["violation_rate"] is None else f"{row['violation_rate']:.4f}"
-        alarms = "/".join("–" if number is None else f"{number:.0f}" for number in row["alarm_rounds"])
-        table.add_row(row["series"], rate, f"{row['mean_reward']:.3f}", f"{row['largest_true_cost']:.2f}", alarms)
-    print_table(table)
-    typer.echo(
-        f"Promised: over τ in at most {rows[0]['promised_risk']:g} of the rounds; counted where a promise was given.\n"
-        "Costs are in units of 10 °C above ambient, τ = 0.3. docs/battery.md says which assumptions fail here."
-    )
-
-
-def _print_battery(out: Path) -> None:
-    from safedial.cli.output import new_table, print_table
-    from safedial.experiments.tables import read_rows
-
-    rows = read_rows(out / "battery.csv")
-    last = {(row["series"], row["threshold"]): row for row in rows}
-    thresholds = list(dict.fromkeys(row["threshold"] for row in rows))
-    one = rows[-1]
-    title = f"NASA's batteries: {one['source']}, {one['embedder']}, d = {one['dim']:.0f}"
-    table = new_table(title, "policy", *(word for value in thresholds for word in (f"regret, τ={value:g}", "above τ")))
-    for series in dict.fromkeys(row["series"] for row in rows):
-        cells = [last[series, value] for value in thresholds]
-        table.add_row(
-            series, *(text for row in cells for text in (f"{row['regret']:.1f}", f"{row['violation_rate']:.3%}"))
-        )
-    print_table(table)
-    limits = " and ".join(f"{last[one['series'], value]['threshold_celsius']:.2f} °C" for value in thresholds)
-    typer.echo(
-        f"{one['round']:.0f} rounds. Promised by all but On-Expectation: cost above τ in at most "
-        f"{one['promised_risk']:.0%} of them.\n"
-        f"τ is {limits} of temperature rise in a step. The truth is a linear fit to the data;\n"
-        "docs/battery.md says what that can show."
-    )
