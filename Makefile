@@ -3,6 +3,7 @@
 # make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
 # make check    format, lint, types, import layers
 # make bench    benchmark tables      make setup       everything but the text extra
+# make bench-service   the decision service under load, its page, the store
 # make lock     re-resolve the hash-locked requirements (needs uv)
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/classes --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup test test-full test-text check format bench lock clean
+.PHONY: run setup test test-full test-text check format bench bench-service lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -43,6 +44,11 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run.py
+
+bench-service: $(VENV)/.dev
+	$(BIN)/python benchmarks/service_load.py
+	$(BIN)/python benchmarks/service_page.py
+	$(BIN)/safedial bench study --events 1000000
 
 LOCK := uv pip compile -q pyproject.toml requirements/build.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11
 lock:

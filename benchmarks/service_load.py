@@ -36,6 +36,10 @@ SPEC = {
 }
 
 
+TRUTH = np.full((16, 2), [0.2, 0.1])
+"""Reward and cost coefficients, within the stated norms."""
+
+
 class Wire(asyncio.Protocol):
     """One connection: a request out, its whole answer back."""
 
@@ -82,7 +86,9 @@ def contexts(count: int, seed: int) -> list[list[float]]:
 async def load(ports: list[int], study: str, *, seconds: float, connections: int, tell: bool) -> dict[str, float]:
     """Ask (and tell) on every connection, one request after the other, for so many seconds."""
     loop = asyncio.get_running_loop()
-    asks = [post(f"/v1/studies/{study}/decisions", json.dumps({"context": x}).encode()) for x in contexts(500, 1)]
+    drawn = contexts(2000, 1)
+    asks = [post(f"/v1/studies/{study}/decisions", json.dumps({"context": x}).encode()) for x in drawn]
+    units = np.array(drawn) @ TRUTH + 0.2 * np.random.default_rng(2).standard_normal((len(drawn), 2))
     times: list[float] = []
     end = time.perf_counter() + seconds
 
@@ -94,10 +100,14 @@ async def load(ports: list[int], study: str, *, seconds: float, connections: int
             times.append(time.perf_counter() - started)
             if status != 201:
                 raise SystemExit(f"the service answered {status}: {answer[:300]!r}")
-            at += connections
             if tell:
-                name = json.loads(answer)["id"]
-                await wire.call(post(f"/v1/decisions/{name}/outcome", b'{"reward":0.1,"cost":0.1}'))
+                said = json.loads(answer)
+                reward, cost = (said["intensity"] * units[at % len(asks)]).tolist()
+                content = json.dumps({"reward": reward, "cost": cost}).encode()
+                status, answer = await wire.call(post(f"/v1/decisions/{said['id']}/outcome", content))
+                if status != 201:
+                    raise SystemExit(f"the service answered {status}: {answer[:300]!r}")
+            at += connections
         wire.transport.close()
 
     started = time.perf_counter()
@@ -134,9 +144,13 @@ def decisions(storage: str, label: str, *, seconds: float, workers: int = 1) -> 
         client = Client(f"http://127.0.0.1:{port}", timeout=30)
         client.create_study("load", SPEC)
         asyncio.run(load([port], "load", seconds=1.0, connections=16, tell=True))
-        for words, tell in (("asking alone", False), ("each followed by its outcome", True)):
+        for words, tell in (("each followed by its outcome", True), ("asking alone", False)):
             row = asyncio.run(load([port], "load", seconds=seconds, connections=16, tell=tell))
             report(f"{label}, {words}", row)
+        state = client.study("load")
+        if state["stopped"]:
+            raise SystemExit(f"the study stopped: {state['stopped']}")
+        client.close()
 
 
 def postgres() -> Any:

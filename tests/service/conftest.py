@@ -11,7 +11,9 @@ import pytest
 
 from safedial.service import running
 from safedial.study import Store, create_study
-from tests.study.conftest import SPEC
+from tests.study.conftest import SPEC, postgres, storage
+
+__all__ = ["postgres", "storage"]
 
 
 class Answer(NamedTuple):

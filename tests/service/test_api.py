@@ -110,7 +110,8 @@ def test_many_callers_at_once_get_gap_free_seqs(service):
     assert service.get("/v1/studies/trial/verify").json()["ok"]
 
 
-def test_health_readiness_and_metrics(service):
+def test_health_readiness_and_metrics(service, monkeypatch):
+    monkeypatch.setattr("safedial.service.track.FRESH_SECONDS", 0.0)
     decision = service.ask("trial", [0.5, 0.1]).json()["id"]
     service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.9})
     assert service.get("/healthz").json()["status"] == "ok"

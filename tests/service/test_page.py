@@ -7,7 +7,7 @@ import pytest
 
 from safedial.client import Client
 from safedial.service import running
-from safedial.study import create_study
+from safedial.study import Store, create_study, open_study
 from safedial.study.keys import create_key
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
@@ -162,37 +162,52 @@ def test_reading_the_page_writes_nothing(service):
     assert service.get("/v1/studies/trial/events").json()["next_seq"] == before
 
 
-def test_counts_and_evidence_of_the_page_are_those_of_the_study_whatever_happened(store):
-    """Delays, expiries, late outcomes, voids, corrections, alarms and resumes, in both foldings."""
-    for folding in ("prefix", "arrival"):
-        study = create_study(folding, {**SPEC, "folding": folding, "guard": {"alarm_level": 0.9}}, storage=store)
-        asked, resumed = [], []
-        for number in range(60):
-            asked.append(study.ask([0.05 * (number % 9), 0.3]).id)
-            turn = asked.pop(0) if len(asked) > 3 or number % 3 else None
-            if turn is None:
-                continue
-            if number % 17 == 5:
-                study.expire([turn], reason="late", unrelated=number % 2 == 0)
-                if number % 2:
-                    study.tell(turn, reward=0.1, cost=0.1)
-            elif number % 13 == 6:
-                study.void(turn, reason="off", unrelated=True)
-            else:
-                study.tell(turn, reward=0.05, cost=0.51 if number in (8, 30, 31) else 0.1)
-            if number % 11 == 2:
-                study.correct(turn, cost=0.2, reason="typing error")
-            if study.status()["stopped"]:
-                resumed.append(study.resume("looked at it").seq)
-        assert len(resumed) >= 1
-    with running(store) as url:
+def live_a_little(study):
+    """Delays, expiries, late outcomes, voids, corrections, alarms and resumes."""
+    asked, resumed = [], []
+    for number in range(60):
+        asked.append(study.ask([0.05 * (number % 9), 0.3]).id)
+        turn = asked.pop(0) if len(asked) > 3 or number % 3 else None
+        if turn is None:
+            continue
+        if number % 17 == 5:
+            study.expire([turn], reason="late", unrelated=number % 2 == 0)
+            if number % 2:
+                study.tell(turn, reward=0.1, cost=0.1)
+        elif number % 13 == 6:
+            study.void(turn, reason="off", unrelated=True)
+        else:
+            study.tell(turn, reward=0.05, cost=0.51 if number in (8, 30, 31) else 0.1)
+        if number % 11 == 2:
+            study.correct(turn, cost=0.2, reason="typing error")
+        if study.status()["stopped"]:
+            resumed.append(study.resume("looked at it").seq)
+    assert resumed
+
+
+def test_counts_and_evidence_of_the_page_are_those_of_the_study_whatever_happened(storage):
+    with Store(storage) as store, running(store) as url:
         service = Caller(url)
         for folding in ("prefix", "arrival"):
+            spec = {**SPEC, "folding": folding, "guard": {"alarm_level": 0.9}}
+            live_a_little(create_study(folding, spec, storage=store))
             counts = service.get(f"/v1/studies/{folding}/series").json()["counts"]
             state = service.get(f"/v1/studies/{folding}").json()
             for name in ("decisions", "outcomes", "violations", "open", "expired", "void", "stopped"):
                 assert counts[name] == state[name], (folding, name)
             assert counts["evidence"] == pytest.approx(state["evidence"]), folding
+
+
+def test_the_page_shows_a_conformal_study_too(service, store, page):
+    spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_dose": 0.1}
+    study = create_study("conformal", spec, storage=store)
+    for number in range(40):
+        decision = study.ask([0.02 * number, 0.3])
+        study.tell(decision.id, reward=0.1, cost=0.1 * decision.intensity * (1 + number % 5))
+    page.open(f"{service.url}/#conformal")
+    page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 81)
+    assert shown(page) == pytest.approx(stated(service, "conformal"))
+    assert page.console == []
 
 
 def test_a_demo_shows_its_page_within_ten_seconds_and_says_where_its_file_is(tmp_path):
@@ -208,8 +223,6 @@ def test_a_demo_shows_its_page_within_ten_seconds_and_says_where_its_file_is(tmp
     assert first[0] < 10
     assert "The operator page: http://127.0.0.1:" in first[1]
     assert str(tmp_path / "demo" / "demo.db") in last[1]
-    from safedial.study import Store, open_study
-
     with Store(f"sqlite:///{tmp_path}/demo/demo.db", create=False) as store:
         study = open_study("infusion", storage=store)
         assert study.status()["outcomes"] > 50

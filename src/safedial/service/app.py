@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -39,8 +42,8 @@ The promise of each decision, and everything it rests on, is on its certificate.
 no error repeats a context. Writes are acknowledged after their commit, and repeat safely."""
 
 
-def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = None) -> FastAPI:
-    """The app over an open store, which the caller closes; `open_door` is for loopback alone.
+def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = None, own: bool = False) -> FastAPI:
+    """The app over an open store; `open_door` is for loopback alone; with `own` the app closes the store at its end.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -52,7 +55,17 @@ def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = No
     """
     told = limits or Limits()
 
-    app = FastAPI(title="safedial", version=__version__, description=ABOUT, docs_url=None, redoc_url=None)
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(app.state.service.warm())
+        yield
+        warming.cancel()
+        if own:
+            store.close()
+
+    app = FastAPI(
+        title="safedial", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, lifespan=lifespan
+    )
     access = Access(store, open_door=open_door, rate=told.rate, burst=told.burst)
     app.state.service = Service(store=store, access=access, limits=told)
     app.include_router(router)

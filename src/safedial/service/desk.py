@@ -10,9 +10,9 @@ from typing import Any
 from safedial.service.access import BURST, RATE, Access
 from safedial.service.body import BODY_SECONDS
 from safedial.service.metrics import Metrics
-from safedial.service.problem import Problem
+from safedial.service.problem import Problem, log
 from safedial.service.track import Track
-from safedial.study import Store, StoreUnavailable, Study, open_study
+from safedial.study import Store, StoreUnavailable, Study, StudyError, list_studies, open_study
 
 ANSWER_SECONDS = 20.0
 """How long a request waits for the store's answer before it is told that the store is away."""
@@ -39,6 +39,7 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     studies: dict[str, Study] = field(default_factory=dict)
     tracks: dict[str, Track] = field(default_factory=dict)
+    drawn: dict[tuple[str, int], tuple[str, bytes]] = field(default_factory=dict)
     waiting: int = 0
 
     async def study(self, name: str) -> Study:
@@ -67,10 +68,18 @@ class Service:
         except TimeoutError:
             raise StoreUnavailable("storage: no answer in time") from None
 
-    async def track(self, name: str) -> Track:
-        """The study's history for the page, up to date; read from the log, never through the writer."""
+    async def track(self, name: str, seconds: float = 1e9) -> Track:
+        """The study's history, up to date; read from the log, never through the writer, for so many seconds at most."""
         track = self.tracks.get(name)
         if track is None:
             track = self.tracks.setdefault(name, Track(await self.study(name)))
-        await asyncio.to_thread(track.refresh)
+        await asyncio.to_thread(track.refresh, seconds)
         return track
+
+    async def warm(self) -> None:
+        """Read the logs before anybody looks at them."""
+        try:
+            for row in await asyncio.to_thread(list_studies, self.store):
+                await self.track(row["name"])
+        except StudyError as error:
+            log.warning("the logs could not be read at the start: %s", error.code)

@@ -28,6 +28,9 @@ from safedial.version import __version__
 router = APIRouter()
 Handler = Callable[[Service, Request, Caller, dict[str, Any]], Awaitable[Response]]
 PAGE = 1_000
+MOST_DRAWN = 200
+LOOK_SECONDS = 0.4
+"""How long a look at the page waits for a log that is still being read; it then shows what there is."""
 
 
 def route(
@@ -331,15 +334,26 @@ async def verify(service: Service, request: Request, caller: Caller, fields: dic
 async def over_time(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """What the operator page draws, down-sampled. Read from the log, never through the writer."""
     points = max(10, number(request, "points", 300, 1000))
-    track = await service.track(request.path_params["name"])
+    track = await service.track(request.path_params["name"], LOOK_SECONDS)
     tag = f'"{track.seq}-{points}-{int(time.time() // 60)}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    content = await asyncio.to_thread(series, track, points)
+    drawn, content = service.drawn.get((track.study.name, points), ("", b""))
+    if drawn != tag:
+        content = await asyncio.to_thread(draw, track, points)
+        if len(service.drawn) >= MOST_DRAWN:
+            service.drawn.clear()
+        service.drawn[track.study.name, points] = tag, content
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def draw(track: Any, points: int) -> bytes:
+    """The page's content; shared by all who look at the same time."""
+    content = series(track, points)
     if content["counts"]["evidence"] is None:
-        content["counts"]["evidence"] = (await asyncio.to_thread(track.study.status))["evidence"]
-    return Response(orjson.dumps(content), media_type="application/json", headers=headers)
+        content["counts"]["evidence"] = track.study.status()["evidence"]
+    return orjson.dumps(content)
 
 
 @route(
@@ -352,7 +366,7 @@ async def over_time(service: Service, request: Request, caller: Caller, fields: 
 async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Decisions with what came of them, the newest first, a page at a time."""
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
-    return reply(rows_page(await service.track(request.path_params["name"]), before, most))
+    return reply(rows_page(await service.track(request.path_params["name"], LOOK_SECONDS), before, most))
 
 
 @route("GET", "/healthz", role=None, gives=wire.Health)

@@ -46,9 +46,7 @@ def worker() -> Any:
     store = Store(os.environ[STORAGE])
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
-    app = make_app(store, open_door=is_loopback(os.environ.get(HOST, "")), limits=limits)
-    app.router.on_shutdown.append(store.close)
-    return app
+    return make_app(store, open_door=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)
 
 
 @contextlib.contextmanager

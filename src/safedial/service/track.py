@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -25,24 +27,12 @@ FRESH_SECONDS = 0.5
 OPEN, KNOWN, VOID, EXPIRED, NOTHING, THROTTLED = range(6)
 STATUS = ("open", "known", "void", "expired", "nothing given", "throttled")
 
-NUMBERS = ("seq", "at", "action", "safe_action", "estimate", "applied", "reward", "cost", "resolved", "number")
-FLAGS = ("status", "watched", "blocked", "corrected")
-
-_FIELDS = (
-    ("action",),
-    ("safe_action",),
-    ("intensity",),
-    ("round",),
-    ("doubt",),
-    ("promise",),
-    ("prediction", "reward"),
-    ("reward",),
-    ("cost",),
-    ("applied_action",),
-    ("throttled",),
-    ("unrelated",),
-    ("rule",),
+COLUMNS = (
+    *("seq", "at", "action", "safe_action", "estimate", "number", "watched"),
+    *("applied", "reward", "cost", "resolved", "status", "blocked"),
 )
+_DECIDED = ("action", "safe_action", "prediction.reward", "round", "intensity", "doubt", "promise")
+_OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule")
 
 
 class Track:
@@ -51,30 +41,35 @@ class Track:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.seq = self.rows = 0
-        self.numbers: NDArray[np.float64] = np.full((len(NUMBERS), 1024), np.nan)
-        self.flags: NDArray[np.int8] = np.zeros((len(FLAGS), 1024), dtype=np.int8)
+        self.complete = False
         self.stops: list[dict[str, Any]] = []
         self.resumes: list[int] = []
         self.stopped = ""
-        self.imported = self.late = 0
-        self.lock = threading.Lock()
+        self.imported = 0
+        self.lock = threading.RLock()
+        self._columns = {name: array("d") for name in COLUMNS}
+        self._row_of: dict[int, int] = {}
         self._looked = -1e9
         self._query = _query(study.store.engine.dialect.name)
 
-    def column(self, name: str) -> Any:
-        """One column, as long as there are decisions."""
-        if name in FLAGS:
-            return self.flags[FLAGS.index(name), : self.rows]
-        return self.numbers[NUMBERS.index(name), : self.rows]
+    def column(self, name: str) -> NDArray[np.float64]:
+        """One column as it is now: a copy."""
+        return np.array(self._columns[name])
 
-    def refresh(self) -> None:
-        """Read what is new."""
-        with self.lock:
-            if time.monotonic() - self._looked < FRESH_SECONDS:
+    def value(self, name: str, row: int) -> float:
+        return self._columns[name][row]
+
+    def refresh(self, seconds: float = 1e9) -> None:
+        """Read what is new, for about so many seconds at most; `complete` says whether that was all."""
+        end = time.monotonic() + seconds
+        while True:
+            with self.lock:
+                if self.complete and time.monotonic() - self._looked < FRESH_SECONDS:
+                    return
+                self.complete = self._page()
+                self._looked = time.monotonic()
+            if self.complete or time.monotonic() > end:
                 return
-            while self._page():
-                pass
-            self._looked = time.monotonic()
 
     def _page(self) -> bool:
         first = self.seq
@@ -83,73 +78,72 @@ class Track:
             text = connection.execute(self._query, where).scalar()
         for row in orjson.loads(text) if text else ():
             self._event(*row)
-        return self.seq - first == PAGE
+        return self.seq - first < PAGE
 
-    def _event(self, seq: int, kind: str, decision: int, at: int, *fields: Any) -> None:
+    def _event(self, seq: int, kind: str, decision: int, at: int, fields: list[Any]) -> None:
         self.seq = seq
         if kind == "decided":
             self._decided(seq, at, fields)
         elif kind in ("outcome", "correction"):
-            self._told(seq, kind, decision, fields)
+            self._told(seq, decision, fields)
         elif kind in ("voided", "expired"):
-            self._gone(seq, kind, decision, bool(fields[11]))
+            self._gone(seq, kind, decision, bool(fields[4]))
         elif kind == "imported":
             self.imported += 1
         elif kind == "alarm":
-            self.stopped = fields[12]
-            self.stops.append({"seq": seq, "at": at, "rule": fields[12]})
+            self.stopped = fields[5]
+            self.stops.append({"seq": seq, "at": at, "rule": fields[5]})
         elif kind == "resumed":
             self.stopped = ""
             self.resumes.append(seq)
 
-    def _decided(self, seq: int, at: int, fields: Any) -> None:
-        action, safe, intensity, number, doubt, promise, estimate = fields[:7]
-        if self.rows == self.numbers.shape[1]:
-            self.numbers = np.concatenate([self.numbers, np.full_like(self.numbers, np.nan)], axis=1)
-            self.flags = np.concatenate([self.flags, np.zeros_like(self.flags)], axis=1)
-        values = (seq, at, action, np.nan if safe is None else safe, estimate, np.nan, np.nan, np.nan, np.nan, number)
-        self.numbers[:, self.rows] = values
-        status = OPEN if intensity > 0 else NOTHING
-        self.flags[:, self.rows] = status, not doubt and promise != "none", False, False
+    def _decided(self, seq: int, at: int, fields: list[Any]) -> None:
+        action, safe, estimate, number, intensity, doubt, promise = fields
+        watched = not doubt and promise != "none"
+        known = (seq, at, action, nan if safe is None else safe, estimate, number, watched)
+        for column, value in zip(
+            self._columns.values(), (*known, nan, nan, nan, nan, OPEN if intensity > 0 else NOTHING, False), strict=True
+        ):
+            column.append(value)
+        self._row_of[seq] = self.rows
         self.rows += 1
 
-    def _told(self, seq: int, kind: str, decision: int, fields: Any) -> None:
-        row = self._row(decision)
-        if row is None or self.flags[0, row] == VOID:
+    def _told(self, seq: int, decision: int, fields: list[Any]) -> None:
+        row, columns = self._row_of.get(decision), self._columns
+        if row is None or columns["status"][row] == VOID:
             return
-        self.late += self.flags[0, row] == EXPIRED
-        reward, cost, applied, throttled = fields[7:11]
-        self.numbers[5:8, row] = self.numbers[2, row] if applied is None else applied, reward, cost
-        if np.isnan(self.numbers[8, row]):
-            self.numbers[8, row] = seq
-        self.flags[0, row] = THROTTLED if throttled else NOTHING if self.flags[0, row] == NOTHING else KNOWN
-        self.flags[2, row] = bool(throttled)
-        self.flags[3, row] = kind == "correction"
+        reward, cost, applied, throttled = fields[:4]
+        status = columns["status"]
+        columns["applied"][row] = columns["action"][row] if applied is None else applied
+        columns["reward"][row], columns["cost"][row] = reward, cost
+        if isnan(columns["resolved"][row]):
+            columns["resolved"][row] = seq
+        status[row] = THROTTLED if throttled else NOTHING if status[row] == NOTHING else KNOWN
+        columns["blocked"][row] = bool(throttled)
 
     def _gone(self, seq: int, kind: str, decision: int, unrelated: bool) -> None:
-        row = self._row(decision)
+        row, columns = self._row_of.get(decision), self._columns
         if row is None:
             return
-        self.late += self.flags[0, row] == EXPIRED
-        self.flags[0, row] = VOID if kind == "voided" or unrelated else EXPIRED
-        self.flags[2, row] = not unrelated
-        if self.flags[0, row] == VOID and np.isnan(self.numbers[8, row]):
-            self.numbers[8, row] = seq
-
-    def _row(self, decision: int) -> int | None:
-        """The row of a decision by its seq; imported rounds have none."""
-        seqs = self.numbers[0, : self.rows]
-        row = int(np.searchsorted(seqs, decision))
-        return row if row < self.rows and seqs[row] == decision else None
+        gone = VOID if kind == "voided" or unrelated else EXPIRED
+        columns["status"][row] = gone
+        columns["blocked"][row] = not unrelated
+        if gone == VOID and isnan(columns["resolved"][row]):
+            columns["resolved"][row] = seq
 
 
 def _query(dialect: str) -> Any:
     """One page of a log as one JSON text; the numbers in it are those of the events, digit for digit."""
     lite = dialect == "sqlite"
-    body, array, pages = (
-        ("body", "json_array", "json_group_array") if lite else ("body::json", "json_build_array", "json_agg")
-    )
-    cut = ", ".join(" -> ".join([body, *(f"'{name}'" for name in path)]) for path in _FIELDS)
+
+    def cut(names: tuple[str, ...]) -> str:
+        if lite:
+            return "json_extract(body, " + ", ".join(f"'$.{name}'" for name in names) + ")"
+        paths = [" -> ".join(f"'{part}'" for part in name.split(".")) for name in names]
+        return "json_build_array(" + ", ".join(f"cast(body as json) -> {path}" for path in paths) + ")"
+
+    row, page = ("json_array", "json_group_array") if lite else ("json_build_array", "json_agg")
+    fields = f"CASE WHEN kind = 'decided' THEN {cut(_DECIDED)} ELSE {cut(_OTHERS)} END"
     inner = "SELECT * FROM events WHERE study_id = :study AND seq > :after AND seq <= :upto ORDER BY seq"
-    words = f"SELECT {pages}({array}(seq, kind, decision, at, {cut})) FROM ({inner}) AS page"  # noqa: S608 -- fixed
-    return sa.text(words.replace("::", r"\:\:"))
+    words = f"SELECT cast({page}({row}(seq, kind, decision, at, {fields})) as text) FROM ({inner}) AS page"  # noqa: S608 -- fixed
+    return sa.text(words)

@@ -169,7 +169,7 @@ const tick = async () => {
   clearTimeout(timer);
   try {
     await look();
-    live("on", "live");
+    live("on", told && !told.complete && shown ? "reading the log" : "live");
   } catch (error) {
     if (error instanceof Refused) {
       at("refused").textContent = sessionStorage.getItem("safedial-key") ? "This key does not open it." : "";
@@ -177,7 +177,7 @@ const tick = async () => {
     }
     live("off", error instanceof Refused ? "no key" : "the service does not answer");
   }
-  timer = setTimeout(tick, document.hidden ? 5 * POLL : POLL);
+  timer = setTimeout(tick, told && !told.complete ? POLL / 10 : document.hidden ? 5 * POLL : POLL);
 };
 
 const go = () => {
