@@ -273,6 +273,7 @@ def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
         {"radius": "noise-adaptive", "margin": "gaussian"},
         {"margin": "quantile", "margin_risk": 0.01},
         {"promise": "joint"},
+        {"noise_scale": {"scale": "power_scale", "exponent": 0.8}},
         {"reward_sensor_noise": 0.05, "cost_sensor_noise": 0.05},
         {"dose": {"reward": {"curve": "power", "exponent": 0.5}, "cost": {"curve": "hill", "ed50": 0.5}}},
     ],

@@ -109,9 +109,8 @@ def _outcome(state: State, decision: int, body: Body) -> None:
         return
     applied = body["applied_action"]
     rules = state.study.rules
-    sample = normalise(
-        rules, turn.action if applied is None else applied, body["reward"], body["cost"], turn.baseline_cost
-    )
+    given = turn.action if applied is None else applied
+    sample = normalise(rules, given, body["reward"], body["cost"], turn.baseline_cost, turn.context)
     over = sample.measured > rules.spec.threshold
     state.outcomes += 1
     state.violations += over
@@ -215,7 +214,8 @@ def _notice(state: State) -> None:
 
 def _imported(state: State, body: Body) -> None:
     vector = context_of(state, body["context"])
-    sample = normalise(state.study.rules, body["applied_action"], body["reward"], body["cost"], body["baseline_cost"])
+    applied, reward, cost, baseline = (body[name] for name in ("applied_action", "reward", "cost", "baseline_cost"))
+    sample = normalise(state.study.rules, applied, reward, cost, baseline, vector)
     state.learner.learn(vector, dnrm2(vector), sample, None)
     state.imported += 1
 

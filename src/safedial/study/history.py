@@ -32,8 +32,9 @@ def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
     values["applied_action"] = _number("action", action)
     values["baseline_cost"] = _number("baseline_cost", row.get("baseline_cost") or 0.0)
     raw = _context(rules, row)
-    read_context(rules, raw)
-    normalise(rules, values["applied_action"], values["reward"], values["cost"], values["baseline_cost"])
+    vector, _ = read_context(rules, raw)
+    applied, baseline = values["applied_action"], values["baseline_cost"]
+    normalise(rules, applied, values["reward"], values["cost"], baseline, vector)
     return {"context": raw, **values}
 
 

@@ -65,9 +65,10 @@ def tell(desk: Desk, decision: int, body: dict[str, Any], *, actor: str) -> Rece
             return Receipt(named(desk, decision), found.seq, False)
         advice = the_decision(desk, decision).fields()
         action, baseline = advice["action"], advice["baseline_cost"]
+        context = context_of(state, advice["context"])
     else:
-        action, baseline = turn.action, turn.baseline_cost
-    check_outcome(desk, body, action, baseline)
+        action, baseline, context = turn.action, turn.baseline_cost, turn.context
+    check_outcome(desk, body, action, baseline, context)
     event = desk.append("outcome", body, decision=decision, actor=actor)
     return Receipt(named(desk, decision), event.seq)
 
@@ -96,7 +97,8 @@ def correct(desk: Desk, decision: int, changed: dict[str, Any], *, reason: str, 
     def make() -> Event:
         advice, values, outcome = effective(desk, decision)
         body = {**values, **changed}
-        check_outcome(desk, body, advice["action"], advice["baseline_cost"])
+        context = context_of(desk.state, advice["context"])
+        check_outcome(desk, body, advice["action"], advice["baseline_cost"], context)
         body |= {"outcome_seq": outcome, "changed": sorted(changed)}
         return desk.append("correction", body, decision=decision, actor=actor, reason=reason)
 
@@ -183,11 +185,11 @@ def bring_in(desk: Desk, rounds: list[dict[str, Any]], *, reason: str, actor: st
     return len(rounds)
 
 
-def check_outcome(desk: Desk, body: dict[str, Any], action: float, baseline_cost: float) -> None:
+def check_outcome(desk: Desk, body: dict[str, Any], action: float, baseline_cost: float, context: Any) -> None:
     applied = body["applied_action"]
     if not body["throttled"]:
-        rules = desk.state.study.rules
-        normalise(rules, action if applied is None else applied, body["reward"], body["cost"], baseline_cost)
+        given, rules = action if applied is None else applied, desk.state.study.rules
+        normalise(rules, given, body["reward"], body["cost"], baseline_cost, context)
 
 
 def the_decision(desk: Desk, decision: int) -> Event:

@@ -19,6 +19,7 @@ from safedial.study.spec import StudySpec
 from safedial.study.state import Round, State
 
 FORMAT = 1
+EMPTY = (0.0,) * len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
 FLAGS = ("frozen", "crossed", "broken", "noisy", "stopped", "last_action", "tails")
 
@@ -27,7 +28,7 @@ def pack(state: State) -> bytes:
     """Everything the next event needs."""
     held = list(state.held.items())
     waiting = {"open": state.open, "expired": state.expired, "held": {seq: pair[0] for seq, pair in held}}
-    samples = np.array([sample or (0.0,) * 6 for _, (_, sample, _) in held], dtype=np.float64).reshape(-1, 6)
+    samples = np.array([sample or EMPTY for _, (_, sample, _) in held], dtype=np.float64).reshape(-1, len(EMPTY))
     fates = [(sample is None, lost) for _, (_, sample, lost) in held]
     arrays = {
         **{f"learner.{name}": value for name, value in state.learner.state().items()},

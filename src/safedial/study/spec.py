@@ -60,6 +60,7 @@ def read_spec(given: Any, *, quiet: bool = False) -> StudySpec:
     unknown = sorted(set(fields) - {*PROMISE, *OPTIONS, *SHAPE})
     require(not unknown, "spec", unknown, "has names that a study does not know")
     promise = SafetySpec.from_dict({name: value for name, value in fields.items() if name in PROMISE})
+    promise = SafetySpec.from_dict(promise.to_dict())  # what cannot be written down cannot be a study's
     features = _made(Features, "features", fields.get("features"))
     dim = fields.get("dim", features.dim if features else None)
     with warnings.catch_warnings():
