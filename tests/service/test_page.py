@@ -163,7 +163,7 @@ def test_reading_the_page_writes_nothing(service):
 
 
 def live_a_little(study):
-    """Delays, expiries, late outcomes, voids, corrections, alarms and resumes."""
+    """Delays, expiries, late outcomes, voids, a throttled round, corrections, alarms and resumes."""
     asked, resumed = [], []
     for number in range(60):
         asked.append(study.ask([0.05 * (number % 9), 0.3]).id)
@@ -175,7 +175,9 @@ def live_a_little(study):
             if number % 2:
                 study.tell(turn, reward=0.1, cost=0.1)
         elif number % 13 == 6:
-            study.void(turn, reason="off", unrelated=True)
+            study.void(turn, reason="off", unrelated=number < 30)
+        elif number == 44:
+            study.tell(turn, reward=0.1, cost=0.4, applied_action=0.01, throttled=True)
         else:
             study.tell(turn, reward=0.05, cost=0.51 if number in (8, 30, 31) else 0.1)
         if number % 11 == 2:
