@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from safedial.cli.study_output import Storage
+
 key = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a store.")
 
-Storage = Annotated[str, typer.Option(help="sqlite:///trial.db or postgresql://user@host/database.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Reason = Annotated[str, typer.Option(help="Why, in words; it goes into the store's log.")]
 

@@ -13,7 +13,7 @@ const svg = (tag, attributes, parent) => {
 const shortNumber = (value) => {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
-  if (size >= 1e6 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e");
+  if (size >= 1e6 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace(".0e", "e").replace("e+", "e");
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(3)));
 };

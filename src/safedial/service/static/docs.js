@@ -8,6 +8,8 @@ const make = (tag, words, kind) => {
   return node;
 };
 
+const words = (text) => (text || "").replaceAll("`", "");
+
 const named = (schema) => {
   if (!schema) return "";
   if (schema.$ref) return schema.$ref.split("/").pop();
@@ -38,8 +40,8 @@ const operation = (path, method, told, document_) => {
   const node = make("details", undefined, "card");
   const head = node.appendChild(make("summary"));
   head.append(make("span", method.toUpperCase(), "method"), make("span", ` ${path}`, "mono"));
-  head.append(make("span", ` ${(told.description || "").split(". ")[0]}`, "quiet"));
-  node.append(make("p", told.description || ""));
+  head.append(make("span", ` ${words(told.description).split(". ")[0]}`, "quiet"));
+  node.append(make("p", words(told.description)));
   if (told.parameters?.length) {
     node.append(make("h3", "Parameters"));
     node.append(table(told.parameters.map((part) => [part.name, `in ${part.in}`, named(part.schema), part.description || ""])));
@@ -57,7 +59,7 @@ const operation = (path, method, told, document_) => {
 
 fetch("/openapi.json").then((answer) => answer.json()).then((document_) => {
   const room = document.getElementById("docs");
-  room.replaceChildren(make("h1", `${document_.info.title} ${document_.info.version}`), make("p", document_.info.description));
+  room.replaceChildren(make("h1", `${document_.info.title} ${document_.info.version}`), make("p", words(document_.info.description)));
   for (const [path, methods] of Object.entries(document_.paths))
     for (const [method, told] of Object.entries(methods)) room.append(operation(path, method, told, document_));
 });
