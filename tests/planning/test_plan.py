@@ -10,6 +10,8 @@ from safedial import InvalidInput, LinearWorld, hill, make_policy, simulate
 from safedial.core.dose import as_dose
 from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
 from safedial.planning.forecast import forecast
+from safedial.planning.scenarios import deciding_by
+from safedial.policies import learner_of
 from tests.conftest import make_spec
 
 SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, reward_noise=0.3, cost_noise=0.3)
@@ -32,7 +34,12 @@ def test_the_quantities_are_those_of_simulate(name):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"noise_scale": {"scale": "power_scale", "exponent": 0.7}}, {"margin": "gaussian"}, {"promise": "joint"}],
+    [
+        {"noise_scale": {"scale": "power_scale", "exponent": 0.7}},
+        {"margin": "gaussian"},
+        {"margin": "quantile", "margin_risk": 0.01},
+        {"promise": "joint"},
+    ],
 )
 def test_every_form_of_the_spec_can_be_planned(changes):
     spec = replace(SPEC, **changes)
@@ -40,6 +47,37 @@ def test_every_form_of_the_spec_can_be_planned(changes):
     row = plan("hp_probe", spec, dim=3, rounds=100, seeds=5).table[0]
     assert row["reward_share"] == pytest.approx(run.reward.sum() / run.clairvoyant_reward.sum(), rel=1e-9)
     assert row["violations"] == pytest.approx(run.violations.mean())
+    assert row["promised_risk"] == pytest.approx(spec.promised_risk)
+
+
+def test_a_margin_holds_only_where_the_noise_is_what_it_assumes():
+    policy = make_policy("hp_probe")
+    gaussian = replace(SPEC, margin="gaussian")
+    kept = {each.name: promise_kept(policy, each, gaussian) for each in scenarios_for(policy, gaussian)}
+    assert kept["as stated"]
+    assert not kept["two-point noise"]
+    for end, family in [(0.3, "rademacher"), (0.55, "uniform"), (0.7, "truncated")]:
+        bounded = replace(SPEC, margin="bounded", noise_low=-end, noise_high=end)
+        first = scenarios_for(policy, bounded)[0]
+        assert first.world["noise"] == family
+        assert "Gaussian noise" not in first.words or family == "truncated"
+        assert promise_kept(policy, first, bounded)
+    narrow = replace(SPEC, margin="bounded", noise_low=-0.1, noise_high=0.1)
+    assert not any(promise_kept(policy, each, narrow) for each in scenarios_for(policy, narrow)[:1])
+
+
+def test_what_is_learned_about_the_noise_goes_by_the_stated_constants_too():
+    """Were past noise read with the world's own S, a truth of twice the norm would change what is learned."""
+    learned = []
+    stated = replace(SPEC, violation_risk=0.3, margin="quantile", margin_risk=0.1)
+    wide = replace(stated, coefficient_bound=2.0)
+    pinned = deciding_by(stated, make_policy("hp_probe"))
+    for spec in (stated, wide):
+        state = (rule := learner_of(pinned, spec)).init(2, ridge=1.0)
+        for row in np.random.default_rng(0).normal(size=(200, 2)) * 0.5:
+            state = rule.update(state, rule.predict(state, row), 0.0, float(row[0]), 1.0)
+        learned.append(rule.predict(state, row).noise)
+    assert learned[0] == learned[1] < np.inf
 
 
 def test_a_truth_other_than_stated_changes_the_world_and_not_the_policy():
@@ -80,8 +118,10 @@ def test_the_words_say_what_the_table_says():
     assert "the promise allows 10 on average" in words
     loud = plan("on_expectation", make_spec(violation_risk=0.01), dim=3, rounds=200, seeds=10, scenarios=SCENARIOS[:1])
     assert "nothing is promised" in loud.words()[0]
-    assert "the promise can break: as stated" in loud.words()[-1]
+    assert "Nothing is promised, and the spec's 2.0% is exceeded: as stated" in loud.words()[-1]
     assert loud.table[0]["alarms"] > 0.5
+    joint = plan("hp_probe", replace(SPEC, promise="joint"), dim=3, rounds=100, seeds=4, scenarios=SCENARIOS[:1])
+    assert "the promise allows any at all in 0.05 of the studies" in joint.words()[0]
 
 
 def test_a_policy_that_earns_little_never_reaches_half():
@@ -93,12 +133,18 @@ def test_a_policy_that_earns_little_never_reaches_half():
 
 def test_hp_conformal_is_planned_without_an_adversary():
     policy = make_policy("hp_conformal")
-    assert "worst contexts" not in {each.name for each in scenarios_for(policy)}
-    assert promise_kept(policy, BY_NAME["heavy tails"])
-    assert not promise_kept(policy, BY_NAME["drifting contexts"])
+    assert "worst contexts" not in {each.name for each in scenarios_for(policy, SPEC)}
+    assert promise_kept(policy, BY_NAME["heavy tails"], SPEC)
+    assert not promise_kept(policy, BY_NAME["drifting contexts"], SPEC)
     found = plan(policy, SPEC, dim=2, rounds=60, seeds=2, scenarios=[BY_NAME["noise 2 κ"]])
     assert found.table[0]["alarms"] is None
     assert found.table[0]["promised_risk"] == pytest.approx(0.045)
+
+
+@pytest.mark.parametrize("name", ["hp_bayes", "nonlinear_hp_probe"])
+def test_a_policy_with_a_learner_of_its_own_is_planned_without_an_adversary(name):
+    found = plan(name, SPEC, dim=2, rounds=20, seeds=2)
+    assert len(found.table) == len(SCENARIOS) - 1
 
 
 def test_what_cannot_be_planned_is_said():

@@ -47,7 +47,7 @@ def plan(
     chosen = named_policy(file.policy) if policy is None and file and file.policy else as_policy(policy or "hp_probe")
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
     started = time.perf_counter()
-    with progress_bar(f"plan, {seeds} studies a scenario", rounds * len(scenarios_for(chosen))) as advance:
+    with progress_bar(f"plan, {seeds} studies a scenario", rounds * len(scenarios_for(chosen, stated))) as advance:
         made = run(chosen, stated, dim=known, rounds=rounds, seeds=seeds, dose=curve, progress=advance)
     paths = write_plan(out, made, seconds=time.perf_counter() - started) if out else []
     if json:

@@ -48,31 +48,33 @@ class Plan:
             if half is not None
             else "Within these rounds, no stretch earns half of what one would earn who knew everything."
         )
-        allowed = first["promised_risk"] * self.rounds
-        said = (
-            f"the promise allows {allowed:.3g} on average"
-            if first["promise_holds"]
-            else "nothing is promised about them"
-        )
         return [
             f"Of {self.rounds} rounds expect {first['violations']:.2g} with a cost above {self.spec.threshold:g}; at "
-            f"most one study in twenty has more than {first['violations_high']:.0f}; {said}.",
+            f"most one study in twenty has more than {first['violations_high']:.0f}; {self._allowed()}.",
             f"{begun} {earned}",
             f"The dose begins at {first['first_dose']:.2g} of the dial and is {first['last_dose']:.2g} on average in "
             "the last tenth.",
             *self._doubts(),
         ]
 
+    def _allowed(self) -> str:
+        first = self.table[0]
+        if not first["promise_holds"]:
+            return "nothing is promised about them"
+        if self.spec.promise == "joint":
+            return f"the promise allows any at all in {first['promised_risk']:.3g} of the studies"
+        return f"the promise allows {first['promised_risk'] * self.rounds:.3g} on average"
+
     def _doubts(self) -> list[str]:
-        broken = [
-            row for row in self.table if not row["promise_holds"] and row["violation_rate"] > row["promised_risk"]
-        ]
+        rate = "any_violation" if self.spec.promise == "joint" else "violation_rate"
+        broken = [row for row in self.table if not row["promise_holds"] and row[rate] > row["promised_risk"]]
         if not broken:
             return []
-        names = ", ".join(f"{row['scenario']} ({row['violation_rate']:.1%})" for row in broken)
-        return [
-            f"Where the spec is wrong the promise can break: {names}; promised is {broken[0]['promised_risk']:.1%}."
-        ]
+        names = ", ".join(f"{row['scenario']} ({row[rate]:.1%})" for row in broken)
+        risk = f"{broken[0]['promised_risk']:.1%}"
+        if self.policy.promise in ("certified", "conformal"):
+            return [f"Where the spec is wrong the promise can break: {names}; promised is {risk}."]
+        return [f"Nothing is promised, and the spec's {risk} is exceeded: {names}."]
 
 
 def plan(
@@ -101,7 +103,7 @@ def plan(
     True
     """
     rule = as_policy(policy)
-    given = scenarios_for(rule) if scenarios is None else tuple(scenarios)
+    given = scenarios_for(rule, spec) if scenarios is None else tuple(scenarios)
     require(len(given), "scenarios", given, "must hold at least one")
     curve = as_dose(dose)
     made = tuple(

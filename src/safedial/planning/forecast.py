@@ -63,7 +63,7 @@ def forecast(
     over = cost > stated.threshold
     quantities = {
         "scenario": scenario.name,
-        "promise_holds": promise_kept(policy, scenario),
+        "promise_holds": promise_kept(policy, scenario, stated),
         **_violations(over, stated, policy),
         **_reward(gain, best),
         "first_dose": float(action[0].mean()),
@@ -103,6 +103,7 @@ def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> 
         "rate_low": low,
         "rate_high": high,
         "promised_risk": _promised(stated, policy),
+        "promised_over": "all rounds" if stated.promise == "joint" else "a round",
         "any_violation": float((counts > 0).mean()),
     }
 

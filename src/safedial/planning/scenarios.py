@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safedial.core.spec import SafetySpec
+from safedial.core.tight import learner, needs_more
+from safedial.measure import margin_holds
 from safedial.policies import Policy
+from safedial.worlds.linear import LinearWorld
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,23 +69,43 @@ SCENARIOS = (
 )
 
 
-def scenarios_for(policy: Policy) -> tuple[Scenario, ...]:
-    """Those that can be simulated: an adversary does not go with a policy that needs exchangeable rounds."""
-    return tuple(each for each in SCENARIOS if not (policy.promise == "conformal" and each.name == "worst contexts"))
+WITHIN_A_RANGE = {"truncated": "cut Gaussian", "uniform": "uniform", "rademacher": "two-point"}
+"""Noise families with ends, and their names in words."""
 
 
-def promise_kept(policy: Policy, scenario: Scenario) -> bool:
-    """Whether the policy's promise on the realized cost is proved in that scenario."""
+def scenarios_for(policy: Policy, spec: SafetySpec) -> tuple[Scenario, ...]:
+    """Those that can be simulated: an adversary needs a policy with a linear learner. Where the spec says that noise
+    is bounded, noise is of the first family of `WITHIN_A_RANGE` that lies in the range, and not Gaussian.
+    """
+    possible = [each for each in SCENARIOS if policy.is_linear or each.name != "worst contexts"]
+    return tuple(_bounded(each, spec) if spec.margin == "bounded" else each for each in possible)
+
+
+def _bounded(scenario: Scenario, spec: SafetySpec) -> Scenario:
+    if "noise" in scenario.world:
+        return scenario
+    inside = (name for name in WITHIN_A_RANGE if margin_holds(spec, LinearWorld(dim=1, noise=name)))
+    chosen = next(inside, "rademacher")
+    words = scenario.words.replace("Gaussian", WITHIN_A_RANGE[chosen])
+    return replace(scenario, words=words, world={**scenario.world, "noise": chosen})
+
+
+def promise_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool:
+    """Whether the policy's promise on the realized cost, with the spec's margin, is proved in that scenario."""
     if policy.promise == "conformal":
         return scenario.world.get("contexts", "iid") == "iid"
-    return policy.promise == "certified" and scenario.spec_holds
+    fits = margin_holds(scenario.true_spec(stated), LinearWorld(dim=1, **scenario.world))
+    return policy.promise == "certified" and scenario.spec_holds and fits
 
 
 def deciding_by(stated: SafetySpec, policy: Policy) -> Policy:
-    """The policy that goes by the stated spec, whatever the world's constants are."""
+    """The policy that goes by the stated spec in all it decides and learns, whatever the world's constants are."""
     inner = policy.decide
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Any:
         return inner(prediction, stated, round=round, coin=coin, baseline_cost=baseline_cost)
 
+    radius = policy.options.get("radius")
+    if policy.is_linear and stated.noise_scale is None and needs_more(radius, stated):
+        return policy._replace(decide=decide, **learner(radius, stated)._asdict())
     return policy._replace(decide=decide)

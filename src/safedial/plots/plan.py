@@ -48,12 +48,13 @@ def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any])
     low, high = ([row[name] for row in rows] for name in ("violations_low", "violations_high"))
     panel.fill_between(rounds, low, high, color=COLOURS["on_expectation"], alpha=0.25, linewidth=0)
     panel.plot(rounds, [row["violations"] for row in rows], color=COLOURS["on_expectation"])
-    panel.plot(
-        rounds, [summary["promised_risk"] * number for number in rounds], color="grey", linestyle="--", linewidth=1
-    )
-    panel.text(rounds[-1], summary["promised_risk"] * rounds[-1], "allowed ", ha="right", va="bottom", fontsize=7)
+    allowed = summary["promised_risk"] * rounds[-1] if summary["promised_over"] == "a round" else 0.0
+    if allowed:
+        line = [allowed * number / rounds[-1] for number in rounds]
+        panel.plot(rounds, line, color="grey", linestyle="--", linewidth=1)
+        panel.text(rounds[-1], allowed, "allowed ", ha="right", va="bottom", fontsize=7)
     panel.set_yscale("symlog", linthresh=1.0)
-    panel.set_ylim(0.0, 3.0 * max(summary["promised_risk"] * rounds[-1], *high, 1.0))
+    panel.set_ylim(0.0, 3.0 * max(allowed, *high, 1.0))
     title(panel, "costs above the threshold as stated, in all")
 
 
@@ -69,7 +70,8 @@ def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
             markeredgecolor=colour,
             markerfacecolor=colour if row["promise_holds"] else "white",
         )
-    panel.axvline(table[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
+    if table[0]["promised_over"] == "a round":
+        panel.axvline(table[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
     panel.set_xscale("log")
     panel.set_xlim(0.7 * RAREST, 1.0)
     panel.set_yticks([-place for place in range(len(table))], [row["scenario"] for row in table])

@@ -82,7 +82,7 @@ def _body(plan: Plan, place: Path) -> str:
     return "\n".join(
         [
             "<h1>What to expect of this study</h1>",
-            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} a round; "
+            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'in all rounds together' if spec.promise == 'joint' else 'a round'}; "
             f"stated: κ = {spec.cost_noise:g} (cost), {spec.reward_noise:g} (reward), S = {spec.coefficient_bound:g}, L = {spec.context_bound:g}, dose curve {html.escape(plan.dose.cost.name)}. "
             f"Every scenario was played {plan.seeds} times with different true coefficients.</p>",
             f'<div class="claim">{words}</div>',
