@@ -101,6 +101,23 @@ def test_the_excess_covers_what_the_prior_loses(count):
             assert -np.log(np.mean(np.exp(-values))) <= fitted.excess + 0.02
 
 
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_the_excess_covers_what_the_prior_loses_where_chances_are_one_to_the_last_bit(start):
+    """At log-odds of 40 a chance is 1 in floats, and yet its curvature, times e^{hX}, is what the excess is made of."""
+    rounds = np.full((1000, 1), 100.0), np.full(1000, -60.0), np.ones(1000), np.ones(1000)
+    fitted = fit(*rounds, np.array([start]), size=1.0, ridge=1.0)
+    grid = np.linspace(-1.5, 1.5, 3001)
+    values = np.array([loss(*rounds, np.array([point])) for point in grid]) - loss(*rounds, fitted.coef)
+    assert -np.log(np.mean(np.exp(np.minimum(-values, 700.0)))) <= fitted.excess
+
+
+def test_contexts_of_any_size_give_a_bound():
+    contexts, offsets, labels, weights = trial()
+    for scale in (1e-6, 1e3, 1e6):
+        fitted = fit(contexts * scale, offsets, labels, weights, np.zeros(2), size=SIZE, ridge=1 / SIZE**2)
+        assert np.isfinite(fitted.excess)
+
+
 def test_the_safe_dose_has_the_stated_chance():
     spec = make_spec(violation_risk=0.2)
     for log_odds in (-5.0, -0.3, 2.0):

@@ -78,6 +78,19 @@ def test_data_out_of_reach_refute_the_class():
     assert class_.bounds(class_.look(state, HERE), 0, noise=0.1, spec=make_spec()).refuted
 
 
+def test_the_papers_radius_needs_features_within_the_context_bound():
+    class_ = features(lambda x: 4.0 * x, radius="paper")
+    view = class_.look(class_.init(2, ridge=1.0), HERE)
+    with pytest.raises(InvalidInput, match="context_bound"):
+        class_.bounds(view, 1, noise=1.0, spec=make_spec(context_bound=1.0))
+    assert class_.bounds(view, 1, noise=1.0, spec=make_spec(context_bound=5.0)).upper > 0
+
+
+def test_the_bound_is_among_the_assumptions():
+    assert any("bounded by 1" in sentence for sentence in features(None).assumptions)
+    assert not any("bounded" in sentence for sentence in features(None, bound=None).assumptions)
+
+
 def changing():
     sizes = iter([3, 4])
     return lambda x: np.zeros((*x.shape[:-1], next(sizes)))
@@ -92,10 +105,23 @@ def changing():
         ({"transform": changing()}, "another number of features"),
         ({"transform": None, "misspecification": -0.1}, "misspecification"),
         ({"transform": None, "radius": "small"}, "radius"),
+        ({"transform": None, "radius": "constrained"}, "radius"),
+        ({"transform": fourier(3)}, "3 coordinates"),
         ({"transform": None, "bound": 0}, "bound"),
         ({"transform": lambda x: x[..., :1], "radius": "paper"}, "dim = 1"),
     ],
-    ids=["number", "shape", "infinite", "changes-size", "negative", "radius", "bound", "paper-at-1"],
+    ids=[
+        "number",
+        "shape",
+        "infinite",
+        "changes-size",
+        "negative",
+        "radius",
+        "no-constrained",
+        "dim",
+        "bound",
+        "paper-at-1",
+    ],
 )
 def test_bad_options_are_refused(options, rule):
     def use():

@@ -118,7 +118,20 @@ def test_a_class_that_is_none_is_refused(functions, rule):
         use()
 
 
-@pytest.mark.parametrize("options", [{"prior": [1, 2]}, {"prior": [0.0] * COUNT}, {"radius": "small"}, {"bound": 0}])
+@pytest.mark.parametrize("radius", ["mixture", "paper"])
+def test_an_outcome_that_is_no_number_rules_nothing_out(radius):
+    class_ = finite(waves(2, COUNT), radius=radius)
+    contexts, outcomes, _ = rounds_of(count=3)
+    outcomes[:, 1] = np.nan
+    view = class_.look(learned(class_, contexts, outcomes, np.ones(3)), contexts[0])
+    interval = class_.bounds(view, 1, noise=0.5, spec=make_spec())
+    assert interval.upper == view.values.max()
+    assert interval.lower == view.values.min()
+
+
+@pytest.mark.parametrize(
+    "options", [{"prior": [1, 2]}, {"prior": [0.0] * COUNT}, {"radius": "small"}, {"bound": 0}, {"bound": "1"}]
+)
 def test_bad_options_are_refused(options):
     with pytest.raises(InvalidInput):
         finite(waves(2, COUNT), **options).init(2)

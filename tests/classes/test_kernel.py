@@ -85,6 +85,13 @@ def test_a_kernel_that_is_not_positive_is_refused_and_changes_nothing():
     assert state.points[0].count == 1
 
 
+def test_rounding_is_allowed_for_at_the_size_of_the_context_asked_about():
+    class_ = kernel("polynomial:2", bound=None)
+    state = learned(class_, *rounds_of(count=20))
+    near, far = (class_.look(state, HERE * size).slack[1] for size in (1.0, 1e3))
+    assert far > 1e6 * near
+
+
 def test_past_the_limit_a_clear_message():
     class_ = kernel(max_points=3)
     contexts, outcomes, _ = rounds_of(count=3)

@@ -36,6 +36,20 @@ def test_a_name_gives_the_kernel_and_the_kernel_its_name(text):
     np.testing.assert_array_equal(parse_kernel(str(made))(POINTS, POINTS), made(POINTS, POINTS))
 
 
+def test_a_name_holds_every_digit():
+    for kernel in (rbf(0.123456789), 1e20 * matern32(1 / 3), polynomial(2, 1e-7)):
+        assert str(parse_kernel(str(kernel))) == str(kernel)
+    assert str(rbf(0.123456789)) != str(rbf(0.123456788))
+
+
+@pytest.mark.parametrize("kernel", [rbf, matern32, matern52])
+def test_points_far_from_the_origin_are_told_apart(kernel):
+    """Such as times in seconds: only differences matter, and these floats hold exactly."""
+    near = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
+    far = near + np.array([2.0**31, -(2.0**30)])
+    np.testing.assert_array_equal(kernel(1.0)(far, far), kernel(1.0)(near, near))
+
+
 def test_a_product_with_a_sum_keeps_its_brackets():
     whole = (rbf(1.0) + constant(2.0)) * rbf(0.5)
     assert str(whole) == "(rbf:1+2)*rbf:0.5"

@@ -25,8 +25,11 @@ import numpy as np
 from safedial.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
 from safedial.core import estimate
 from safedial.core.confidence import RADII, check_dim
+from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
+
+NAMES = ("mixture", "determinant", "paper")
 
 
 class View(NamedTuple):
@@ -63,7 +66,8 @@ def features(
     Args:
         transform: from contexts (..., d) to features (..., p), the same for ever. None: the context itself.
         misspecification: ε ≥ 0, with |f(x) − ⟨φ(x), θ*⟩| ≤ ε for every context, stated by you.
-        radius: "mixture" (default), "determinant", or "paper" (with the spec's L bounding ‖φ(x)‖, and p ≥ 2).
+        radius: "mixture" (default), "determinant", or "paper" (with the spec's L bounding ‖φ(x)‖, which is checked, and
+            p ≥ 2).
         bound: |f| ≤ bound; Algorithm 2's classes are bounded by 1. None: only by S‖φ(x)‖ + ε.
 
     The spec's `coefficient_bound` is S, a bound on ‖θ*‖ in feature space.
@@ -73,7 +77,7 @@ def features(
     ('features', 0.01)
     """
     require(transform is None or callable(transform), "transform", transform, "must be a function of contexts")
-    require(radius in RADII, "radius", radius, "must be one of " + ", ".join(RADII))
+    require(radius in NAMES, "radius", radius, "must be one of " + ", ".join(NAMES))
     number = isinstance(misspecification, (int, float)) and not isinstance(misspecification, bool)
     require(number and 0.0 <= misspecification < 1e60, "misspecification", misspecification, "must be a number >= 0")
     limit = None if bound is None else check_bound("bound", bound, "must be a number > 0, or None")
@@ -94,6 +98,8 @@ def features(
     def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
         seen = view.prediction
         value = seen.cost if target else seen.reward
+        if radius == "paper":
+            _check_norm(seen.norm, spec)
         reach = RADII[radius](noise, seen, spec) * seen.width
         if error:
             reach = reach + error * (np.sqrt(seen.informative_rounds) * seen.width + 1.0)
@@ -114,6 +120,7 @@ def features(
         {"transform": transform, "misspecification": error, "radius": radius, "bound": bound},
         (
             "the mean is linear in the features, ‖θ‖ ≤ S" + (f", up to an error of {error:g}" if error else ""),
+            *(() if limit is None else (f"and is bounded by {limit:g}",)),
             "features and ridge fixed in advance",
         ),
         init,
@@ -135,6 +142,13 @@ def _map(transform: Callable[[Any], Any] | None, context: Any) -> Any:
     require(mapped.shape[:-1] == np.shape(context)[:-1] and mapped.ndim, "transform", mapped.shape, rule)
     require(np.all(np.isfinite(mapped)), "transform", "features", "must be finite numbers")
     return mapped
+
+
+def _check_norm(norm: Any, spec: SafetySpec) -> None:
+    largest = float(np.max(norm))
+    rule = f"must be at most context_bound = {spec.context_bound:g} for radius 'paper', which counts on it"
+    fits = largest <= spec.context_bound * (1.0 + NORM_SLACK)
+    require(fits, "norm of the features", largest, rule, "use 'mixture', or scale the features")
 
 
 def _update(state: estimate.Estimate, view: View, outcomes: Outcomes) -> estimate.Estimate:

@@ -15,6 +15,8 @@ after the data; with the data at hand `mixture` is usually much the smaller, sin
 
 Both sets contain f̂ always, so neither is ever empty: data cannot refute a finite class here.
 
+A loss that is not a number leaves its function in the set: what cannot be compared rules nothing out.
+
 Terms of the sum that are below e^{−CUT} of the largest are left out: that makes the sum smaller and the set larger.
 """
 
@@ -26,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.classes.function_class import FunctionClass, Interval, Outcomes
+from safedial.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 
@@ -80,7 +82,7 @@ def finite(
     (2, 3)
     """
     require(radius in ("mixture", "paper"), "radius", radius, "must be 'mixture' or 'paper'")
-    require(bound > 0, "bound", bound, "must be a number > 0")
+    check_bound("bound", bound)
     evaluate = _as_one(functions)
     weights = None if prior is None else _check_prior(prior, radius)
 
@@ -104,11 +106,12 @@ def finite(
         loss, values = view.state.loss[..., target, :], view.values
         best = np.argmin(loss, axis=-1)
         if radius == "mixture":
-            inside = loss <= _mixture_limit(loss, noise, spec, weights)[..., None]
+            outside = loss > _mixture_limit(loss, noise, spec, weights)[..., None]
         else:
             limit = 8.0 * noise * noise * (np.log(loss.shape[-1]) + spec.log_inverse_risk)
             distance = _distance(view.state, target, best, evaluate)
-            inside = distance <= (np.asarray(limit) * (1.0 + ROUNDING))[..., None]
+            outside = distance > (np.asarray(limit) * (1.0 + ROUNDING))[..., None]
+        inside = ~outside
         spread = np.broadcast_to(values, loss.shape)
         lower = np.min(spread, axis=-1, where=inside, initial=np.inf)
         upper = np.max(spread, axis=-1, where=inside, initial=-np.inf)
@@ -186,7 +189,7 @@ def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array |
         exponent = exponent + log_prior
     top = np.max(exponent, axis=-1, keepdims=True)
     exponent -= top
-    total = np.sum(np.exp(exponent, where=exponent > -CUT, out=np.zeros_like(exponent)), axis=-1)
+    total = np.sum(np.exp(exponent, where=~(exponent <= -CUT), out=np.zeros_like(exponent)), axis=-1)
     uniform = np.log(loss.shape[-1]) if log_prior is None else 0.0
     limit = scale * (uniform - top[..., 0] - np.log(total) + spec.log_inverse_risk)
     return limit + ROUNDING * (1.0 + np.abs(limit)) * loss.shape[-1] ** 0.5

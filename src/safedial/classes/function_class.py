@@ -94,7 +94,7 @@ def _plain(value: Any) -> Any:
 
 def check_bound(name: str, value: Any, rule: str = "must be a number > 0") -> float:
     """A positive finite number."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     require(number and 0.0 < value < float("inf"), name, value, rule)
     return float(value)
 

@@ -126,7 +126,12 @@ def kernel(
             gather(row[2] for row in rows),
             gather(points.log_det for points in state.points),
             gather(float(points.count) for points in state.points),
-            tuple(gather(_slack(points, state.ridge, target) for points in state.points) for target in targets),
+            tuple(
+                gather(
+                    _slack(points, row[2], state.ridge, target) for row, points in zip(rows, state.points, strict=True)
+                )
+                for target in targets
+            ),
             spread,
             [row[3] for row in rows],
         )
@@ -148,9 +153,7 @@ def kernel(
         targets = [np.broadcast_to(target, shape_of).ravel() for target in outcomes.targets]
         for index, points in enumerate(state.points):
             if weight[index] > 0.0:
-                room = points.count < most
-                way_out = "raise max_points, or use class features with Fourier features, which has no limit"
-                require(room, "max_points", most, "informative rounds are held already", way_out)
+                check_room(points.count, most)
                 values = [target[index] for target in targets]
                 _append(
                     points, view.context[index], view.projection[index], values, weight[index], shape, state.ridge, most
@@ -178,6 +181,12 @@ def kernel(
     )
 
 
+def check_room(count: int, most: int) -> None:
+    """Refuse a point more than the class holds."""
+    way_out = "raise max_points, or use class features with Fourier features, which has no limit"
+    require(count < most, "max_points", most, "informative rounds are held already", way_out)
+
+
 def _against(shape: Kernel, points: Points, context: Array) -> tuple[list[float], float, float, Array]:
     """(means, l·l, k(x, x), l) of one context."""
     from scipy.linalg.blas import dtpsv  # pyright: ignore[reportAttributeAccessIssue] -- made at import
@@ -199,8 +208,8 @@ def _variance(row: tuple[list[float], float, float, Array], points: Points, ridg
     return max(row[2] - row[1], 0.0) + SLACK * UNIT * points.count * largest * (1.0 + points.count * largest / ridge)
 
 
-def _slack(points: Points, ridge: float, target: int) -> float:
-    size, count = points.largest, points.count
+def _slack(points: Points, own: float, ridge: float, target: int) -> float:
+    size, count = max(own, points.largest), points.count
     half = points.half[target][:count]
     return SLACK * UNIT * count * (1.0 + count * size / ridge) * np.sqrt(size * float(half @ half))
 

@@ -27,7 +27,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Kernel:
-    """k(x, y) as a matrix function, k(x, x) as a vector function, and a name that `parse_kernel` reads."""
+    """k(x, y) as a matrix function, k(x, x) as a vector function, and a name, which `parse_kernel` reads if it has no
+    brackets.
+    """
 
     name: str
     matrix: Callable[[Array, Array], Array]
@@ -60,9 +62,9 @@ def rbf(length: float = 0.5) -> Kernel:
     scale = 1.0 / check_bound("length", length)
 
     def matrix(x: Array, y: Array) -> Array:
-        return np.exp(-0.5 * _squared_distance(x * scale, y * scale))
+        return np.exp(-0.5 * _squared_distance(x, y) * scale**2)
 
-    return Kernel(f"rbf:{length:g}", matrix, _ones)
+    return Kernel(f"rbf:{_digits(length)}", matrix, _ones)
 
 
 def matern32(length: float = 0.5) -> Kernel:
@@ -70,10 +72,10 @@ def matern32(length: float = 0.5) -> Kernel:
     scale = np.sqrt(3.0) / check_bound("length", length)
 
     def matrix(x: Array, y: Array) -> Array:
-        r = np.sqrt(_squared_distance(x * scale, y * scale))
+        r = np.sqrt(_squared_distance(x, y) * scale**2)
         return (1.0 + r) * np.exp(-r)
 
-    return Kernel(f"matern32:{length:g}", matrix, _ones)
+    return Kernel(f"matern32:{_digits(length)}", matrix, _ones)
 
 
 def matern52(length: float = 0.5) -> Kernel:
@@ -81,11 +83,11 @@ def matern52(length: float = 0.5) -> Kernel:
     scale = np.sqrt(5.0) / check_bound("length", length)
 
     def matrix(x: Array, y: Array) -> Array:
-        squared = _squared_distance(x * scale, y * scale)
+        squared = _squared_distance(x, y) * scale**2
         r = np.sqrt(squared)
         return (1.0 + r + squared / 3.0) * np.exp(-r)
 
-    return Kernel(f"matern52:{length:g}", matrix, _ones)
+    return Kernel(f"matern52:{_digits(length)}", matrix, _ones)
 
 
 def polynomial(degree: int = 2, offset: float = 1.0) -> Kernel:
@@ -93,7 +95,7 @@ def polynomial(degree: int = 2, offset: float = 1.0) -> Kernel:
     power = check_whole("degree", degree)
     require(0.0 <= offset < np.inf, "offset", offset, "must be a number >= 0")
     return Kernel(
-        f"polynomial:{degree},{offset:g}",
+        f"polynomial:{degree},{_digits(offset)}",
         lambda x, y: (x @ y.T + offset) ** power,
         lambda x: (np.vecdot(x, x) + offset) ** power,
     )
@@ -102,7 +104,7 @@ def polynomial(degree: int = 2, offset: float = 1.0) -> Kernel:
 def constant(value: float) -> Kernel:
     """The kernel that is `value` everywhere: a factor in a product, an intercept in a sum."""
     size = check_bound("constant", value)
-    return Kernel(f"{value:g}", lambda x, y: np.full((len(x), len(y)), size), lambda x: np.full(len(x), size))
+    return Kernel(_digits(value), lambda x, y: np.full((len(x), len(y)), size), lambda x: np.full(len(x), size))
 
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
@@ -149,9 +151,19 @@ def _one(text: str, whole: str) -> Kernel:
         ) from error
 
 
+def _digits(value: float) -> str:
+    """A number as short as it can be said exactly, without a plus sign."""
+    short = f"{value:g}"
+    return (short if float(short) == value else repr(float(value))).replace("e+", "e")
+
+
 def _squared_distance(x: Array, y: Array) -> Array:
-    gap = np.vecdot(x, x)[:, None] + np.vecdot(y, y)[None, :] - 2.0 * (x @ y.T)
-    return np.maximum(gap, 0.0)
+    """Σ_j (x_j − y_j)², from the differences: ‖x‖² + ‖y‖² − 2⟨x, y⟩ would call points far from 0 one and the same."""
+    total = np.zeros((len(x), len(y)))
+    for left, right in zip(x.T, y.T, strict=True):
+        gap = left[:, None] - right[None, :]
+        total += gap * gap
+    return total
 
 
 def _ones(x: Array) -> Array:

@@ -40,6 +40,8 @@ Array = NDArray[np.float64]
 PRIOR = 1.5
 SHRINKS = (PRIOR - 1.0) * np.exp(-np.linspace(0.0, 14.0, 57))
 STEPS = 30
+FARTHEST = 300.0
+"""hX above which a radius h of the grid is left out: e^{hX} times a curvature that underflows would be no bound."""
 
 
 class Fit(NamedTuple):
@@ -72,9 +74,10 @@ def fit(
     inverse: Any = np.linalg.inv(hessian + ridge * np.eye(dim))
     inner = np.vecdot(gradient, coef)
     spread = size * SHRINKS.reshape(-1, *[1] * inner.ndim)
-    growth = np.exp(np.minimum(spread * largest, 700.0))
+    far = spread * largest > FARTHEST
+    growth = np.exp(np.where(far, 0.0, spread * largest))
     curvature = np.trace(hessian, axis1=-2, axis2=-1) / (dim + 2)
-    costs = dim * np.log(PRIOR * size / spread) + 0.5 * growth * spread**2 * curvature
+    costs = dim * np.log(PRIOR * size / spread) + np.where(far, np.inf, 0.5 * growth * spread**2 * curvature)
     widths = np.vecdot(contexts, np.matmul(contexts, inverse)) * weights
     return Fit(
         coef,
@@ -100,9 +103,10 @@ def derivatives(contexts: Array, offsets: Array, labels: Array, weights: Array, 
     """∇L and H at a point."""
     from scipy.special import expit
 
-    chance = expit(np.matmul(contexts, coef[..., None])[..., 0] + offsets)
+    scores = np.matmul(contexts, coef[..., None])[..., 0] + offsets
+    chance = expit(scores)
     gradient = np.matmul(np.swapaxes(contexts, -1, -2), (weights * (chance - labels))[..., None])[..., 0]
-    curvature = weights * chance * (1.0 - chance)
+    curvature = weights * chance * expit(-scores)
     hessian = np.matmul(np.swapaxes(contexts, -1, -2), curvature[..., None] * contexts)
     return gradient, hessian
 

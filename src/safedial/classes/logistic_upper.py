@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 Rounds = tuple[Array, Array, Array, Array]
 
 STEPS = 8
+ROUNDING = 1e-13
+"""What the bound is rounded up by, relative to its terms: sums over rounds err by a few units in the last place."""
 
 
 def loss(contexts: Array, offsets: Array, labels: Array, weights: Array, coef: Array) -> Array:
@@ -55,7 +57,9 @@ def upper(rounds: Rounds, fitted: Fit, context: Array, start: Array, log_inverse
         room = level - value + 0.5 * np.vecdot(gradient, both[..., 0])
         price = np.sqrt(np.maximum(2.0 * room, 1e-12) / np.maximum(np.vecdot(context, both[..., 1]), 1e-300))
         miss = context - gradient / price[..., None]
-        bound = np.vecdot(context, point) + (level - value) / price + price * np.vecdot(miss, miss) / (2.0 * damp)
+        along, slip = np.vecdot(context, point), price * np.vecdot(miss, miss) / (2.0 * damp)
+        terms = np.abs(along) + (np.abs(level) + np.abs(value)) / price + slip
+        bound = along + (level - value) / price + slip + ROUNDING * terms
         best = np.minimum(best, np.where(np.isfinite(bound), bound, np.inf))
         point = point - both[..., 0] + price[..., None] * both[..., 1]
     return best

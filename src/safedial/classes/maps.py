@@ -33,10 +33,17 @@ def fourier(dim: int, *, count: int = 100, length: float = 0.5, seed: int = 0) -
     scale = np.sqrt(2.0 / count)
 
     def transform(context: Any) -> Any:
+        check_coordinates(context, dim)
         return scale * np.cos(np.matmul(context, frequencies) + phases)
 
     transform.__name__ = f"fourier:{count},{length:g},seed={seed}"
     return transform
+
+
+def check_coordinates(context: Any, dim: int) -> None:
+    """Contexts (..., dim), as the map was made for."""
+    shape = np.shape(context)
+    require(bool(shape) and shape[-1] == dim, "context", shape, f"must have {dim} coordinates in its last axis")
 
 
 def splines(dim: int, *, knots: int = 5, degree: int = 3, bound: float = 1.0) -> Callable[[Any], Any]:
@@ -61,7 +68,7 @@ def splines(dim: int, *, knots: int = 5, degree: int = 3, bound: float = 1.0) ->
 
     def transform(context: Any) -> Any:
         context = np.asarray(context, dtype=float)
-        require(context.shape[-1] == dim, "context", context.shape, f"must have {dim} coordinates in its last axis")
+        check_coordinates(context, dim)
         inside = np.clip(context, -end, end)
         basis = BSpline.design_matrix(inside.ravel(), grid, degree).toarray()
         return basis.reshape(*context.shape[:-1], dim * count) / np.sqrt(dim)
