@@ -18,6 +18,7 @@ from safedial.policies import Policy
 from safedial.simulation import Simulation
 from safedial.worlds import NonlinearWorld, World
 from safedial.worlds.noise import SUB_GAUSSIAN, quantile
+from safedial.worlds.nonlinear import waves
 
 Array = NDArray[np.float64]
 
@@ -111,21 +112,31 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec | None = None) 
     """Whether the policy's promise on the realized cost, with the spec's margin, is proved for the world."""
     if policy.promise == "conformal":
         return world.contexts == "iid"
-    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world)
+    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, spec)
     if policy.promise != "certified" or not fitting:
         return False
     return world.binary_cost or (world.noise in SUB_GAUSSIAN and (spec is None or margin_holds(spec, world)))
 
 
-def _realizable(class_: FunctionClass | None, world: World) -> bool:
-    """Whether the world's mean cost lies in the class by construction."""
+def _realizable(class_: FunctionClass | None, world: World, spec: SafetySpec | None) -> bool:
+    """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
     if world.binary_cost or (class_ is not None and class_.binary):
-        return world.binary_cost and class_ is not None and class_.binary
+        return world.binary_cost and class_ is not None and class_.binary and _same_odds(class_, world, spec)
     if class_ is None or class_.name == "linear":
         return world.mean == "linear"
     if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
-        return class_.options["kernel"] == world.kernel and class_.options["norm"] >= world.norm
-    return isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite"
+        bound = class_.options["bound"]
+        wide = class_.options["norm"] >= world.norm and (bound is None or bound >= 1.0)
+        return class_.options["kernel"] == world.kernel and wide
+    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite":
+        return getattr(class_.options["functions"], "__name__", "") == waves(world.dim, world.functions).__name__
+    return False
+
+
+def _same_odds(class_: FunctionClass, world: Any, spec: SafetySpec | None) -> bool:
+    """Whether a logistic world's log-odds are in the class: its odds, and the spec's S, to which μ* is drawn."""
+    wide = spec is None or bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))
+    return class_.options["odds"] == world.odds and wide
 
 
 def margin_holds(spec: SafetySpec, world: World) -> bool:

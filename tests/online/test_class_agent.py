@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.classes import binary, finite, kernel, linear, parametric
+from safedial.classes import binary, features, finite, kernel, linear, parametric
+from safedial.core.scale import power_scale
 from safedial.worlds.nonlinear import waves
 from tests.conftest import make_spec
 
@@ -119,3 +120,24 @@ def test_what_an_agent_over_classes_cannot_do_it_says():
         Agent(2, make_spec(threshold=2), policy=POLICIES["binary"])
     with pytest.raises(InvalidInput, match="sensor"):
         Agent(2, make_spec(cost_sensor_noise=0.1), policy=POLICIES["binary"])
+
+
+@pytest.mark.parametrize(
+    "class_", [linear(radius="paper"), features(None, misspecification=0.1)], ids=["paper", "error"]
+)
+def test_what_counts_rounds_is_refused_beside_a_noise_scale(class_):
+    """A weight may exceed 1 there, and N is no bound on their sum."""
+    spec = make_spec(noise_scale=power_scale(2.0))
+    with pytest.raises(InvalidInput, match="does not hold with a noise_scale"):
+        Agent(2, spec, policy=nonlinear_hp_ucb(cost_class=class_))
+    Agent(2, spec, policy=nonlinear_hp_ucb(cost_class=linear()))
+
+
+def test_a_full_class_refuses_before_the_other_learns():
+    agent = Agent(2, SPEC, policy=nonlinear_hp_ucb(cost_class=kernel(max_points=2), reward_class=kernel(max_points=9)))
+    list(rounds(agent, 2))
+    decision = agent.decide([0.1, 0.2])
+    before = agent.preview([0.1, 0.3]).certificate["reward_upper"]
+    with pytest.raises(InvalidInput, match="max_points = 2"):
+        agent.update(decision, reward=0.5, cost=0.1)
+    assert agent.preview([0.1, 0.3]).certificate["reward_upper"] == before

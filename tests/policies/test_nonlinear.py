@@ -95,7 +95,12 @@ def test_a_promise_is_stated_only_where_the_truth_lies_in_the_class():
         (nonlinear_hp_ucb(cost_class=kernel("rbf:0.6")), kernel_world, False),
         (nonlinear_hp_ucb(cost_class=kernel()), finite_world, False),
         (nonlinear_hp_ucb(cost_class=finite(waves(2, 1000))), finite_world, True),
-        (nonlinear_hp_ucb(cost_class=binary()), logistic, True),
+        (nonlinear_hp_ucb(cost_class=kernel(bound=0.5)), kernel_world, False),
+        (nonlinear_hp_ucb(cost_class=finite(waves(2, 999))), finite_world, False),
+        (nonlinear_hp_ucb(cost_class=finite([np.sin])), finite_world, False),
+        (nonlinear_hp_ucb(cost_class=features(waves(2, 1000))), finite_world, False),
+        (nonlinear_hp_ucb(cost_class=binary(odds=0.25)), logistic, True),
+        (nonlinear_hp_ucb(cost_class=binary(odds=0.2)), logistic, False),
         (nonlinear_hp_ucb(), kernel_world, False),
         (nonlinear_hp_ucb(), LinearWorld(dim=2), True),
         (make_policy("hp_ucb"), kernel_world, False),
@@ -107,6 +112,24 @@ def test_a_promise_is_stated_only_where_the_truth_lies_in_the_class():
     ]
     for policy, world, stated in cases:
         assert promise_holds(policy, world) is stated, (policy.name, policy.options, world)
+    short = nonlinear_hp_ucb(cost_class=binary(norm=0.5, odds=0.25))
+    assert not promise_holds(short, logistic, make_spec(coefficient_bound=1.0))
+    assert promise_holds(short, logistic, make_spec(coefficient_bound=0.5))
+
+
+def test_without_a_bound_the_first_action_takes_the_norms():
+    policy = nonlinear_hp_ucb(cost_class=kernel(bound=None, norm=2.0), clip=False)
+    outlook = policy.predict(policy.init(2, ridge=1.0), np.zeros(2))
+    assert policy.decide(outlook, make_spec(), round=1.0, coin=0.5).bounds.cost_upper == 2.0
+    with pytest.raises(InvalidInput, match="nothing is ever learned"):
+        nonlinear_hp_ucb(cost_class=parametric(lambda x, w: x @ w, [0.0, 0.0], bound=None))
+
+
+def test_a_baseline_cost_beside_a_cost_of_0_or_1_is_refused():
+    policy = nonlinear_hp_ucb(cost_class=binary())
+    outlook = policy.predict(policy.init(2, ridge=1.0), np.zeros(2))
+    with pytest.raises(InvalidInput, match="baseline_cost"):
+        policy.decide(outlook, make_spec(), round=1.0, coin=0.5, baseline_cost=0.1)
 
 
 def test_the_clairvoyant_of_a_logistic_world_violates_at_the_stated_risk():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import binomtest
 
@@ -37,6 +38,21 @@ def test_means_lie_within_1_where_the_paper_wants_them(kind):
     assert np.max(np.abs(means[0])) <= 1.0 + 1e-3
     if kind != "logistic":
         assert np.max(np.abs(means[1])) <= 1.0 + 1e-3
+
+
+@pytest.mark.parametrize("dim", [1, 3, 5])
+def test_a_kernel_function_stays_within_1_between_the_contexts_it_was_checked_at(dim):
+    """By SciPy's optimiser, from the best of many other contexts."""
+    world, spec = NonlinearWorld(kind="kernel", dim=dim), make_spec()
+    rng = np.random.default_rng(1)
+    points = rng.standard_normal((4000, dim))
+    points *= (rng.random((4000, 1)) ** (1 / dim)) / np.linalg.norm(points, axis=1, keepdims=True)
+    inside = {"type": "ineq", "fun": lambda x: 1.0 - x @ x}
+    for function in world.draw_truth(spec, generators(range(4))).cost:
+        for sign in (1.0, -1.0):
+            start = points[np.argmax(sign * function(points))]
+            found = minimize(lambda x, f=function, s=sign: -s * f(x[None])[0], start, constraints=[inside])
+            assert sign * function((found.x / max(1.0, np.linalg.norm(found.x)))[None])[0] <= 1.0 + 1e-6
 
 
 def test_the_finite_worlds_truth_is_a_member_of_its_list():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import Bounds
+from safedial.core.confidence import Bounds, check_scale
 from safedial.core.safe_set import SafeSet
 from safedial.errors import InvalidInput, require
 from safedial.online.outcome import Sample
@@ -93,7 +93,15 @@ def _classes(policy: Policy) -> tuple[Any, ...]:
 
 
 def check_classes(policy: Policy, spec: Any) -> None:
-    """Whether an agent can run this policy with this spec."""
+    """Whether an agent can run this policy with this spec.
+
+    With a noise scale a sample's weight may exceed 1: what counts rounds in place of weights does not hold then.
+    """
+    for class_ in _classes(policy):
+        if spec.noise_scale is not None and class_.name in ("linear", "features"):
+            check_scale(class_.options["radius"], spec)
+            error = class_.options.get("misspecification", 0.0)
+            require(error == 0.0, "misspecification", error, "does not hold with a noise_scale", "state it as 0")
     if policy.binary_cost:
         require(spec.threshold < 1, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "take 0.5")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise

@@ -16,9 +16,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from safedial.classes import FunctionClass, Interval, Outcomes, linear
+from safedial.classes.kernel import check_room
 from safedial.core.action import Choice, choose, least_informative_intensity
 from safedial.core.binary import binary_safe_set
 from safedial.core.confidence import Bounds
+from safedial.core.namespace import is_zero
 from safedial.core.safe_set import SafeSet, safe_set
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
@@ -112,6 +114,9 @@ def _pair(reward: Any, cost: Any, clip: Any) -> Pair:
         reward = linear() if cost.binary else cost
     name = reward.name
     require(not reward.binary, "reward_class", name, "is for costs that are 0 or 1", "take another for the reward")
+    reachable = cost.name != "parametric" or cost.options["bound"] is not None
+    rule = "has no bound, so the first safe dose is 0 and nothing is ever learned"
+    require(reachable, "cost_class", cost.name, rule, "give it one: parametric(..., bound=1.0)")
     return Pair(reward, cost, clip)
 
 
@@ -122,14 +127,27 @@ def _bounds(pair: Pair, outlook: Outlook, spec: SafetySpec) -> tuple[Interval, B
     if pair.clip:
         upper = np.minimum(cost.upper, pair.cost.ceiling(outlook.cost_view, spec))
     else:
-        upper = np.where(outlook.informative_rounds == 0, pair.cost.first(spec), cost.upper)
+        first = pair.cost.first(spec)
+        if np.isinf(first):
+            first = pair.cost.ceiling(outlook.cost_view, spec)
+        upper = np.where(outlook.informative_rounds == 0, first, cost.upper)
     return reward, Bounds(reward.upper, upper, 0.0, 0.0, reward.refuted | cost.refuted)
 
 
 def _safe(pair: Pair, upper: Any, spec: SafetySpec, round: Any, baseline_cost: Any, context: Any) -> SafeSet:
     if pair.cost.binary:
+        rule = "must be 0 where costs are 0 or 1"
+        require(is_zero(baseline_cost), "baseline_cost", baseline_cost, rule, "count its events in the odds")
         return binary_safe_set(upper, spec, round=round)
     return safe_set(upper, spec, round=round, baseline_cost=baseline_cost, context=context)
+
+
+def _check_room(pair: Pair, seen: Outlook, weight: Any) -> None:
+    """Both classes must have room before either learns: a refusal changes nothing."""
+    for class_, view in ((pair.reward, seen.reward_view), (pair.cost, seen.cost_view)):
+        if class_.max_points is not None:
+            held = np.where(np.asarray(weight) > 0.0, view.informative_rounds, 0.0)
+            check_room(int(np.max(held)), class_.max_points)
 
 
 def _policy(name: str, label: str, pair: Pair, decide: Any, options: dict[str, Any]) -> Policy:
@@ -146,6 +164,7 @@ def _policy(name: str, label: str, pair: Pair, decide: Any, options: dict[str, A
     def update(
         state: tuple[Any, ...], seen: Outlook, reward: Any, cost: Any, weight: Any, *, intensity: Any = None
     ) -> tuple[Any, ...]:
+        _check_room(pair, seen, weight)
         if pair.shared:
             return (pair.cost.update(state[0], seen.cost_view, Outcomes((reward, cost), weight, intensity)),)
         return (

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from safedial.classes.function_class import check_bound, check_whole
 from safedial.classes.kernels import parse_kernel
+from safedial.classes.maps import check_coordinates
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.worlds.linear import STREAMS, Draws
@@ -46,6 +47,7 @@ CENTRES = 16
 GRID = 500
 TRIES = 200
 LEAST = 1e-6
+CLIMBERS, CLIMBS, STEPS = 30, 60, 8
 EC50, HILL, PEAK = 11.2, 2.51, 30.0
 DOSE = f"hill:{EC50 / PEAK:.4g},{HILL:g}"
 
@@ -86,7 +88,7 @@ class NonlinearWorld:
         check_whole("functions", self.functions)
         check_bound("norm", self.norm)
         check_bound("odds", self.odds)
-        object.__setattr__(self, "kernel", str(parse_kernel(self.kernel)))
+        object.__setattr__(self, "kernel", str(parse_kernel(str(parse_kernel(self.kernel)))))
         fine = self.noise in NOISES and self.noise != "context-scale"
         require(fine, "noise", self.noise, "must be one of " + ", ".join(NOISES) + ", but context-scale")
 
@@ -165,6 +167,7 @@ def waves(dim: int, count: int, *, seed: int = 0, pick: int | None = None) -> Ca
         directions, phases = directions[:, pick], phases[pick]
 
     def values(context: Any) -> Any:
+        check_coordinates(context, dim)
         return np.sin(np.matmul(context, directions) + phases)
 
     values.__name__ = f"waves:{count},seed={seed}"
@@ -191,7 +194,7 @@ def _truth(world: NonlinearWorld, spec: SafetySpec, rng: np.random.Generator) ->
 
 
 def _kernel_function(world: NonlinearWorld, bound: float, rng: np.random.Generator) -> Callable[[Array], Array]:
-    """Σ a_i k(c_i, ·) of norm `norm`, drawn until it is bounded by 1 on a fine set of contexts.
+    """Σ a_i k(c_i, ·) of norm `norm`, drawn until it is bounded by 1, as far as a search for its peaks finds.
 
     The function is uniform on the sphere of that norm in the span of the centres: with K = VΛVᵀ their kernel matrix,
     a = VΛ^{−1/2}u has norm √(aᵀKa) = ‖u‖.
@@ -204,12 +207,34 @@ def _kernel_function(world: NonlinearWorld, bound: float, rng: np.random.Generat
         direction = rng.standard_normal(CENTRES) * (values > LEAST * values[-1])
         direction *= world.norm * (1.0 - 1e-9) / np.linalg.norm(direction)
         weights = vectors @ (direction / np.sqrt(np.maximum(values, LEAST * values[-1])))
-        if np.max(np.abs(shape(grid, centres) @ weights)) <= 1.0:
-            return lambda x: shape(x, centres) @ weights
+
+        def function(x: Array, centres: Array = centres, weights: Array = weights) -> Array:
+            return shape(x, centres) @ weights
+
+        if np.max(np.abs(function(grid))) <= 1.0 and _peak(function, np.concatenate([grid, centres]), bound) <= 1.0:
+            return function
     raise InvalidInput(
         f"norm = {world.norm:g}: {TRIES} functions of the kernel {shape} with this norm were drawn, and none is "
         "bounded by 1; a smaller norm or a shorter length scale has more of them"
     )
+
+
+def _peak(values: Callable[[Array], Array], starts: Array, bound: float) -> float:
+    """The largest |f| on the ball that random steps, ever shorter, find from the highest of some contexts."""
+    rng = np.random.default_rng(0)
+    points = starts[np.argsort(-np.abs(values(starts)))[:CLIMBERS]]
+    height = np.abs(values(points))
+    for length in bound * np.geomspace(0.3, 1e-4, CLIMBS):
+        moved = points[:, None] + rng.standard_normal((len(points), STEPS, points.shape[-1])) * length
+        size = np.sqrt(np.vecdot(moved, moved))[..., None]
+        moved = moved * np.minimum(1.0, bound / np.maximum(size, 1e-300))
+        reached = np.abs(values(moved.reshape(-1, points.shape[-1]))).reshape(len(points), STEPS)
+        best = np.argmax(reached, axis=1)
+        rows = np.arange(len(points))
+        higher = reached[rows, best] > height
+        points[higher] = moved[rows, best][higher]
+        height = np.maximum(height, reached[rows, best])
+    return float(height.max())
 
 
 def _in_ball(normals: Array, bound: float) -> Array:
