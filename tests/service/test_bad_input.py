@@ -123,6 +123,8 @@ def test_an_unknown_decision_or_study_is_404(service, store):
     assert service.ask("nobody", [0.1, 0.1]).code == "unknown_study"
     for path in ("", "/events", "/verify", "/series", "/decisions"):
         assert service.get(f"/v1/studies/nobody{path}").status == 404
+    for name in ("a%00b", "%C3%A9", "_store", "a%2Fb", "x" * 100):
+        assert service.get(f"/v1/studies/{name}").status == service.get(f"/v1/decisions/{name}.2").status == 404
 
 
 def test_an_outcome_with_nothing_applied_is_stored_and_not_folded(service):

@@ -19,7 +19,7 @@ from safedial.service import wire
 from safedial.service.access import Access
 from safedial.service.desk import Limits, Service
 from safedial.service.problem import answer
-from safedial.service.routes import router
+from safedial.service.routes import quick, router
 from safedial.study import Store
 from safedial.version import __version__
 
@@ -68,6 +68,7 @@ def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = No
     )
     access = Access(store, open_door=open_door, rate=told.rate, burst=told.burst)
     app.state.service = Service(store=store, access=access, limits=told)
+    app.router.routes.extend(quick)
     app.include_router(router)
     for path, name in {**PAGES, **{f"/static/{name}": name for name in ASSETS}}.items():
         app.router.routes.append(Route(path, _static(name), methods=["GET"], include_in_schema=False))

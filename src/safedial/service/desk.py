@@ -13,6 +13,7 @@ from safedial.service.metrics import Metrics
 from safedial.service.problem import Problem, log
 from safedial.service.track import Track
 from safedial.study import Store, StoreUnavailable, Study, StudyError, list_studies, open_study
+from safedial.study.door import NAME
 
 ANSWER_SECONDS = 20.0
 """How long a request waits for the store's answer before it is told that the store is away."""
@@ -46,6 +47,8 @@ class Service:
         """A study by its name; opened once."""
         found = self.studies.get(name)
         if found is None:
+            if not NAME.fullmatch(name):
+                raise Problem("unknown_study")
             found = await asyncio.to_thread(open_study, name, storage=self.store, actor="service")
             self.studies[name] = found
         return found
@@ -55,8 +58,8 @@ class Service:
         name = decision_id.rpartition(".")[0]
         try:
             return await self.study(name)
-        except ValueError as error:
-            if getattr(error, "code", "") == "unknown_study":
+        except (StudyError, Problem) as error:
+            if error.code == "unknown_study":
                 raise Problem("unknown_decision") from None
             raise
 

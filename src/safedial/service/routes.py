@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from safedial.errors import InvalidInput
 from safedial.service import wire
@@ -26,6 +27,9 @@ from safedial.study.spec import read_spec
 from safedial.version import __version__
 
 router = APIRouter()
+quick: list[Route] = []
+"""The same routes without FastAPI's machinery, which they do not need: it describes them, these answer."""
+
 Handler = Callable[[Service, Request, Caller, dict[str, Any]], Awaitable[Response]]
 PAGE = 1_000
 MOST_DRAWN = 200
@@ -63,6 +67,7 @@ def route(
             return response
 
         endpoint.__name__, endpoint.__doc__ = handler.__name__, handler.__doc__
+        quick.append(Route(path, endpoint, methods=[method], include_in_schema=False))
         described = describe(takes=takes, key=key, query=query or {}, needs_key=role is not None)
         answers: dict[int | str, Any] = {status: {"model": gives} if gives else {"description": "text"}}
         for code, words in (also or {}).items():

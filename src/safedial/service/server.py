@@ -24,7 +24,8 @@ RATE = "SAFEDIAL_RATE"
 
 def settings(**more: Any) -> dict[str, Any]:
     """What every server of ours is started with: no access log, so no address or id is written anywhere."""
-    return {"access_log": False, "log_level": "warning", "server_header": False, "timeout_keep_alive": 30, **more}
+    quiet = {"access_log": False, "log_level": "warning", "server_header": False}
+    return {**quiet, "timeout_keep_alive": 30, "timeout_graceful_shutdown": 10, **more}
 
 
 def serve(
