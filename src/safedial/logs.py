@@ -174,6 +174,7 @@ def simulated_log(
 ) -> Log:
     """The log of one simulated run: an example for every command that reads one.
 
+    >>> from safedial.worlds import LinearWorld
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
     >>> log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=50)
