@@ -53,6 +53,8 @@ def test_a_heuristic_class_never_prints_the_word_certified():
         (["--policy", "nonlinear_hp_ucb", "--class", "features", "--features", "splines:1"], "knots"),
         (["--policy", "nonlinear_hp_ucb", "--class", "binary"], "0 or 1"),
         (["--world", "kernel", "--policy", "nonlinear_hp_ucb", "--max-points", "10"], "max_points"),
+        (["--world", "kernel", "--policy", "nonlinear_hp_ucb", "--radius", "paper"], "--radius"),
+        (["--world", "kernel", "--policy", "hp_ucb", "--reward-class", "kernel"], "--reward-class"),
     ],
 )
 def test_a_wrong_name_gets_one_line(extra, said):
@@ -60,3 +62,13 @@ def test_a_wrong_name_gets_one_line(extra, said):
     assert done.returncode != 0
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_help_names_the_classes_and_the_defaults():
+    text = " ".join(run("simulate", "--help").stdout.replace("│", " ").split())
+    for words in (
+        "features, binary or parametric [the world's own]",
+        "noise-adaptive [mixture]",
+        "conformal [certified]",
+    ):
+        assert words in text

@@ -98,7 +98,9 @@ def test_a_heuristic_class_promises_nothing_and_never_says_certified():
     assert not decision.certified
     assert decision.certificate["statement"].startswith("none")
     assert "certified" not in decision.explain()
+    assert "certified" not in str(decision.certificate)
     assert "allowed" in decision.explain()
+    assert "was found at most" in decision.explain()
 
 
 def test_costs_other_than_0_or_1_are_refused_and_change_nothing():

@@ -58,6 +58,8 @@ def default_dose(world: str) -> str:
 
 def _class(name: str, option: str, dim: int, spec: SafetySpec, shape: Shape) -> FunctionClass:
     require(name in CLASSES, option, name, "must be one of " + ", ".join(CLASSES))
+    with_radius = name in ("linear", "finite", "features") or shape.radius is None or option != "--class"
+    require(with_radius, "--radius", shape.radius, f"is not an option of the class {name}", "leave it out")
     radius = {} if shape.radius is None else {"radius": shape.radius}
     if name == "linear":
         return CLASSES[name](**radius)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,13 @@ from safedial.errors import InvalidInput, require
 from safedial.policies import POLICIES, make_policy
 from safedial.worlds.noise import NOISES
 
+CLASSES = "linear, finite, kernel, features, binary or parametric"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
 
 def _in(panel: str, text: str, *names: str) -> Any:
-    """An option with its help, under a heading of the help page."""
-    return typer.Option(*names, help=text, rich_help_panel=panel)
+    """An option with its help, under a heading of the help page; [words] are escaped, which would pass for markup."""
+    return typer.Option(*names, help=re.sub(r"\[(?=[a-z])", r"\\[", text), rich_help_panel=panel)
 
 
 def _promise(text: str, *names: str) -> Any:
@@ -77,8 +79,12 @@ def simulate(
     form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
     scaled: Annotated[bool | None, _rule("hp_conformal: divide scores by an estimated scale.", "--scaled")] = None,
     scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
-    cost_class: Annotated[str | None, _class_("Where the mean cost lies [the world's own].", "--class")] = None,
-    reward_class: Annotated[str | None, _class_("Where the mean reward lies [the cost's class].")] = None,
+    cost_class: Annotated[
+        str | None, _class_(f"Where the mean cost lies: {CLASSES} [the world's own].", "--class")
+    ] = None,
+    reward_class: Annotated[
+        str | None, _class_("Where the mean reward lies [the cost's class, linear beside binary].")
+    ] = None,
     features: Annotated[str, _class_("Class features: fourier:COUNT[,LENGTH] or splines:KNOTS.")] = "fourier:100,0.5",
     misspecification: Annotated[float, _class_("Class features: what they miss at most.")] = 0.0,
     max_points: Annotated[int, _class_("Class kernel: how many informative rounds it can hold.")] = 5000,
@@ -126,7 +132,8 @@ def simulate(
             given.pop("radius", None)
             given |= make_classes(cost_class, reward_class, world, place.dim, stated, shape)
         else:
-            require(cost_class is None, "--class", cost_class, f"is not an option of {named}", "use nonlinear_hp_ucb")
+            for option, value in (("--class", cost_class), ("--reward-class", reward_class)):
+                require(value is None, option, value, f"is not an option of {named}", "use nonlinear_hp_ucb")
         if named == "clairvoyant" and place.binary_cost:
             given["binary_cost"] = True
         chosen = _policy(str(named), given)

@@ -131,7 +131,7 @@ def _common(decision: Decision) -> dict[str, Any]:
         "round": decision.round,
         "context": decision.context.tolist(),
         "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
-        "spec": rules.spec.to_dict(),
+        "spec": rules.spec.to_dict() | ({"promise": "none"} if rules.policy.promise == "heuristic" else {}),
         "dim": rules.dim,
         "dose": rules.dose.to_dict(),
         "dial": rules.dial.to_dict(),

@@ -58,6 +58,7 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     spec, upper, model = decision.rules.spec, told["cost_upper"], told["model"]
     safe, rounds = rounded_down(told["safe_intensity"]), f"{model['informative_rounds']:.0f} informative rounds"
     name = model["cost_class"]["name"]
+    word = "is at most" if model["cost_class"]["label"] == "certified" else "was found at most"
     if decision.rules.policy.binary_cost:
         odds = told["risk"]["this_round"] / (1.0 - told["risk"]["this_round"])
         return [
@@ -68,6 +69,6 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     if decision.baseline_cost:
         room = f"({room} less the baseline cost {decision.baseline_cost:g})"
     return [
-        f"The bound: mean cost per unit of intensity is at most {upper:.4g} over the class {name} ({rounds}).",
+        f"The bound: mean cost per unit of intensity {word} {upper:.4g} over the class {name} ({rounds}).",
         f"The largest intensity: {room} / ({upper:.4g} + noise margin {told['noise_margin']:.4g}), at most 1: {safe}.",
     ]
