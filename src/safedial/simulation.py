@@ -178,6 +178,9 @@ def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) ->
         require(plain, "noise_scale", spec.noise_scale, f"needs a linear learner, which {policy.name} is not")
         learns = not world.adversarial or policy.promise == "conformal"
         require(learns, "contexts", world.contexts, f"need a linear learner, which {policy.name} is not", "use iid")
+    learned = spec.learns_noise and "cost_class" in policy.options
+    rule = "is learned by policies with a linear cost only"
+    require(not learned, "margin_risk", spec.margin_risk, rule, "leave it out, or use hp_probe")
     for part in (policy.options.get("reward_class"), policy.options.get("cost_class")):
         most = getattr(part, "max_points", None)
         require(most is None or rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")

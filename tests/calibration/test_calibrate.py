@@ -156,3 +156,9 @@ def test_progress_counts_every_fit():
 def test_what_cannot_be_fitted_is_said(log, options, named):
     with pytest.raises(InvalidInput, match=named):
         calibrate(log, **options)
+
+
+def test_a_risk_that_is_none_is_named_as_it_was_given():
+    found = calibrate(pilot(identity()), outcomes=("cost",), curve="identity", resamples=2)
+    with pytest.raises(InvalidInput, match="total_risk = 2"):
+        found.spec_file(threshold=0.5, total_risk=2.0)

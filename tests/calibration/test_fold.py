@@ -67,6 +67,7 @@ def test_violations_stay_within_the_risk_under_a_curve_that_is_wrong_by_so_much(
         ({"rounds": 0}, "rounds"),
         ({"spec": make_spec(promise="joint")}, "certified"),
         ({"spec": make_spec(cost_sensor_noise=0.1)}, "sensor"),
+        ({"spec": make_spec(noise_scale={"scale": "power_scale", "exponent": 2.0})}, "noise_scale"),
     ],
 )
 def test_what_cannot_be_folded_is_said(options, named):

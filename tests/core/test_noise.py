@@ -123,6 +123,23 @@ def test_looks_keep_the_least_bound_and_are_taken_at_a_tenth_more_rounds(monkeyp
     assert 1 / 3 < rounds.best < 9.0
 
 
+def test_rounds_that_teach_nothing_count_for_nothing():
+    told = {}
+    for name, gaps in (("gaps", True), ("none", False)):
+        for margin in ("quantile", "bounded"):
+            ends = {"noise_low": -1.0, "noise_high": 1.0} if margin == "bounded" else {}
+            spec = make_spec(violation_risk=0.3, margin=margin, margin_risk=0.1, **ends)
+            rounds = Rounds(1, (1,))
+            for cost in np.linspace(-0.5, 0.5, 100):
+                rounds.append(np.ones((1, 1)), np.array([cost]))
+                if gaps:
+                    rounds.append(np.ones((1, 1)), np.array([np.nan]), np.array([False]))
+            rounds.look(spec, np.zeros((1, rounds.count)), np.zeros((1, rounds.count)))
+            told[name, margin] = float(rounds.best[0])
+    assert told["gaps", "quantile"] == told["none", "quantile"] < 0.5
+    assert told["gaps", "bounded"] == pytest.approx(told["none", "bounded"], rel=1e-12)
+
+
 def test_an_interval_on_either_side_of_zero_counts_with_its_far_end():
     spec = make_spec(margin="bounded", noise_low=-2.0, noise_high=1.0, margin_risk=0.05)
     for lower, upper, far in [(-0.5, -0.3, 0.5), (0.3, 0.5, 0.5), (-9.0, 0.2, 2.0), (-0.1, 9.0, 1.0)]:

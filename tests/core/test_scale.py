@@ -199,4 +199,8 @@ def test_a_scale_is_refused_where_it_does_not_hold_and_survives_a_file():
         replay("hp_ucb", np.ones((2, 2)) / 2, np.zeros(2), np.zeros(2), spec)
     with pytest.raises(InvalidInput, match="function"):
         own_scale(3.0)
+    for silent in (0.0, np.nan, -1.0):
+        spec_of_none = make_spec(noise_scale=own_scale(lambda z, _, silent=silent: silent * z + 0.0 * z))
+        with pytest.raises(InvalidInput, match="must be a number > 0"):
+            sample_weight(spec_of_none, 0.5, 0.5, None)
     assert safe_set(0.5, spec, round=1.0).intensity < safe_set(0.5, spec, round=1.0, on_expectation=True).intensity

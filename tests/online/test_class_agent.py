@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, nonlinear_hp_probe, nonlinear_hp_ucb
+from safedial import Agent, InvalidInput, LinearWorld, nonlinear_hp_probe, nonlinear_hp_ucb, simulate
 from safedial.classes import binary, features, finite, kernel, linear, parametric
 from safedial.core.scale import power_scale
 from safedial.worlds.nonlinear import waves
@@ -118,6 +118,11 @@ def test_costs_other_than_0_or_1_are_refused_and_change_nothing():
 def test_what_an_agent_over_classes_cannot_do_it_says():
     with pytest.raises(InvalidInput, match="no coefficients"):
         _ = Agent(2, SPEC, policy=POLICIES["kernel"]).cost_coef
+    learned = make_spec(margin="quantile", margin_risk=0.01)
+    with pytest.raises(InvalidInput, match="margin_risk"):
+        Agent(2, learned, policy=nonlinear_hp_probe())
+    with pytest.raises(InvalidInput, match="margin_risk"):
+        simulate(nonlinear_hp_probe(), LinearWorld(dim=2), learned, rounds=3, seeds=1)
     with pytest.raises(InvalidInput, match="below 1"):
         Agent(2, make_spec(threshold=2), policy=POLICIES["binary"])
     with pytest.raises(InvalidInput, match="sensor"):

@@ -200,6 +200,14 @@ def test_counts_and_evidence_of_the_page_are_those_of_the_study_whatever_happene
             assert counts["evidence"] == pytest.approx(state["evidence"]), folding
 
 
+def test_the_risk_on_the_page_is_all_that_the_certificate_sums(storage):
+    with Store(storage) as store, running(store) as url:
+        for name, margin in (("plain", {}), ("learned", {"margin": "quantile", "margin_risk": 0.02})):
+            decision = create_study(name, {**SPEC, **margin}, storage=store).ask([0.1] * SPEC["dim"])
+            risk = Caller(url).get(f"/v1/studies/{name}/series").json()["risk"]
+            assert f"<= {risk:g} in this round" in decision.certificate["statement"]
+
+
 def test_the_page_shows_a_conformal_study_too(service, store, page):
     spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_dose": 0.1}
     study = create_study("conformal", spec, storage=store)

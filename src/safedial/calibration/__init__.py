@@ -52,6 +52,7 @@ class Calibration:
 
     def spec_file(self, *, threshold: float, total_risk: float, **parts: Any) -> SpecFile:
         """The proposals as a spec file; the threshold and the risk are yours to state."""
+        require(0.0 < total_risk < 1.0, "total_risk", total_risk, "must lie strictly between 0 and 1", "0.05 is 5 %")
         constants: dict[str, Any] = {name: proposal.value for name, proposal in self.proposals.items()}
         violation = round(VIOLATION_SHARE * total_risk, 12)
         risks = {"violation_risk": violation, "estimation_risk": round(total_risk - violation, 12)}

@@ -38,12 +38,12 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int) -
     require(sound, "error", error, "must be a number in [0, 1)", "a curve this uncertain needs more data")
     require(type(rounds) is int and rounds >= 1, "rounds", rounds, "must be the planned number of rounds, >= 1")
     sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
-    plain = not sensed and spec.promise == "certified"
+    plain = not sensed and spec.promise == "certified" and spec.noise_scale is None
     require(
         plain,
         "spec",
         spec.promise,
-        "is folded for promise='certified', the sub-Gaussian margin and no sensor noise only",
+        "is folded for promise='certified', the sub-Gaussian margin, no sensor noise and no noise_scale only",
     )
     reach = error * spec.coefficient_bound * spec.context_bound
     noise = round_up((1.0 + error) * spec.cost_noise + reach / spec.tail)

@@ -7,7 +7,8 @@ If every round violates with probability at most δ_s given the past, then for a
 is a supermartingale that starts at 1: the likelihood ratio of a violation chance with m times the odds of δ_s, or, as a
 bet, Π(1 + λ_s(v_s − δ_s)) with λ_s = (m − 1)/(1 + δ_s(m − 1)) ≤ 1/δ_s. So is the mean over several m, and by
 Ville's inequality it ever reaches 1/a with probability at most a. The promise itself holds on an event of probability
-≥ 1 − δ′, so an alarm at 1/a is false with probability at most a + δ′, over all time. Feed rounds in decision order.
+≥ 1 − δ′ (1 − δ′ − δ_q with a margin that learns the noise), so an alarm at 1/a is false with probability at most
+a + δ′ (+ δ_q), over all time. Feed rounds in decision order.
 """
 
 from __future__ import annotations

@@ -119,14 +119,14 @@ class Rounds:
 
     def look(self, spec: SafetySpec, lower: Any, upper: Any) -> None:
         """Take a look with the bounds of now on the mean costs, and keep the least bound so far."""
-        cost = self.seen[1]
-        known = np.isfinite(cost)
-        highest = cost - lower
-        highest = highest + 4.0 * UNIT * (np.abs(cost) + np.abs(lower))
-        highest = np.where(known, highest, -math.inf)
-        found = (
-            quantile_bound(highest, spec) if spec.margin == "quantile" else _spread(cost - upper, highest, known, spec)
-        )
+        known = np.isfinite(self.seen[1])
+        cost = np.where(known, self.seen[1], 0.0)
+        highest = cost - lower + 4.0 * UNIT * (np.abs(cost) + np.abs(lower))
+        lowest = cost - upper - 4.0 * UNIT * (np.abs(cost) + np.abs(upper))
+        if spec.margin == "quantile":
+            found = quantile_bound(np.where(known, highest, -math.inf), spec)
+        else:
+            found = _spread(lowest, highest, known, spec)
         best = np.minimum(self.best, found)
         self.best = best if self.batch else float(best)
         self.next_look = math.ceil(GROWTH * self.count) if self.count < MEMORY else math.ceil(GROWTH * self.next_look)

@@ -18,7 +18,8 @@ h at the reward's intensity. h must be ≥ 0 and must not fall with the dose, at
 rises, and bisection finds the largest z. For u < 0 it need not be monotone, and every smaller dose must be safe too
 (the applied dose may be lower than the advised). On an interval [a, b] it is at most a·u + m·h(b, x), as −z·u and h
 rise. So we walk up from 0 by steps that this proves, halving the step where it does not: what lies below the end is
-safe, whatever the shape of h, and where the left-hand side crosses τ once the walk converges to the crossing.
+safe, whatever the shape of h, and where the left-hand side crosses τ once the walk converges to the crossing (where it
+is nearly flat, u near −m, `STEPS` end the walk a little short of it).
 """
 
 from __future__ import annotations
@@ -116,10 +117,12 @@ def scale_from_dict(fields: Any) -> NoiseScale:
 
 
 def scaled_weight(scale: NoiseScale, intensity: Any, context: Any) -> Any:
-    """ω = (z/h)², 0 where z = 0."""
+    """ω = (z/h)², 0 where z = 0. Outcomes without noise would weigh infinitely: h > 0 where z > 0."""
     height = scale.of(intensity, context)
     xp = namespace(intensity, height)
     played = intensity > 0.0
+    sound = np.all(np.where(played, height, 1.0) > 0.0)
+    require(sound, "noise_scale", scale.name, "must be a number > 0 at every positive intensity")
     ratio = intensity / xp.where(played, height, 1.0 + 0.0 * height)
     return xp.where(played, ratio * ratio, 0.0 * ratio)
 

@@ -26,7 +26,8 @@ class Watch:
     """What the monitor saw.
 
     Attributes:
-        level: alarms are raised at evidence 1/level; false ones have probability at most level + δ′, over all time.
+        level: alarms are raised at evidence 1/level; false ones have probability at most level + δ′ (+ δ_q with a
+            margin that learns the noise), over all time.
         rounds, violated, allowed, evidence: by counted round: its number, whether its cost was counted as a violation,
             the risk it was allowed, and the evidence after it.
         alarm_round: the round of the first alarm, or None.

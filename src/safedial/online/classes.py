@@ -102,6 +102,8 @@ def check_classes(policy: Policy, spec: Any) -> None:
             check_scale(class_.options["radius"], spec)
             error = class_.options.get("misspecification", 0.0)
             require(error == 0.0, "misspecification", error, "does not hold with a noise_scale", "state it as 0")
+    learned = "is learned by policies with a linear cost only"
+    require(not spec.learns_noise, "margin_risk", spec.margin_risk, learned, "leave it out, or use hp_probe")
     if policy.binary_cost:
         require(spec.threshold < 1, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "take 0.5")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise

@@ -76,6 +76,8 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         sensed = not (is_zero(spec.reward_sensor_noise) and is_zero(spec.cost_sensor_noise))
         require(not sensed, "sensor noise", spec.cost_sensor_noise, "has no part in hp_bayes", "use hp_probe")
+        plain = spec.margin == "subgaussian"
+        require(plain, "margin", spec.margin, "has no part in hp_bayes, whose noise is Gaussian", "leave it out")
         degrees, cost_scale = spread(prediction.seen, prediction.cost_loss, spec.cost_noise, shape)
         _, reward_scale = spread(prediction.seen, prediction.reward_loss, spec.reward_noise, shape)
         seen = prediction.seen

@@ -32,7 +32,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "seq": track.seq,
             "complete": track.complete,
             "threshold": rules.spec.threshold,
-            "risk": promised_risk(track),
+            "risk": rules.spec.promised_risk,
             "promise": rules.spec.promise,
             "policy": rules.policy.name,
             "dial": rules.dial.to_dict(),
@@ -63,12 +63,6 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "evidence": None if track.study.spec.conformal else float(evidence_at(path, -1)) if len(path) else 1.0,
             "stopped": track.stopped,
         }
-
-
-def promised_risk(track: Track) -> float:
-    """The chance of a violation in one round that the promise allows."""
-    spec = track.study.spec.rules.spec
-    return spec.violation_risk + (0.0 if track.study.spec.conformal else spec.estimation_risk)
 
 
 def _known(track: Track) -> tuple[Any, Any]:
