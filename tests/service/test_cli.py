@@ -67,3 +67,15 @@ def test_serve_runs_until_it_is_told_to_stop_and_keeps_everything(tmp_path, work
     assert "Traceback" not in out + err, err
     assert seqs == list(range(2, 22))
     assert json.loads(safedial("study", "verify", "trial", "--storage", storage, "--json").stdout)["decisions"] == 20
+
+
+def test_the_demo_ends_cleanly_on_an_interrupt_and_says_where_its_file_is(tmp_path):
+    words = [sys.executable, "-m", "safedial", "demo", "--folder", str(tmp_path), "--pace", "20"]
+    demo = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "The operator page: http://127.0.0.1:" in demo.stdout.readline()
+    demo.send_signal(signal.SIGINT)
+    out, err = demo.communicate(timeout=30)
+    assert (demo.returncode, err) == (0, "")
+    assert f"Everything is in {tmp_path}/demo.db" in out
+    again = safedial("demo", "--folder", tmp_path, "--seconds", 1)
+    assert (again.returncode, "holds a demo.db already" in again.stderr) == (2, True)

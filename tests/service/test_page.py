@@ -87,6 +87,12 @@ def test_a_click_opens_the_certificate_in_plain_words(service, page):
     for line in service.get(f"/v1/decisions/{row}").json()["explanation"].split("\n")[1:]:
         assert line.strip().removeprefix("- ") in text
     assert "outcome by local" in text
+    shown_actions = page.run(
+        "JSON.stringify([...document.querySelectorAll('#rows tr')].map((row) => row.cells[2].innerText))"
+    )
+    stored = [each["action"] for each in service.get("/v1/studies/trial/decisions?limit=15").json()["rows"]]
+    for words, action in zip(json.loads(shown_actions), stored, strict=True):
+        assert action * 0.999 - 1e-12 <= float(words) <= action, "rounded down, as on the certificate"
     assert page.console == []
 
 

@@ -44,7 +44,15 @@ const set = (id, value, words) => {
   at(id).dataset.value = value;
 };
 
-const setting = (value) => (value === null ? "–" : `${shortNumber(value)}${told.dial.unit ? ` ${told.dial.unit}` : ""}`);
+// Settings are rounded down, as on the certificate: no digit that a person reads is above what was certified.
+const roundedDown = (value) => {
+  if (value === 0) return "0";
+  const digits = Math.min(20, Math.max(0, 3 - Math.floor(Math.log10(Math.abs(value)))));
+  const text = value.toFixed(digits), kept = Number(text) > value ? (Number(text) - 10 ** -digits).toFixed(digits) : text;
+  return String(Number(kept));
+};
+
+const setting = (value) => (value === null ? "–" : `${roundedDown(value)}${told.dial.unit ? ` ${told.dial.unit}` : ""}`);
 
 const drawStudy = () => {
   const { counts, curves, threshold, risk } = told, stopped = counts.stopped;
