@@ -125,8 +125,9 @@ def test_the_safe_dose_has_the_stated_chance():
         chance = expit(log_odds + np.log(safe.intensity))
         assert chance <= 0.2
         assert safe.intensity == pytest.approx(1.0) or chance == pytest.approx(0.2)
-    none = binary_safe_set(float("nan"), spec, round=1)
-    assert (none.intensity, none.certified) == (0.0, False)
+    for nothing in (float("nan"), float("inf"), -float("inf")):
+        none = binary_safe_set(nothing, spec, round=1)
+        assert (none.intensity, none.certified) == (0.0, False)
     joint = make_spec(violation_risk=0.2, promise="joint")
     assert binary_safe_set(0.0, joint, round=3.0).intensity < binary_safe_set(0.0, joint, round=1.0).intensity
 

@@ -86,6 +86,30 @@ def test_the_papers_radius_needs_features_within_the_context_bound():
     assert class_.bounds(view, 1, noise=1.0, spec=make_spec(context_bound=5.0)).upper > 0
 
 
+@pytest.mark.parametrize("ridge", [1e-7, 1e-2, 1e2])
+def test_rounding_never_makes_the_range_smaller_than_a_stable_solver_does(ridge):
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((300, 3))
+    contexts[::2] = [1.0, 0.0, 0.0] + 1e-4 * rng.standard_normal((150, 3))
+    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True)
+    outcomes = contexts @ [0.6, 0.6, 0.5] + rng.normal(0.0, 0.1, (2, 300))
+    class_, spec = linear(), make_spec(ridge=ridge)
+    view = class_.look(learned(class_, contexts, outcomes, np.ones(300), ridge=ridge), contexts[1])
+    basis, root = np.linalg.qr(np.vstack([contexts, np.sqrt(ridge) * np.eye(3)]))
+    width = np.linalg.norm(np.linalg.solve(root.T, contexts[1]))
+    value = contexts[1] @ np.linalg.solve(root, basis.T @ np.concatenate([outcomes[1], np.zeros(3)]))
+    volume = 2.0 * np.log(np.abs(np.diag(root))).sum() - 3.0 * np.log(ridge) + 2.0 * spec.log_inverse_risk
+    upper = value + np.sqrt(0.01 * volume + ridge * spec.coefficient_bound**2) * width
+    assert upper <= class_.bounds(view, 1, noise=0.1, spec=spec).upper <= upper + 1e-4
+
+
+def test_a_ridge_that_rounding_would_swallow_is_refused():
+    class_ = linear()
+    view = class_.look(class_.init(2, ridge=1e-12), HERE)
+    with pytest.raises(InvalidInput, match="ridge"):
+        class_.bounds(view, 1, noise=1.0, spec=make_spec(ridge=1e-12))
+
+
 def test_the_bound_is_among_the_assumptions():
     assert any("bounded by 1" in sentence for sentence in features(None).assumptions)
     assert not any("bounded" in sentence for sentence in features(None, bound=None).assumptions)

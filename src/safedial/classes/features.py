@@ -13,6 +13,10 @@ whatever the errors are, even adversarial ones. So the range at x is
 
 cut at S‖φ(x)‖ + ε and at `bound`. It is valid for all t on the event that β is: the noise part of θ̂ is untouched.
 The price ε√N·width does not vanish: a misspecified class has linear regret, here as anywhere.
+
+Rounding: Σ⁻¹ is kept by rank-one updates, whose errors grow like u·N·‖φ‖²/λ. Four times that, in units of 1 + |value|,
+is added to the range; that it suffices is measured, not proved. Beyond ‖φ‖² = 1e8·λ the class refuses: the updates are
+not stable there. (An `Agent` with a linear policy bounds its rounding by a proof, `core.rounding`.)
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import require
 
 NAMES = ("mixture", "determinant", "paper")
+ROUNDING = 4.0 * 2.0**-53
+STIFFEST = 1e8
 
 
 class View(NamedTuple):
@@ -101,6 +107,7 @@ def features(
         if radius == "paper":
             _check_norm(seen.norm, spec)
         reach = RADII[radius](noise, seen, spec) * seen.width
+        reach = reach + ROUNDING * (seen.informative_rounds + 1.0) * _stiffness(seen.norm, spec) * (1.0 + np.abs(value))
         if error:
             reach = reach + error * (np.sqrt(seen.informative_rounds) * seen.width + 1.0)
         top = ceiling(view, spec)
@@ -149,6 +156,14 @@ def _check_norm(norm: Any, spec: SafetySpec) -> None:
     rule = f"must be at most context_bound = {spec.context_bound:g} for radius 'paper', which counts on it"
     fits = largest <= spec.context_bound * (1.0 + NORM_SLACK)
     require(fits, "norm of the features", largest, rule, "use 'mixture', or scale the features")
+
+
+def _stiffness(norm: Any, spec: SafetySpec) -> Any:
+    """‖φ(x)‖²/λ, refused where rank-one updates would not hold."""
+    ratio = norm * norm / spec.ridge
+    rule = f"must be at least the features' squared norm, {float(np.max(norm)) ** 2:.3g}, over {STIFFEST:g}"
+    require(np.all(ratio <= STIFFEST), "ridge", spec.ridge, rule, "raise it: rounding would decide the range")
+    return ratio
 
 
 def _update(state: estimate.Estimate, view: View, outcomes: Outcomes) -> estimate.Estimate:

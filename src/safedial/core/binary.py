@@ -29,7 +29,7 @@ def binary_safe_set(log_odds_upper: Any, spec: SafetySpec, *, round: Any) -> Saf
     """
     risk = round_risk(spec, round)
     xp = namespace(log_odds_upper, risk)
-    is_number = log_odds_upper < math.inf
+    is_number = xp.abs(log_odds_upper) < math.inf
     log_odds = xp.log(risk) - xp.log1p(-risk) - xp.where(is_number, log_odds_upper, 0.0)
     intensity = xp.exp(xp.minimum(log_odds, 0.0 * log_odds)) * DOWN
     return SafeSet(xp.where(is_number, intensity, 0.0), xp.where(is_number, True, False))
