@@ -50,8 +50,8 @@ def test_another_address_without_keys_is_refused_in_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_serve_runs_until_it_is_told_to_stop_and_keeps_everything(tmp_path, workers):
-    storage, port = f"sqlite:///{tmp_path}/trial.db", free_port()
+def test_serve_runs_until_it_is_told_to_stop_and_keeps_everything(storage, workers):
+    port = free_port()
     words = ["serve", "--storage", storage, "--port", str(port), "--workers", str(workers)]
     quiet = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     server = subprocess.Popen(

@@ -122,8 +122,10 @@ def run_demo(
             client = Client(url, timeout=10)
             client.create_study(NAME, SPEC)
             say(f"The operator page: {url}/#{NAME}\nA simulated clinic runs through the service; Ctrl-C ends it.")
-            _run(Clinic(client, seed), seconds, pace)
-            client.close()
+            try:
+                _run(Clinic(client, seed), seconds, pace)
+            finally:
+                client.close()
     finally:
         say(f"\nStopped. Everything is in {file}; look again with: safedial serve --storage {storage}")
 

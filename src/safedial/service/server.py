@@ -56,7 +56,7 @@ def running(
 ) -> Iterator[str]:
     """A server in a thread of this process; its address. The store stays open."""
     made = make_app(store, open_door=is_loopback(host), limits=limits) if app is None else app
-    config = uvicorn.Config(made, **settings(host=host, port=port))
+    config = uvicorn.Config(made, **settings(host=host, port=port, timeout_graceful_shutdown=2))
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="safedial-server", daemon=True)
     thread.start()

@@ -70,7 +70,8 @@ def open_engine(storage: str, *, pool: int = 5) -> Any:
     waits = f"-c lock_timeout={int(1000 * BUSY_SECONDS)} -c idle_in_transaction_session_timeout=60000"
     away: dict[str, Any] = {"connect_timeout": 10, **({} if "options" in url.query else {"options": waits})}
     arguments: dict[str, Any] = lock if lite else away
-    engine = sa.create_engine(url, connect_args=arguments, pool_size=pool, max_overflow=20, pool_pre_ping=not lite)
+    pooled = {"pool_size": pool, "max_overflow": 20, "pool_pre_ping": not lite}
+    engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, **pooled)
     if lite:
         sa.event.listen(engine, "connect", _pragmas)
     sa.event.listen(engine, "begin", _begin)
