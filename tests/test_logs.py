@@ -63,6 +63,7 @@ def test_actions_may_be_in_the_dials_units():
         (TEXT, "\n\n", "empty"),
         (TEXT, TEXT.splitlines()[0], "too few rows"),
         ("action", "dose", "action"),
+        (",", ";", "with commas between cells"),
         ("cost", "costs", "cost"),
         ("reward", "gain", "reward"),
         ("x2", "x1", "one name"),

@@ -210,7 +210,9 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
     require(lines, "log", "", "is empty", "give a CSV file with a header and one row a decision")
     heads = [cell.strip() for cell in lines[0]]
     missing = [name for name in ("action", *(each for each in needs if each != "action")) if name not in heads]
-    require(not missing, "log", missing, "lacks these columns", "its header has " + ", ".join(heads))
+    one = len(heads) == 1 and (";" in heads[0] or "\t" in heads[0])
+    way_out = "save it with commas between cells and points in numbers" if one else "its header has " + ", ".join(heads)
+    require(not missing, "log", missing, "lacks these columns", way_out)
     twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
     require(not twice, "log", twice, "has columns of one name, or of none", "name each column once")
     for number, row in enumerate(lines[1:], start=1):

@@ -93,6 +93,22 @@ def test_bands_hold_the_true_curve_and_shrink_with_data(count):
     assert errors[800] < 0.6 * errors[100]
 
 
+def test_curves_that_do_as_well_count_as_uncertainty():
+    """A straight pilot: identity leaves the bootstrap nothing to vary, but the data do not prove it."""
+    data = Data(*(getattr(log := pilot(identity(), rows=150), name) for name in ("context", "action", "cost")))
+    chosen = choose_curve(data, noise="proportional", resamples=5)
+    assert chosen.fit.family == "identity"
+    assert chosen.rivals
+    assert 0.0 < chosen.error < 1.0
+    for name in chosen.rivals:
+        rival = fit_curve(families(log.action)[name], data, "proportional").curve.effect(chosen.grid)
+        assert np.all((chosen.low - 1e-12 <= rival) & (rival <= chosen.high + 1e-12))
+    alone = choose_curve(data, noise="proportional", name="identity", resamples=5)
+    assert (alone.error, alone.rivals) == (0.0, ())
+    found = calibrate(log, outcomes=("cost",), curve="identity", resamples=2)
+    assert "not known" in found.words("cost")
+
+
 def test_constants_lie_above_the_truth_and_not_far():
     found = calibrate(pilot(hill(0.3), rows=400), resamples=10)
     values = {name: proposal.value for name, proposal in found.proposals.items()}

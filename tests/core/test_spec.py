@@ -67,6 +67,8 @@ def test_a_spec_survives_being_written_as_plain_values():
 def test_unknown_and_missing_fields_are_named():
     with pytest.raises(InvalidInput, match="tau"):
         SafetySpec.from_dict({**make_spec().to_dict(), "tau": 1})
+    with pytest.raises(InvalidInput, match=r"treshold.*did you mean threshold\?"):
+        SafetySpec.from_dict({**make_spec().to_dict(), "treshold": 1})
     fields = make_spec().to_dict()
     del fields["cost_noise"]
     with pytest.raises(InvalidInput, match="cost_noise"):

@@ -4,6 +4,7 @@ The stated level: over all seven checks, the chance of any false flag in a log i
 false-alarm level of 1e-6 of their own; seeds are fixed.
 """
 
+import html
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +14,10 @@ from scipy.stats import binomtest
 from safedial import InvalidInput, hill
 from safedial.bench.checks import BREAKS, SPEC, bench_checks, played, slipped_digit
 from safedial.core.dose import as_dose
+from safedial.core.margin import margin_assumptions
 from safedial.diagnostics import CHECKS, check_log, needed_evidence, read_rounds
 from safedial.diagnostics.influence import shifts
+from safedial.report.checks import write_checks
 from tests.conftest import make_spec
 
 
@@ -86,6 +89,15 @@ def test_a_bounded_margin_is_held_to_its_range():
     found = check_log(slipped_digit(9, 300), clean)[1][1]
     assert found.flagged
     assert "beyond the stated range" in found.found
+
+
+def test_the_page_states_the_margins_assumption_and_what_no_check_tests(tmp_path):
+    learned = replace(SPEC, margin="quantile", margin_risk=0.01)
+    rounds, findings = check_log(played(0, 200), learned)
+    page = write_checks(tmp_path / "page.html", rounds, findings, log="log.csv", level=0.05).read_text()
+    assert margin_assumptions(learned)[0] in html.unescape(page)
+    assert f"≤ {learned.promised_risk:.3g} in every round" in page
+    assert "is not tested: compare" in next(each.means for each in findings if each.name == "noise")
 
 
 def test_the_reward_is_checked_as_a_family_of_its_own():

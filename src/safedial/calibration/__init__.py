@@ -78,8 +78,15 @@ class Calibration:
         shape = f"curve {chosen.fit.family}" + (f" ({numbers})" if numbers else "")
         return (
             f"{shape}, the simplest within one standard error of the best in {FOLDS}-fold cross-validation; "
-            f"at the doses used it is uncertain by {chosen.error:.1%} (95 %).{edge}"
+            f"{_uncertainty(chosen)}.{edge}"
         )
+
+
+def _uncertainty(chosen: Chosen) -> str:
+    if not chosen.error:
+        return "it was not compared with any other, so how far it is off is not known"
+    words = f"at the doses used it is uncertain by {chosen.error:.1%}"
+    return f"{words} (95 %{', and what ' + ', '.join(chosen.rivals) + ' would say' if chosen.rivals else ''})"
 
 
 def calibrate(

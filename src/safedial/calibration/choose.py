@@ -23,9 +23,11 @@ class Chosen:
     Attributes:
         fit: of the chosen family to all rows.
         table: by family: free numbers, held-out loss a row, its difference from the best and that one's standard error.
-        grid, low, high: actions, and the 90 % band of g there by the bootstrap.
-        error: ρ; in 95 % of bootstrap samples |c·g*(α)/ĝ(α) − 1| ≤ ρ at all doses of the log, where the constant c,
-            which the coefficients absorb, makes the mean ratio 1.
+        grid, low, high: actions, and the 90 % band of g there by the bootstrap, widened to the rivals.
+        error: ρ; in 95 % of bootstrap samples and for all rivals |c·g*(α)/ĝ(α) − 1| ≤ ρ at all doses of the log, where
+            the constant c, which the coefficients absorb, makes the mean ratio 1.
+        rivals: the other families within one standard error of the best; where there is none and the chosen one has no
+            free number, which leaves the bootstrap nothing to vary, the next best.
     """
 
     fit: Fit
@@ -34,6 +36,7 @@ class Chosen:
     low: Array = field(repr=False)
     high: Array = field(repr=False)
     error: float
+    rivals: tuple[str, ...]
 
 
 def choose_curve(
@@ -59,8 +62,21 @@ def choose_curve(
     chosen = min(near, key=lambda each: (each == "spline", tried[each].size, table[each]["loss"]))
     fit = fit_curve(tried[chosen], data, noise)
     curves = _resampled(tried[chosen], fit, data, noise, resamples, seed, progress)
+    others = sorted((each for each in tried if each != chosen), key=lambda each: table[each]["loss"])
+    close = [each for each in others if each in near] or others[: 1 if tried[chosen].size == 0 else 0]
+    rivals = {each: fit_curve(tried[each], data, noise).curve for each in close}
     low, high = np.quantile([curve.effect(GRID) for curve in curves], BAND, axis=0)
-    return Chosen(fit=fit, table=table, grid=GRID, low=low, high=high, error=_error(fit, curves, data.action))
+    heights = [low, high, *(np.asarray(curve.effect(GRID)) for curve in rivals.values())]
+    bootstrap = float(np.quantile(_departures(fit, curves, data.action), 0.95))
+    return Chosen(
+        fit=fit,
+        table=table,
+        grid=GRID,
+        low=np.min(heights, axis=0),
+        high=np.max(heights, axis=0),
+        error=max([bootstrap, *_departures(fit, list(rivals.values()), data.action)]),
+        rivals=tuple(rivals),
+    )
 
 
 def _held_out(family: Family, data: Data, noise: Noise, seed: int, progress: Any) -> Array:
@@ -91,11 +107,12 @@ def _resampled(family: Family, fit: Fit, data: Data, noise: Noise, resamples: in
     return curves
 
 
-def _error(fit: Fit, curves: list, actions: Array) -> float:
+def _departures(fit: Fit, curves: list, actions: Array) -> list[float]:
+    """How far each curve lies from the fitted one at the doses of the log, relatively."""
     doses = np.linspace(float(actions.min()), float(actions.max()), 50)
     weights = np.asarray(fit.curve.effect(actions))
     worst = []
     for curve in curves:
         constant = 1.0 / float(np.mean(np.asarray(curve.effect(actions)) / weights))
         worst.append(float(np.max(np.abs(constant * curve.effect(doses) / fit.curve.effect(doses) - 1.0))))
-    return float(np.quantile(worst, 0.95))
+    return worst

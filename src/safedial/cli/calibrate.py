@@ -96,11 +96,14 @@ def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | No
     from dataclasses import replace
 
     from safedial.calibration.fold import fold_curve_error
+    from safedial.errors import require
 
     file, notes = found.spec_file(threshold=threshold, total_risk=total_risk, **parts), found.notes()
     if fold_rounds is None:
         return file, notes
     error = found.curves["cost"].error
+    way_out = "let --curve be auto, or a family with free numbers"
+    require(error > 0.0, "--fold-rounds", fold_rounds, "has no uncertainty of the curve to fold in", way_out)
     words = (
         f"Folded in: S and cost_noise are raised so that the bound covers every cost curve within {error:.1%} of the "
         f"stated one, for {fold_rounds} rounds, with the mixture radius. That it does is an estimate, not a proof."

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -216,7 +217,9 @@ class SafetySpec:
     def from_dict(cls, fields: Mapping[str, Any]) -> SafetySpec:
         """The inverse of `to_dict`; unknown or missing names are named in the error."""
         unknown = sorted(set(fields) - {each.name for each in dataclass_fields(cls) if each.init})
-        require(not unknown, "spec", unknown, "has names that are not fields of a SafetySpec")
+        near = [get_close_matches(name, NAMES, n=1) for name in unknown]
+        way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
+        require(not unknown, "spec", unknown, "has names that are not fields of a SafetySpec", way_out)
         needed = {"threshold"} if fields.get("promise") == "conformal" else {"threshold", *CONSTANTS}
         missing = sorted(needed - set(fields))
         require(not missing, "spec", missing, "lacks these fields")

@@ -75,13 +75,22 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
         "actions or the predictions?",
         found=f"It is the most suspect at {worst}: deviation {sizes.get(worst, 0.0):.3g} there; over all parts from "
         f"{min(sizes.values(), default=0.0):.3g} to {max(sizes.values(), default=0.0):.3g}.",
-        fine="Nothing speaks against κ in any part. Where the noise is narrower, κ only costs reward.",
+        fine="Nothing speaks against κ in any part. " + _narrower(rounds),
         broken=f"Where the noise is wider than κ, first at {worst}, costs can exceed the threshold more often than "
         "promised. State the κ of the widest part; where small doses are the widest, state the sensor's noise "
         "(cost_sensor_noise).",
         worst=worst,
         deviations=sizes,
     )
+
+
+def _narrower(rounds: Rounds) -> str:
+    if rounds.target == "cost" and rounds.spec.learns_noise:
+        return (
+            f"The margin '{rounds.spec.margin}' also takes the noise to be the same in every part, which is not "
+            "tested: compare the deviations by part."
+        )
+    return "Where the noise is narrower, κ only costs reward."
 
 
 def _deviation(moments: Moments, dim: int) -> float:

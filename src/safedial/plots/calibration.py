@@ -20,7 +20,8 @@ def draw_calibration(found: Calibration, path: Path) -> Path:
     figure, panels = new_figure(columns=len(found.curves), height=2.6)
     for panel, (name, chosen) in zip(panels, found.curves.items(), strict=True):
         _curve(panel, chosen, found.data[name], found.noise)
-        title(panel, f"{name}: {chosen.fit.family}, uncertain by {chosen.error:.1%}")
+        known = f"uncertain by {chosen.error:.1%}" if chosen.error else "uncertainty not known"
+        title(panel, f"{name}: {chosen.fit.family}, {known}")
         panel.axvspan(found.seen[1], 1.0, color="0.93", linewidth=0, zorder=0)
     panels[0].legend(fontsize=6, frameon=False)
     return save(figure, path)

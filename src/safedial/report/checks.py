@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
+from safedial.core.margin import margin_assumptions
 from safedial.diagnostics import Finding, Rounds
 from safedial.diagnostics.finding import shown
 from safedial.files import write_text
@@ -38,9 +39,9 @@ def _body(rounds: Rounds, findings: Sequence[Finding], log: str, level: float) -
         [
             "<h1>Does this log bear out the spec?</h1>",
             f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {rounds.target} checked. The spec promises "
-            f"P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in every round if S = "
+            f"P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in {'any round, ever,' if spec.promise == 'joint' else 'every round'} if S = "
             f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "
-            "linear, and noise is sub-Gaussian given the past.</p>",
+            f"linear, and noise is sub-Gaussian given the past{html.escape(''.join(f'; {each}' for each in margin_assumptions(spec)))}.</p>",
             f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
             html_table(["check", "evidence", "verdict"], lines),
             f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
