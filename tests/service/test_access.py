@@ -54,13 +54,16 @@ def test_each_role_may_do_its_part_and_no_more(two, store):
 
 def test_a_key_for_one_study_opens_no_other(two, store):
     caller = Caller(two, make(store, "admin", "trial")[0])
+    assert b'study="other"' in Caller(two, make(store, "read")[0]).get("/metrics").content
     assert caller.ask("trial", [0.1, 0.1]).status == 201
     assert caller.ask("other", [0.1, 0.1]).code == "forbidden"
     assert caller.ask("nobody", [0.1, 0.1]).code == "forbidden"
     assert caller.get("/v1/decisions/other.1").code == "forbidden"
     assert caller.post("/v1/studies", {"name": "new", "spec": SPEC}).code == "forbidden"
     assert [row["name"] for row in caller.get("/v1/studies").json()["studies"]] == ["trial"]
-    assert b'study="other"' not in caller.get("/metrics").content
+    text = caller.get("/metrics").content
+    assert b'study="trial"' in text
+    assert b'study="other"' not in text
 
 
 def test_without_keys_loopback_is_open_and_the_first_key_shuts_the_door(two, store, monkeypatch):
@@ -68,6 +71,8 @@ def test_without_keys_loopback_is_open_and_the_first_key_shuts_the_door(two, sto
     nobody = Caller(two)
     assert nobody.ask("trial", [0.1, 0.1]).status == 201
     assert nobody.get("/v1/studies", Host="evil.example").code == "unauthenticated"
+    for name in ("Forwarded", "X_Forwarded_For", "X_Real_IP", "Via"):
+        assert nobody.get("/v1/studies", **{name: "127.0.0.1"}).code == "unauthenticated", name
     _, record = make(store, "read")
     answer = nobody.ask("trial", [0.1, 0.1])
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")

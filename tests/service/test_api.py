@@ -4,13 +4,14 @@ import asyncio
 import json
 import logging
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from safedial.service import make_app, running
 from safedial.service.problem import STATUS, WORDS
-from safedial.study import MEANINGS, Store, create_study
+from safedial.study import MEANINGS, Store, Study, create_study
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 
@@ -222,3 +223,28 @@ def test_more_requests_than_may_wait_are_503(store):
     with running(store, limits=Limits(waiting=0)) as url:
         answer = Caller(url).get("/v1/studies")
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "overloaded", "1")
+
+
+def test_one_log_is_verified_at_a_time_so_that_readers_cannot_hold_up_decisions(service, monkeypatch):
+    began, end, verify = threading.Event(), threading.Event(), Study.verify
+
+    def slow(study, **more):
+        began.set()
+        assert end.wait(30)
+        return verify(study, **more)
+
+    monkeypatch.setattr(Study, "verify", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(service.get, "/v1/studies/trial/verify")
+        assert began.wait(30)
+        second = service.get("/v1/studies/trial/verify")
+        assert (second.status, second.code, second.headers["retry-after"]) == (503, "overloaded", "1")
+        assert service.ask("trial", [0.1, 0.1]).status == 201
+        end.set()
+        assert first.result().json()["ok"]
+    assert service.get("/v1/studies/trial/verify").json()["ok"]
+
+
+def test_nobody_on_the_way_may_keep_an_answer(service):
+    for answer in (service.ask("trial", [0.1, 0.1]), service.get("/v1/decisions/trial.2")):
+        assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")

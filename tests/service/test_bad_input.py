@@ -9,6 +9,7 @@ import urllib.parse
 import pytest
 
 from safedial.service import Limits, running
+from safedial.service.body import depth
 from safedial.study import Store, create_study, database
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
@@ -85,6 +86,8 @@ def test_missing_and_unknown_features_are_422_and_order_does_not_matter(service,
         {"ridge": 0},
         {"dim": 0},
         {"dim": 2.5},
+        {"dim": 1001},
+        {"dim": 10**9},
         {"policy": "thompson"},
         {"policy": ["hp_ucb"]},
         {"radius": "large"},
@@ -98,6 +101,7 @@ def test_missing_and_unknown_features_are_422_and_order_does_not_matter(service,
         {"features": {"names": "ab"}},
         {"guard": {"max_open": 0}},
         {"guard": {"stop": 3}},
+        {"guard": {"stop": {"violations": 1, "of_last": 10**19}}},
         {"guard": {"caps": {"a": 1}}},
     ],
 )
@@ -162,6 +166,13 @@ def test_too_large_too_deep_and_broken_bodies_are_refused(service):
         assert service.post(path, odd).status == 422, odd
     assert service.post(path, b"{}", Content_Type="text/plain").code == "not_json"
     assert events(service) == 1
+
+
+def test_a_body_of_quotes_is_read_once_and_not_once_for_each_quote():
+    for end in (b"", b"\\", b'"'):
+        content = b"[" * 17 + b'"' + b'\\"' * 100_000 + end  # 70 s and more, if each quote began a text
+        assert depth(content) == 17
+    assert depth(b'["[\n\\"[", {"a]": [0]}]') == 3
 
 
 def test_a_body_without_a_stated_length_is_counted_as_it_comes(service):

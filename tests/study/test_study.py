@@ -255,6 +255,7 @@ def test_studies_are_found_again_and_a_changed_promise_is_refused(storage):
         {"guard": {"caps": [{"limit": 0.1}]}},
         {"guard": {"caps": [{"when": {"9": {"min": 0}}, "limit": 0.1}]}},
         {"guard": {"stop": {"violations": 5, "of_last": 3}}},
+        {"guard": {"stop": {"violations": 5, "of_last": 10**19}}},
         {"features": {"names": ["a"]}},
     ],
 )

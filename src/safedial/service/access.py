@@ -93,7 +93,7 @@ class Access:
     async def _caller(self, request: Request) -> Caller:
         words = request.headers.get("authorization")
         if words is None:
-            if self.open_door and _is_local(request.headers.get("host", "")) and await self._no_keys():
+            if self.open_door and _from_here(request) and await self._no_keys():
                 return Caller("local", "admin", "")
             raise Problem("unauthenticated")
         scheme, _, text = words.partition(" ")
@@ -135,6 +135,19 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+def _from_here(request: Request) -> bool:
+    """Whether a request comes from this machine, as far as it says itself: not by a proxy, not by another's name.
+
+    A proxy that says nothing of itself cannot be told apart, so a service behind one needs a key.
+    """
+    headers, client = request.headers, request.client
+    here = client is not None and is_loopback(client.host)
+    return here and _is_local(headers.get("host", "")) and not any(name in headers for name in FORWARDED)
 
 
 @lru_cache(100)

@@ -18,7 +18,9 @@ LARGEST = 256 * 1024
 DEEPEST = 16
 BODY_SECONDS = 10.0
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+"""A text, closed or cut short: a body of nothing but quotes is read once, and not once for each quote."""
+
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 

@@ -42,6 +42,7 @@ class Service:
     tracks: dict[str, Track] = field(default_factory=dict)
     drawn: dict[tuple[str, int], tuple[str, bytes]] = field(default_factory=dict)
     waiting: int = 0
+    verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def study(self, name: str) -> Study:
         """A study by its name; opened once."""

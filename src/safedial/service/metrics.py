@@ -17,6 +17,7 @@ GAUGES = {
     "open": "Decisions that wait for an outcome.",
     "void": "Rounds without an outcome that counts.",
     "stopped": "1 while the guard advises the fallback.",
+    "evidence": "Evidence that the promise is broken: 1 at the start.",
 }
 
 
@@ -32,12 +33,6 @@ class Metrics:
         self.seconds = prometheus.Histogram(
             "safedial_request_seconds", "Seconds until the answer.", ["route"], buckets=SECONDS, **more
         )
-        self.studies = {
-            name: prometheus.Gauge(f"safedial_study_{name}", words, ["study"], **more) for name, words in GAUGES.items()
-        }
-        self.evidence = prometheus.Gauge(
-            "safedial_study_evidence", "Evidence that the promise is broken: 1 at the start.", ["study"], **more
-        )
         prometheus.Gauge("safedial_info", "The version.", ["version"], **more).labels(__version__).set(1)
         self._known: dict[tuple[str, str, int], tuple[Any, Any]] = {}
 
@@ -49,12 +44,13 @@ class Metrics:
         known[0].inc()
         known[1].observe(seconds)
 
-    def study(self, name: str, counts: dict[str, Any]) -> None:
-        for gauge in GAUGES:
-            value = counts[gauge]
-            self.studies[gauge].labels(name).set(float(bool(value)) if gauge == "stopped" else value)
-        if counts["evidence"] is not None:
-            self.evidence.labels(name).set(counts["evidence"])
-
-    def text(self) -> bytes:
-        return prometheus.generate_latest(self.registry)
+    def text(self, studies: dict[str, dict[str, Any]]) -> bytes:
+        """The worker's numbers and those of these studies: the ones that the caller may see."""
+        registry = prometheus.CollectorRegistry()
+        for gauge, words in GAUGES.items():
+            made = prometheus.Gauge(f"safedial_study_{gauge}", words, ["study"], registry=registry)
+            for name, counts in studies.items():
+                value = counts[gauge]
+                if value is not None:
+                    made.labels(name).set(float(bool(value)) if gauge == "stopped" else value)
+        return prometheus.generate_latest(self.registry) + prometheus.generate_latest(registry)

@@ -33,6 +33,12 @@ quick: list[Route] = []
 Handler = Callable[[Service, Request, Caller, dict[str, Any]], Awaitable[Response]]
 PAGE = 1_000
 MOST_DRAWN = 200
+LARGEST_DIM = 1_000
+"""A study made over HTTP has at most so many numbers in a context: d x d of them are held in memory."""
+
+PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Answers hold contexts and outcomes, so nobody on the way keeps them."""
+
 LOOK_SECONDS = 0.4
 """How long a look at the page waits for a log that is still being read; it then shows what there is."""
 
@@ -136,7 +142,7 @@ def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str],
 
 
 def reply(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, media_type="application/json")
+    return Response(orjson.dumps(content), status, PRIVATE, "application/json")
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -179,11 +185,13 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
 def check_spec(given: Any) -> None:
     """Refuse what is no specification, down to values of kinds that nobody thought of."""
     try:
-        read_spec(given, quiet=True)
+        dim = read_spec(given, quiet=True).rules.dim
     except InvalidInput:
         raise
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError):
         raise Problem("invalid_input", "spec: holds a value of the wrong kind", field="spec") from None
+    if dim > LARGEST_DIM:
+        raise Problem("invalid_input", f"dim: a study made over HTTP has at most {LARGEST_DIM}", field="spec")
 
 
 @route("GET", "/v1/studies", role="read", gives=wire.Studies)
@@ -323,9 +331,15 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
 
 @route("GET", "/v1/studies/{name}/verify", role="read", gives=wire.Verification)
 async def verify(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Check the chain of hashes, fold the log afresh and compute every decision again. Takes a while on a long log."""
+    """Check the chain of hashes, fold the log afresh and compute every decision again.
+
+    It takes a while on a long log, so a worker does one at a time and answers 503 to another.
+    """
     study = await service.study(request.path_params["name"])
-    return reply((await asyncio.to_thread(study.verify)).to_dict())
+    if service.verifying.locked():
+        raise Problem("overloaded", "a log is being verified already")
+    async with service.verifying:
+        return reply((await asyncio.to_thread(study.verify)).to_dict())
 
 
 @route(
@@ -371,7 +385,8 @@ def draw(track: Any, points: int) -> bytes:
 async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Decisions with what came of them, the newest first, a page at a time."""
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
-    return reply(rows_page(await service.track(request.path_params["name"], LOOK_SECONDS), before, most))
+    track = await service.track(request.path_params["name"], LOOK_SECONDS)
+    return reply(await asyncio.to_thread(rows_page, track, before, most))
 
 
 @route("GET", "/healthz", role=None, gives=wire.Health)
@@ -390,8 +405,10 @@ async def ready(service: Service, request: Request, caller: Caller, fields: dict
 @route("GET", "/metrics", role="read", gives=None)
 async def metrics(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Prometheus metrics of this worker."""
+    seen = {}
     for row in await asyncio.to_thread(list_studies, service.store):
         if caller.study in ("", row["name"]):
-            track = await service.track(row["name"])
-            service.metrics.study(row["name"], await asyncio.to_thread(counts, track))
-    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+            track = await service.track(row["name"], LOOK_SECONDS)
+            if track.complete:
+                seen[row["name"]] = await asyncio.to_thread(counts, track)
+    return Response(service.metrics.text(seen), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -27,7 +27,7 @@ from safedial.errors import require
 from safedial.online.decision import Decision, Rules
 from safedial.online.units import Dial, real
 
-MAX_OPEN = 10_000
+MAX_OPEN, MOST = 10_000, 1_000_000_000
 
 
 class Cap(NamedTuple):
@@ -135,6 +135,6 @@ def _range(name: str, feature: Any, part: Any, rules: Rules) -> tuple[int, float
 
 
 def _count(name: str, value: Any) -> int | None:
-    whole = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
-    require(whole, name, value, "must be a whole number >= 1")
+    whole = value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST)
+    require(whole, name, value, "must be a whole number from 1 to a thousand million")
     return value
