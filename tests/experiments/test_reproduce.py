@@ -12,7 +12,15 @@ from safedial import InvalidInput
 from safedial.experiments import epsilon
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.experiments.tables import read_rows
-from safedial.plots import draw_closed_loop, draw_conformal, draw_epsilon, draw_nonlinear, draw_synthetic, draw_table1
+from safedial.plots import (
+    draw_closed_loop,
+    draw_conformal,
+    draw_epsilon,
+    draw_nonlinear,
+    draw_synthetic,
+    draw_table1,
+    draw_toolkit,
+)
 from safedial.report import write_report
 
 
@@ -40,9 +48,18 @@ def test_everything_is_written_and_named(results):
 
 def test_the_report_is_one_file_that_fetches_nothing(results):
     page = (results[0] / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 7
+    assert page.count("data:image/png;base64,") == 8
     assert "http" not in page.replace("http-equiv", "")
-    for words in ("Table 1", "Figure", "greedy", "The paper:", "never exceeded", "HP-Conformal, full", "in the loop"):
+    for words in (
+        "Table 1",
+        "Figure",
+        "greedy",
+        "The paper:",
+        "never exceeded",
+        "HP-Conformal, full",
+        "in the loop",
+        "noise margins",
+    ):
         assert words in page
 
 
@@ -69,6 +86,7 @@ def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     assert draw_conformal(folder).exists()
     assert draw_nonlinear(folder).exists()
     assert draw_closed_loop(folder).exists()
+    assert draw_toolkit(folder).exists()
     assert write_report(folder).exists()
 
 

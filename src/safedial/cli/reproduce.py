@@ -10,7 +10,7 @@ import typer
 
 from safedial.cli.battery import Cache, Weights, embed_texts
 from safedial.cli.reproduce_tables import print_battery, print_closed_loop, print_nonlinear, print_table1
-from safedial.cli.toolkit import toolkit
+from safedial.cli.toolkit import run_toolkit, toolkit
 from safedial.errors import MissingExtra
 
 reproduce = typer.Typer(no_args_is_help=True, help="Reproduce the paper's results, ours beside the paper's.")
@@ -126,7 +126,7 @@ def report(out: Out = Path("results"), json: Json = False) -> None:
 
 @reproduce.command(name="all")
 def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("results"), json: Json = False) -> None:
-    """Everything there is, and the report; the closed loop and the non-linear worlds with fewer seeds and rounds."""
+    """Everything there is, and the report; the closed loop, the non-linear worlds and the toolkit with fewer rounds."""
     from safedial.report import write_report
 
     paths = [*_table1(5, seeds, rounds, out)[1], *_synthetic(seeds, rounds, out), *_conformal(seeds, rounds, out)]
@@ -144,6 +144,7 @@ def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("resul
             "The battery experiment is skipped: no data folder is named (SAFEDIAL_DATA; docs/battery.md).", err=True
         )
     paths += _nonlinear(min(seeds, 2), min(rounds, 1000), out)[1]
+    paths += run_toolkit(min(seeds, 2), min(rounds, 2000), out)[1]
     try:
         paths += _closed_loop(min(seeds, 3), min(max(3 * rounds // 20, 1), 1500), out)[1]
     except MissingExtra as error:

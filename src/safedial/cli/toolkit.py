@@ -17,13 +17,9 @@ def toolkit(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Radii and margins: reward, an overstated noise constant, the learned quantile, broken assumptions."""
-    from safedial.cli.output import print_json, progress_bar
-    from safedial.experiments.toolkit import total_rounds, write_toolkit
-    from safedial.plots import draw_toolkit
+    from safedial.cli.output import print_json
 
-    with progress_bar(f"Radii and margins, {seeds} seeds", total_rounds(rounds)) as advance:
-        rows, paths = write_toolkit(out, seeds=seeds, rounds=rounds, progress=advance)
-    paths.append(draw_toolkit(out))
+    rows, paths = run_toolkit(seeds, rounds, out)
     if json:
         print_json({**rows, "files": [str(path) for path in paths]})
         return
@@ -31,6 +27,17 @@ def toolkit(
     typer.echo("\nWritten:")
     for path in paths:
         typer.echo(f"  {path}")
+
+
+def run_toolkit(seeds: int, rounds: int, out: Path) -> tuple[dict[str, list[dict[str, Any]]], list[Path]]:
+    """All parts, and the picture."""
+    from safedial.cli.output import progress_bar
+    from safedial.experiments.toolkit import total_rounds, write_toolkit
+    from safedial.plots import draw_toolkit
+
+    with progress_bar(f"Radii and margins, {seeds} seeds", total_rounds(rounds)) as advance:
+        rows, paths = write_toolkit(out, seeds=seeds, rounds=rounds, progress=advance)
+    return rows, [*paths, draw_toolkit(out)]
 
 
 def _print(rows: dict[str, list[dict[str, Any]]], seeds: int, rounds: int) -> None:

@@ -14,6 +14,7 @@ from safedial.report.beyond import battery, closed_loop, conformal
 from safedial.report.nonlinear import nonlinear
 from safedial.report.page import document
 from safedial.report.paper import epsilon, synthetic, table1
+from safedial.report.toolkit import toolkit
 
 SECTIONS: dict[str, Callable[[Path], str]] = {
     "table1.csv": table1,
@@ -21,6 +22,7 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "epsilon.csv": epsilon,
     "conformal.csv": conformal,
     "nonlinear.csv": nonlinear,
+    "toolkit_shares.csv": toolkit,
     "battery.csv": battery,
     "closed_loop.csv": closed_loop,
 }
@@ -32,7 +34,7 @@ def write_report(folder: str | Path) -> Path:
     place = Path(folder)
     parts = [section(place) for file, section in SECTIONS.items() if (place / file).exists()]
     require(parts, "out", str(folder), "holds no results yet", "run safedial reproduce table1 first")
-    absent = [file.removesuffix(".csv") for file in SECTIONS if not (place / file).exists()]
+    absent = [file.removesuffix(".csv").removesuffix("_shares") for file in SECTIONS if not (place / file).exists()]
     if absent:
         parts.append(f"<p><small>Not run yet: {', '.join(absent)} (safedial reproduce all).</small></p>")
     body = "\n".join(
