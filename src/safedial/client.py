@@ -26,6 +26,9 @@ RETRIED = (408, 425, 429, 500, 502, 503, 504)
 """Answers after which the same request may succeed; it carries the same idempotency key."""
 
 
+ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
+
+
 class ServiceUnavailable(ConnectionError):
     """The service did not answer, or could not, after every retry. Send the same again later."""
 
@@ -105,11 +108,12 @@ class Client:
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
             answer = self._send("POST", path, body, key=key or uuid.uuid4().hex)
+            if not answer.keys() >= ADVICE:
+                raise ServiceUnavailable(f"{self!r}: an answer without an action")
         except ServiceUnavailable as error:
             log.warning("no advice from the service (%s): the fallback action %g is used", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
-        names = ("action", "id", "seq", "intensity", "safe_action", "certificate")
-        return Advice(*(answer[name] for name in names))
+        return Advice(**{name: answer[name] for name in ADVICE})
 
     def tell(
         self, decision_id: str, *, reward: float, cost: float, applied_action: float | None = None, **more: Any
@@ -160,11 +164,12 @@ class Client:
                 self.close()
                 reason = type(error).__name__
                 continue
-            if status < 400:
-                return json.loads(text)
-            if status not in RETRIED:
+            answer = _answer(text) if status < 300 else None
+            if answer is not None:
+                return answer
+            if status >= 400 and status not in RETRIED:
                 raise _refusal(status, text)
-            reason = f"status {status}"
+            reason = f"status {status}" if status >= 300 else "an answer that is not the service's"
         raise ServiceUnavailable(f"{self!r}: {reason}, after {self.retries + 1} attempts")
 
     def _once(self, method: str, path: str, content: str | None, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -181,6 +186,15 @@ class Client:
 
 def _quoted(name: str) -> str:
     return urllib.parse.quote(str(name), safe="")
+
+
+def _answer(text: bytes) -> dict[str, Any] | None:
+    """What the service said; None for anything else that answers in its place, a proxy's page say."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
 
 
 def _refusal(status: int, text: bytes) -> InvalidInput:

@@ -1,5 +1,6 @@
 """The client: the way of a decision, retries that cannot decide twice, and an action when the service is away."""
 
+import http.server
 import logging
 import socket
 import threading
@@ -107,3 +108,27 @@ def test_an_answer_lost_on_the_way_is_not_decided_twice(client):
 def test_bad_settings_are_refused(settings):
     with pytest.raises(InvalidInput):
         Client(**{"url": "http://127.0.0.1:1", **settings})
+
+
+@pytest.mark.parametrize(
+    ("status", "page"),
+    [(200, b"<html>sign in</html>"), (200, b"[]"), (200, b'{"status": "ok"}'), (302, b""), (204, b"")],
+)
+def test_what_answers_in_the_place_of_the_service_gives_the_fallback_action(status, page):
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        client = Client(f"http://127.0.0.1:{proxy.server_port}", retries=1, pause=0.01, fallback_action=0.05)
+        advice = client.ask("trial", [0.5, 0.1])
+        assert (advice.action, advice.id, advice.fallback) == (0.05, None, True)
+        client.close()
+        proxy.shutdown()

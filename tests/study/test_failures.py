@@ -1,6 +1,7 @@
 """The k-th statement or commit fails, for every k of a scripted run: nothing half-written, nothing lost."""
 
 import sqlite3
+import threading
 
 import pytest
 
@@ -141,3 +142,22 @@ def test_a_store_put_back_to_an_earlier_time_is_noticed(tmp_path):
         assert mine.seq == 4
         assert study.ask([0.2, 0.1]).seq == 4
         assert study.verify().ok
+
+
+def test_a_study_whose_log_is_broken_does_not_hurt_the_others_of_its_batch(tmp_path):
+    url = f"sqlite:///{tmp_path}/trial.db"
+    with Store(url) as store:
+        for name in ("broken", "whole"):
+            create_study(name, SPEC, storage=store).ask([0.1, 0.1])
+        with store.engine.begin() as connection:
+            connection.execute(sa.text("UPDATE events SET actor = 'x' WHERE study_id = 1 AND seq = 2"))
+    with Store(url) as store:
+        broken, whole = (create_study(name, storage=store, load_if_exists=True) for name in ("broken", "whole"))
+        start = threading.Event()
+        hold = store.submit(2, "whole", lambda _: start.wait(30))
+        answers = [study.ask([0.2, 0.2], wait=False) for study in (broken, whole) * 5]
+        start.set()
+        assert hold.result()
+        assert [answer.exception() is None for answer in answers] == [False, True] * 5
+        assert {getattr(answer.exception(), "code", "") for answer in answers} == {"log_broken", ""}
+        assert whole.verify().ok

@@ -1,5 +1,6 @@
 """A changed log is found, and the first event that was changed is named."""
 
+import hashlib
 import sqlite3
 
 import pytest
@@ -9,6 +10,7 @@ from safedial.study import Store, create_study, verify_study
 from safedial.study.event import START, Event, digest
 from safedial.study.log import append_events, read_events
 from safedial.study.schema import sa
+from safedial.study.snapshot import parts
 from tests.study.conftest import SPEC
 
 
@@ -96,8 +98,80 @@ def test_a_log_rewritten_with_fresh_hashes_is_found_by_a_checkpoint_kept_elsewhe
         assert verify_study(store, "trial").ok
     assert first_bad(storage, mark) == first_bad(storage, f"{mark['seq']}:{mark['hash']}") == mark["seq"]
     assert first_bad(storage, f"99:{mark['hash']}") == 11
-    with Store(storage) as store, pytest.raises(InvalidInput, match="SEQ:HASH"):
-        verify_study(store, "trial", checkpoint="nonsense")
+    for odd in ("nonsense", f"0:{mark['hash']}", f"-1:{mark['hash']}", f"{mark['seq']}:", f"{mark['seq']}:abcd", {}):
+        with Store(storage) as store, pytest.raises(InvalidInput, match="SEQ:HASH"):
+            verify_study(store, "trial", checkpoint=odd)
+
+
+def test_an_idempotency_key_that_stands_for_another_request_or_for_nothing_is_named(filled):
+    storage, _ = filled
+    with Store(storage) as store:
+        study = create_study("trial", storage=store, load_if_exists=True)
+        study.correct("trial.2", cost=0.2, reason="typing error", key="correction")
+        assert study.verify().ok
+    change(storage, "UPDATE idempotency SET seq = 6 WHERE key = '1'")
+    assert first_bad(storage) == 6
+    change(storage, "UPDATE idempotency SET seq = 3 WHERE key = '1'")
+    assert first_bad(storage) == 3
+    change(storage, "UPDATE idempotency SET seq = 99 WHERE key = '1'")
+    assert first_bad(storage) == 99
+
+
+@pytest.fixture
+def shot(tmp_path, monkeypatch):
+    """The URL of a store with one snapshot, at event 10 of 13; and how to put another in its place."""
+    from safedial.study import desk
+
+    monkeypatch.setattr(desk, "SNAPSHOT_EVENTS", 10)
+    url = f"sqlite:///{tmp_path}/trial.db"
+    with Store(url) as store:
+        study = create_study("trial", SPEC, storage=store)
+        for number in range(6):
+            study.tell(study.ask([0.1, 0.2]).id, reward=0.1, cost=0.01 * number)
+
+    def replace(content, seq=10):
+        values = {"content": content, "digest": hashlib.sha256(content).digest(), "seq": seq}
+        change(
+            url, "UPDATE snapshots SET content = :content, digest = :digest, seq = :seq WHERE study_id = 1", **values
+        )
+
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        content = connection.execute("SELECT content FROM snapshots WHERE seq = 10").fetchone()[0]
+    connection.close()
+    return url, content, replace
+
+
+def test_a_snapshot_with_another_matrix_and_a_fresh_digest_is_named(shot):
+    url, content, replace = shot
+    head, arrays = parts(content)
+    start = content.index(b"\n") + 1
+    for name, kind, shape in head["arrays"]:
+        size = arrays[name].nbytes
+        if kind == "<f8" and size:
+            changed = (arrays[name] * 1.001 + 0.001).tobytes()
+            replace(content[:start] + changed + content[start + size :])
+            assert first_bad(url) == 10, (name, shape)
+        start += size
+    replace(content)
+    with Store(url) as store:
+        assert verify_study(store, "trial").ok
+
+
+def test_a_snapshot_that_is_none_is_named_and_the_study_goes_on_without_it(shot):
+    url, content, replace = shot
+    for odd in (b"garbage", b"{}\n", content.replace(b'"format":1', b'"format":9'), content[:-8]):
+        replace(odd)
+        assert first_bad(url) == 10
+        with Store(url) as store:
+            assert create_study("trial", storage=store, load_if_exists=True).status()["decisions"] == 6
+
+
+def test_a_cut_log_whose_head_was_moved_is_named_by_the_snapshot_beyond_it(shot):
+    url, _, _ = shot
+    change(url, "DELETE FROM events WHERE study_id = 1 AND seq > 8")
+    last = "(SELECT hash FROM events WHERE study_id = 1 AND seq = 8)"
+    change(url, f"UPDATE studies SET head_seq = 8, head_hash = {last} WHERE id = 1")  # noqa: S608 -- fixed
+    assert first_bad(url) == 9
 
 
 def test_any_flipped_bit_of_a_stored_event_is_found(tmp_path, count):

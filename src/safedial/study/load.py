@@ -15,7 +15,7 @@ from safedial.study.errors import StudyError
 from safedial.study.event import Event, digest
 from safedial.study.fold import fold
 from safedial.study.log import changes, read_event, read_events, read_snapshot, snapshot_seqs
-from safedial.study.snapshot import pack, unpack
+from safedial.study.snapshot import pack, unpack, unpacked
 from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
 
@@ -150,5 +150,5 @@ def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State |
     event = read_event(source.connection, source.study, seq)
     if content is None or event is None:
         return None
-    state = unpack(spec, content)
-    return state if state.hash == event.hash else None
+    state = unpacked(spec, content)
+    return state if state is not None and state.hash == event.hash else None

@@ -20,6 +20,10 @@ _CHANGES = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN ('c
 _KEYS = sa.text("SELECT key, digest, seq FROM idempotency WHERE study_id = :study AND key IN :keys").bindparams(
     sa.bindparam("keys", expanding=True)
 )
+_KEYED = sa.text(
+    "SELECT k.seq, k.digest, e.kind, e.decision, e.at, e.actor, e.reason, e.body, e.hash FROM idempotency AS k "
+    "LEFT JOIN events AS e ON e.study_id = k.study_id AND e.seq = k.seq WHERE k.study_id = :study ORDER BY k.seq"
+)
 _HEAD = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study")
 _LOCKED = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study FOR UPDATE")
 _MOVE = sa.text("UPDATE studies SET head_seq = :seq, head_hash = :hash WHERE id = :study")
@@ -107,6 +111,14 @@ def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[b
     """(digest of the request, seq of its event) of each idempotency key that was used."""
     rows = connection.execute(_KEYS, {"study": study, "keys": keys})
     return {key: (bytes(digest), seq) for key, digest, seq in rows}
+
+
+def keyed_events(connection: Any, study: int) -> Any:
+    """Rows of every idempotency key: its seq, the digest of its request, and the fields of the event behind a seq.
+
+    Use it in a `with`: it reads a chunk at a time.
+    """
+    return connection.execute(_KEYED.execution_options(yield_per=CHUNK), {"study": study})
 
 
 def add_keys(connection: Any, rows: list[dict[str, Any]]) -> None:

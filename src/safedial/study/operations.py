@@ -22,11 +22,26 @@ from safedial.study.record import body_of
 VALUES = ("reward", "cost", "applied_action", "throttled")
 
 
+def request_digest(request: Any) -> bytes:
+    """What an idempotency key is kept with: a request in one form."""
+    return hashlib.sha256(canonical(request).encode()).digest()
+
+
+def request_of(event: Event) -> Any:
+    """The request that made an event, as its digest was taken; None for kinds that take no key."""
+    body = event.fields()
+    if event.kind == "decided":
+        return ["ask", body["context"], body["baseline_cost"]]
+    if event.kind == "correction":
+        return ["correct", event.decision, {name: body[name] for name in body["changed"]}, event.reason]
+    return ["resume", body["forget"], event.reason] if event.kind == "resumed" else None
+
+
 def once(desk: Desk, key: str | None, request: Any, make: Callable[[], Event]) -> tuple[Event, bool]:
     """The event that `make` appends, or the one that the same request with this key appended before."""
     if key is None:
         return make(), True
-    digest = hashlib.sha256(canonical(request).encode()).digest()
+    digest = request_digest(request)
     seq = desk.known_key(key, digest)
     if seq is None:
         event = make()

@@ -49,8 +49,16 @@ def pack(state: State) -> bytes:
     return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
 
 
-def unpack(study: StudySpec, content: bytes) -> State:
-    """The state that `pack` wrote, for the same study."""
+def unpacked(study: StudySpec, content: bytes) -> State | None:
+    """`unpack`, or None where the bytes are no snapshot of this study: the log is then folded without it."""
+    try:
+        return unpack(study, content)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def parts(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(plain values, arrays) of a snapshot."""
     line, _, rest = content.partition(b"\n")
     head = orjson.loads(line)
     if head["format"] != FORMAT:
@@ -62,6 +70,12 @@ def unpack(study: StudySpec, content: bytes) -> State:
         size = int(np.prod(shape)) * dtype.itemsize
         arrays[name] = np.frombuffer(rest, dtype, count=int(np.prod(shape)), offset=at).reshape(shape).copy()
         at += size
+    return head, arrays
+
+
+def unpack(study: StudySpec, content: bytes) -> State:
+    """The state that `pack` wrote, for the same study."""
+    head, arrays = parts(content)
     state = State(study)
     for name in (*COUNTS, *FLAGS):
         setattr(state, name, head[name])

@@ -122,10 +122,10 @@ class Store:
                 return
 
     def _batch(self, jobs: list[_Job]) -> None:
-        """All jobs in one transaction; after an error of no known kind each in its own, so that one cannot hurt all."""
+        """All jobs in one transaction; after an error that is not the store's each in its own: one cannot hurt all."""
         try:
             answers = self._attempt(jobs) if jobs else []
-        except InvalidInput as error:
+        except StoreUnavailable as error:
             answers = [(job, None, error) for job in jobs]
         except Exception as error:
             if len(jobs) > 1:

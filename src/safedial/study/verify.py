@@ -6,10 +6,12 @@ out byte for byte the same, or, where it was made by another build, with its act
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from safedial.errors import require
 from safedial.online.blas import dnrm2
@@ -17,12 +19,13 @@ from safedial.study.errors import StoreUnavailable
 from safedial.study.event import START, Event, canonical, digest, orjson
 from safedial.study.fold import context_of, decide_next
 from safedial.study.load import Source, read_study, take
-from safedial.study.log import read_events, read_head, read_snapshot, snapshot_seqs
+from safedial.study.log import keyed_events, read_events, read_head, read_snapshot, snapshot_seqs
+from safedial.study.operations import request_digest, request_of
 from safedial.study.record import body_of
-from safedial.study.snapshot import pack, unpack
+from safedial.study.snapshot import pack, parts
 from safedial.study.state import State
 
-TOLERANCE, LOOSE = 1e-12, 1e-9
+TOLERANCE, LOOSE, SHOT_LOOSE = 1e-12, 1e-9, 1e-6
 ACTIONS = ("action", "intensity", "safe_action")
 
 
@@ -90,13 +93,13 @@ def read_checkpoint(given: Mapping[str, Any] | str | None) -> dict[int, bytes]:
     if given is None:
         return {}
     try:
-        if isinstance(given, str):
-            seq, _, name = given.partition(":")
-            return {int(seq): bytes.fromhex(name)}
-        return {int(given["seq"]): bytes.fromhex(given["hash"])}
+        seq, _, name = given.partition(":") if isinstance(given, str) else (given["seq"], "", given["hash"])
+        mark = int(seq), bytes.fromhex(name)
     except (KeyError, TypeError, ValueError):
-        require(False, "checkpoint", str(given)[:80], "must be SEQ:HASH, as `checkpoint` printed it")
-        raise
+        mark = 0, b""
+    whole = mark[0] >= 1 and len(mark[1]) == len(START)
+    require(whole, "checkpoint", str(given)[:80], "must be SEQ:HASH, as `checkpoint` printed it")
+    return dict([mark])
 
 
 class _Check:
@@ -109,6 +112,7 @@ class _Check:
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
         source = self.source
         stored = dict(snapshot_seqs(source.connection, source.study)) if self.recompute else {}
+        last = max(stored, default=0)
         upto = 2**62 if self.stop is None else self.stop
         if self.stop is not None and self.stop not in stored:
             raise _Bad(self.stop, "has no snapshot any more")
@@ -124,6 +128,9 @@ class _Check:
                 progress(1000)
         if self.stop is None:
             self.end(marks)
+            if last > self.seq:
+                raise _Bad(self.seq + 1, f"is missing: there is a snapshot at {last}")
+            self.check_keys()
 
     def end(self, marks: dict[int, bytes]) -> None:
         """Behind the last event: the head names it, no checkpoint lies beyond it, and no alarm is due."""
@@ -136,6 +143,17 @@ class _Check:
             raise _Bad(self.seq + 1, f"is missing: a checkpoint was taken at {max(marks)}")
         if self.recompute and self.state and self.state.due:
             raise _Bad(self.seq + 1, f"is missing: an alarm is due ({self.state.due})")
+
+    def check_keys(self) -> None:
+        """Every idempotency key must stand for an event that its own request made."""
+        if not self.recompute:
+            return
+        with keyed_events(self.source.connection, self.source.study) as rows:
+            for seq, name, *fields in rows:
+                if fields[0] is None:
+                    raise _Bad(seq, "is missing: an idempotency key stands for it")
+                if request_digest(request_of(Event(seq, *fields))) != bytes(name):
+                    raise _Bad(seq, "has an idempotency key of another request")
 
     def link(self, event: Event) -> None:
         """The event must have the next seq, and the hash of what it says after what came before."""
@@ -186,23 +204,26 @@ class _Check:
         content = read_snapshot(source.connection, source.study, seq, name)
         if content is None:
             raise _Bad(seq, "has a snapshot that was altered")
-        same = state is None or content == pack(state)
-        if state is not None and not same and (seq == self.stop or not _same_build(state, content)):
+        own = content if state is None else pack(state)
+        if content != own and (seq == self.stop or not _same_build(own, content)):
             raise _Bad(seq, "has a snapshot that is not the state after it")
 
 
-def _same_build(state: State, content: bytes) -> bool:
-    """Whether a snapshot is the state up to rounding: written by another build, its counts are still the same."""
-    other = unpack(state.study, content)
-    mine, theirs = state.summary(), other.summary()
-    names = ("evidence", "noise_evidence")
-    evidence = all(math.isclose(mine.pop(name), theirs.pop(name), rel_tol=1e-9) for name in names)
-    close = all(
-        abs(float(a) - float(b)) <= 1e-9 * max(1.0, abs(float(a)))
-        for target in ("reward", "cost")
-        for a, b in zip(state.learner.coef(target), other.learner.coef(target), strict=True)
+def _same_build(mine: bytes, theirs: bytes) -> bool:
+    """Whether a snapshot is the state up to rounding, as another build wrote it: every number of it, within 1e-6."""
+    try:
+        (head, arrays), (other, others) = parts(mine), parts(theirs)
+        return _close(head, other, LOOSE) and all(_near(array, others[name]) for name, array in arrays.items())
+    except (LookupError, TypeError, ValueError):
+        return False
+
+
+def _near(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    return np.allclose(
+        a, b, rtol=0.0, atol=SHOT_LOOSE * max(1.0, np.abs(a[np.isfinite(a)]).max(initial=0.0)), equal_nan=True
     )
-    return mine == theirs and evidence and close
 
 
 def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
@@ -216,6 +237,8 @@ def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
 def _close(a: Any, b: Any, tolerance: float) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_close(a[name], b[name], tolerance) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_close(*pair, tolerance) for pair in zip(a, b, strict=True))
     if isinstance(a, float) and isinstance(b, float):
         return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
     return a == b

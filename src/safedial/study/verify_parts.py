@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from safedial.study.database import open_engine, reading
 from safedial.study.load import Source, read_study
 from safedial.study.log import read_head, read_snapshot, snapshot_seqs
-from safedial.study.snapshot import unpack
+from safedial.study.snapshot import unpacked
 from safedial.study.store import Store
 from safedial.study.verify import Report, verify_log
 
@@ -94,7 +94,9 @@ def _verify_part(part: _Part) -> Report | None:
                 content = read_snapshot(connection, part.study, *part.start)
                 if content is None:
                     return None
-                state = unpack(read_study(connection, part.study, part.name), content)
+                state = unpacked(read_study(connection, part.study, part.name), content)
+                if state is None:
+                    return None
             return verify_log(source, checkpoint=part.checkpoint, start=state, stop=part.stop)
     finally:
         engine.dispose()

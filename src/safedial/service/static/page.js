@@ -11,7 +11,7 @@ const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric",
 const STOPS = {
   alarm: "Costs exceeded the threshold more often than promised.",
   drift: "Costs do not look exchangeable over rounds.",
-  noise: "Outcomes scatter more than the stated noise allows.",
+  noise_broken: "Outcomes scatter more than the stated noise allows.",
   assumption_broken: "The data contradict the stated norms.",
   too_many_open: "Too many outcomes are open.",
   too_many_void: "Too many rounds are void or expired.",
@@ -189,7 +189,7 @@ const tick = async () => {
 };
 
 const go = () => {
-  shown = decodeURIComponent(location.hash.slice(1)) || null;
+  shown = /^#[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(location.hash) ? location.hash.slice(1) : null;
   tag = before = told = null;
   at("trail").textContent = shown ?? "";
   document.title = shown ? `${shown} · safedial` : "safedial";
