@@ -91,6 +91,24 @@ def revoke(
         typer.echo(f"Key {gone.id} opens nothing any more.")
 
 
+@key.command()
+def verify(storage: Storage, json: Json = False) -> None:
+    """Check the log of keys, and that the keys in use are those in it; exit 1 where they are not."""
+    from safedial.cli.output import print_json
+    from safedial.study import Store
+    from safedial.study.keys import verify_keys
+
+    with Store(storage, create=False) as store:
+        report = verify_keys(store)
+    if json:
+        print_json(report.to_dict())
+    elif report.ok:
+        typer.echo(f"{report.events} events of keys; the keys in use agree. Head {report.seq}:{report.hash}")
+    else:
+        typer.echo(f"event {report.first_bad or '–'}: {report.problem}", err=True)
+    raise typer.Exit(0 if report.ok else 1)
+
+
 def demo(
     port: Annotated[int, typer.Option(help="0 for any that is free.")] = 0,
     folder: Annotated[

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from safedial.errors import require
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical, digest, moment, now
-from safedial.study.log import append_events, lock_head
+from safedial.study.load import Source
+from safedial.study.log import append_events, lock_head, read_events
 from safedial.study.schema import STORE_LOG, STORE_NAME, keys, sa
 from safedial.study.store import Store
+from safedial.study.verify import Report, verify_log
 
 ROLES = ("read", "observe", "decide", "admin")
 
@@ -80,6 +83,29 @@ def list_keys(store: Store) -> list[Key]:
     with reading(store.engine) as connection:
         rows = connection.execute(sa.select(*_COLUMNS).order_by(keys.c.created, keys.c.id))
         return [Key(*row) for row in rows]
+
+
+def verify_keys(store: Store) -> Report:
+    """Check the store's own log, and that the keys in use are those that it made and has not revoked."""
+    with reading(store.engine) as connection:
+        report = verify_log(Source(connection, STORE_LOG, STORE_NAME), recompute=False)
+        events = list(read_events(connection, STORE_LOG)) if report.ok else []
+        rows = connection.execute(sa.select(*_COLUMNS, keys.c.hash)).all()
+    made: dict[str, tuple[Any, ...]] = {}
+    said = {}
+    for event in events:
+        body = event.fields()
+        said[body["id"]] = event.seq
+        if event.kind == "key_created":
+            made[body["id"]] = (body["id"], body["role"], body["study"], event.at, None, bytes.fromhex(body["hash"]))
+        else:
+            known = made.get(body["id"], (None,) * 6)
+            made[body["id"]] = (*known[:4], event.at, known[5])
+    used = {row[0]: tuple(row) for row in rows}
+    odd = sorted(name for name in made.keys() | used.keys() if made.get(name) != used.get(name))
+    if not report.ok or not odd:
+        return report
+    return replace(report, ok=False, first_bad=said.get(odd[0]), problem=f"key {odd[0]} is not what the log says of it")
 
 
 def hash_key(text: str) -> bytes:
