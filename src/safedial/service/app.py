@@ -15,13 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from safedial.service import wire
+from safedial.service import looks, routes, wire
 from safedial.service.access import Access
 from safedial.service.desk import Limits, Service
 from safedial.service.problem import answer
-from safedial.service.routes import quick, router
+from safedial.service.routing import quick, router
 from safedial.study import Store
 from safedial.version import __version__
+
+ROOMS = (routes, looks)
+"""Imported for the routes they put on the router."""
 
 TAKEN = (wire.NewStudy, wire.Ask, wire.Outcome, wire.Correction, wire.Void, wire.Resume)
 PAGES = {"/": "index.html", "/docs": "docs.html"}

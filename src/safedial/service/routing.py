@@ -1,0 +1,149 @@
+"""What every route has in common: admission, the reading of its body, errors, and its place in the OpenAPI document."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from safedial.service import wire
+from safedial.service.access import Caller
+from safedial.service.body import read_json, take
+from safedial.service.desk import Service
+from safedial.service.problem import Problem, answer_error
+from safedial.study.event import orjson
+
+router = APIRouter()
+quick: list[Route] = []
+"""The same routes without FastAPI's machinery, which they do not need: it describes them, these answer."""
+
+Handler = Callable[[Service, Request, Caller, dict[str, Any]], Awaitable[Response]]
+
+PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Answers hold contexts and outcomes, so nobody on the way keeps them."""
+
+
+def route(
+    method: str,
+    path: str,
+    *,
+    role: str | None,
+    gives: type[BaseModel] | None,
+    status: int = 200,
+    takes: type[BaseModel] | None = None,
+    key: bool = False,
+    query: dict[str, str] | None = None,
+    also: dict[int, str] | None = None,
+) -> Callable[[Handler], Handler]:
+    """Put a handler behind admission, the reading of its body, and the one way errors are answered.
+
+    The parameters describe the route in the OpenAPI document too.
+    """
+
+    def put(handler: Handler) -> Handler:
+        async def endpoint(request: Request) -> Response:
+            started = time.perf_counter()
+            service: Service = request.app.state.service
+            try:
+                response = await _serve(service, request, handler, role, takes)
+            except Exception as error:
+                fields = takes.model_fields if takes else ()
+                response = answer_error(error, fields, whole=takes is wire.NewStudy)
+            service.metrics.answered(method, path, response.status_code, time.perf_counter() - started)
+            return response
+
+        endpoint.__name__, endpoint.__doc__ = handler.__name__, handler.__doc__
+        quick.append(Route(path, endpoint, methods=[method], include_in_schema=False))
+        described = describe(takes=takes, key=key, query=query or {}, needs_key=role is not None)
+        answers: dict[int | str, Any] = {status: {"model": gives} if gives else {"description": "text"}}
+        for code, words in (also or {}).items():
+            answers[code] = {"description": words, **({"model": gives} if code == 200 else {})}
+        router.add_api_route(
+            path,
+            endpoint,
+            methods=[method],
+            status_code=status,
+            response_model=None,
+            responses={**answers, "default": {"model": wire.ProblemDetails, "description": "problem+json"}},
+            openapi_extra=described,
+        )
+        return handler
+
+    return put
+
+
+async def _serve(
+    service: Service, request: Request, handler: Handler, role: str | None, takes: type[BaseModel] | None
+) -> Response:
+    caller = Caller("", "read", "")
+    if role is not None:
+        caller = await service.access.admit(request, role, request.path_params.get("name") or _study_of(request))
+    fields: dict[str, Any] = {}
+    if takes is not None:
+        fields = take(takes, await read_json(request, seconds=service.limits.body_seconds))
+    if service.waiting >= service.limits.waiting:
+        raise Problem("overloaded")
+    service.waiting += 1
+    try:
+        return await handler(service, request, caller, fields)
+    finally:
+        service.waiting -= 1
+
+
+def _study_of(request: Request) -> str | None:
+    decision = request.path_params.get("decision_id")
+    return None if decision is None else str(decision).rpartition(".")[0]
+
+
+def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str], needs_key: bool) -> dict[str, Any]:
+    """What FastAPI cannot see of a route that reads its own body."""
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "integer"}}
+        for name, words in query.items()
+    ]
+    if key:
+        words = "the same key and body give the same answer; another body is refused"
+        parameters.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "description": words,
+                "schema": {"type": "string", "maxLength": 200},
+            }
+        )
+    said: dict[str, Any] = {"parameters": parameters} if parameters else {}
+    if takes is not None:
+        content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{takes.__name__}"}}}
+        said["requestBody"] = {"required": True, "content": content}
+    if needs_key:
+        said["security"] = [{"key": []}, {}]
+    return said
+
+
+def reply(content: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(content), status, PRIVATE, "application/json")
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The header, checked: it is kept for as long as the study."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= 200:
+        raise Problem("invalid_input", "Idempotency-Key: must have 1 to 200 characters")
+    return key
+
+
+def number(request: Request, name: str, default: int | None, most: int) -> Any:
+    """A whole number from the query."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Problem("invalid_input", f"{name}: must be a whole number", field=name)
+    return min(int(text), most)
