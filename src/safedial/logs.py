@@ -226,20 +226,20 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
 
 def _numbers(name: str, cells: Sequence[str]) -> Array:
     """One column as finite numbers."""
+    values = np.array([_number(cell) for cell in cells])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        where, cell = bad[0] + 1, cells[bad[0]]
+        raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")
+    return values
+
+
+def _number(cell: str) -> float:
+    """A cell's number, or NaN where it is none."""
     try:
-        values = np.array([float(cell) for cell in cells])
+        return float(cell)
     except ValueError:
-        values = None
-    if values is not None and np.all(np.isfinite(values)):
-        return values
-    for number, cell in enumerate(cells, start=1):
-        try:
-            finite = math.isfinite(float(cell))
-        except ValueError:
-            finite = False
-        if not finite:
-            raise InvalidInput(f"log row {number}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")
-    raise AssertionError("unreachable")  # pragma: no cover
+        return math.nan
 
 
 def _hint(name: str) -> str:
