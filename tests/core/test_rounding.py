@@ -81,7 +81,7 @@ def test_a_maintained_inverse_is_certified_after_100_000_updates():
         assert mpf(learner.log_det) >= log_det
         assert learner.log_det == pytest.approx(float(log_det), rel=1e-7)
         for context, norm in zip(contexts[:50], norms[:50].tolist(), strict=True):
-            _, cost, width = learner.read(context, norm)
+            _, cost, width, _ = learner.read(context, norm)
             column = mp.matrix([mpf(value) for value in context.tolist()])
             direction = mp.lu_solve(gram, column)
             exact_width = mp.sqrt((column.T * direction)[0])

@@ -225,9 +225,11 @@ def test_sensor_noise_weights_what_is_learned():
 def test_a_broken_promise_raises_the_alarm_and_every_decision_says_so():
     agent = trained()
     assert not agent.alarmed
-    for _ in range(30):
-        agent.update(agent.decide([0.1, 0.1]), 0.2, 0.1, 0.9)
-    assert agent.alarmed
+    rounds = 0
+    while not agent.alarmed:
+        agent.update(agent.decide([0.1, 0.1]), reward=0.1, cost=0.51)
+        rounds += 1
+    assert rounds <= 12
     assert agent.evidence >= 100
     decision = agent.decide([0.1, 0.1])
     assert (decision.action, decision.certified, decision.limit) == (0.0, False, "alarm")
@@ -346,22 +348,6 @@ def test_the_baseline_policy_is_not_watched_and_fixed_learns_nothing():
     assert not expected.alarmed
     assert fixed.alarmed
     assert fixed.informative_rounds == 0
-
-
-def test_history_and_overrides_are_learned_from_but_prove_nothing():
-    agent = Agent(2, make_spec())
-    for _ in range(30):
-        agent.update([0.1, 0.1], 0.1, 0.0, 2.0)
-    assert agent.informative_rounds == 30
-    assert not agent.alarmed
-    for _ in range(30):
-        agent.update(agent.decide([0.1, 0.1]), action=1.0, reward=0.0, cost=2.0)
-    assert not agent.alarmed
-    for _ in range(30):
-        agent.decide([0.1, 0.1])
-        agent.update([0.1, 0.1], 0.05, 0.0, 2.0)
-    assert agent.alarmed
-    assert agent.violations > 2
 
 
 def test_a_decision_brings_its_own_context_action_and_baseline():

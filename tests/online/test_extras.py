@@ -165,7 +165,7 @@ def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch)
     assert learner.pending.count == 5
     lower, upper, width = learner.read_many(contexts)
     for number, context in enumerate(contexts):
-        _, cost, wide = learner.read(context, float(np.linalg.norm(context)))
+        _, cost, wide, _ = learner.read(context, float(np.linalg.norm(context)))
         assert upper[number] == pytest.approx(cost, rel=1e-9)
         assert lower[number] <= upper[number]
         assert width[number] == pytest.approx(wide, rel=1e-9)

@@ -121,14 +121,18 @@ def test_caps_masks_and_steps_lower_the_action_and_show_on_the_certificate(lite)
     features = {"names": ["age", "pregnant"], "center": [50, 0], "scale": [100, 2]}
     dial = {"high": 20, "unit": "mg"}
     study = made(lite, threshold=50, guard=guard, features=features, dial=dial)
-    ages = [(40, 0), (40, 0), (80, 0), (40, 1), (40, 0)]
-    asked = [study.ask({"pregnant": pregnant, "age": age}) for age, pregnant in ages]
+    ages = [(60, 0), (60, 0), (80, 0), (60, 1), (60, 0)]
+    asked = []
+    for age, pregnant in ages:
+        asked.append(study.ask({"pregnant": pregnant, "age": age}))
+        if asked[-1].intensity:
+            study.tell(asked[-1].id, reward=0.2, cost=0.1)
     assert [(each.action, each.limit) for each in asked] == [
         (4.0, "step_up"),
         (8.0, "step_up"),
         (5.0, "cap"),
         (0.0, "mask"),
-        (4.0, "step_up"),
+        (9.0, "step_up"),
     ]
     assert all(each.promise == "certified" for each in asked)
     assert asked[2].certificate["habit"] == "cap"

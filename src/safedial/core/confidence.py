@@ -190,6 +190,16 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     return Bounds(reward_upper, cost_upper, reward_radius, cost_radius, refuted, prediction.noise, prediction.context)
 
 
+def cost_exceeds_norms(prediction: Prediction, bounds: Bounds, spec: SafetySpec) -> bool:
+    """Whether even the lowest mean cost in the confidence set, ⟨x,μ̂⟩ − β·width, lies above S‖x‖.
+
+    `bound` finds data that lie below what the stated norms allow; the clip would hide data that lie above it. On the
+    event that the confidence set holds, either refutes ‖μ*‖ ≤ S.
+    """
+    lowest = prediction.cost - prediction.cost_slack - bounds.cost_radius * prediction.width
+    return bool(lowest > spec.coefficient_bound * prediction.norm)
+
+
 def _bias(spec: SafetySpec) -> Any:
     return spec.ridge**0.5 * spec.coefficient_bound
 

@@ -69,6 +69,8 @@ class Prediction(NamedTuple):
     cost_energy: Any = None
     ridges: Ridges | None = None
     noise: Any = None
+    cost_slack: Any = 0.0
+    """How far rounding may have raised `cost` above ⟨x,μ̂⟩, where it was certified."""
 
 
 def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), xp: Any = np) -> Estimate:

@@ -8,7 +8,12 @@ is a supermartingale that starts at 1: the likelihood ratio of a violation chanc
 bet, Π(1 + λ_s(v_s − δ_s)) with λ_s = (m − 1)/(1 + δ_s(m − 1)) ≤ 1/δ_s. So is the mean over several m, and by
 Ville's inequality it ever reaches 1/a with probability at most a. The promise itself holds on an event of probability
 ≥ 1 − δ′ (1 − δ′ − δ_q with a margin that learns the noise), so an alarm at 1/a is false with probability at most
-a + δ′ (+ δ_q), over all time. Feed rounds in decision order.
+a + δ′ (+ δ_q), over all time.
+
+**Late or missing outcomes.** The product runs over rounds in decision order. A round without a known outcome enters as
+kept, v_s = 0, and is revised when a violation becomes known (`revise`): at any time the value is at most that of the
+full product over the same rounds, so Ville's inequality covers it. Nothing waits for an open round, and the order of
+reports does not matter. (`update` does both at once, for rounds whose outcome is known.)
 """
 
 from __future__ import annotations
@@ -51,6 +56,16 @@ def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
     allowed = xp.asarray(risk, dtype=xp.float64)[..., None]
     gain = hit[..., None] * xp.log(odds) - xp.log1p(allowed * (odds - 1.0))
     return Monitor(monitor.log_evidence + gain, monitor.rounds + 1.0, monitor.violations + hit)
+
+
+def revise(monitor: Monitor) -> Monitor:
+    """A round that was counted as kept turns out to have exceeded τ.
+
+    >>> late = revise(update(init(), violated=False, risk=0.01))
+    >>> bool(abs(evidence(late) - evidence(update(init(), violated=True, risk=0.01))) < 1e-12)
+    True
+    """
+    return Monitor(monitor.log_evidence + np.log(ODDS), monitor.rounds, monitor.violations + 1.0)
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,11 @@ set holds, |ξ| ≥ |y − ⟨x,μ̂⟩| − β·width =: e. With e (at least 0)
 Ville's inequality it reaches 1/a with probability at most a + δ′ ever. A weight ω enters as √ω·e, for √ω times the
 noise of a sample is κ-sub-Gaussian. Noise that is half again as large as stated, a unit mistaken, or a mean that is far
 from linear make it grow; noise that is smaller makes it shrink.
+
+The product runs over rounds in decision order. The bound on |ξ| holds with the confidence set of any time, and a
+round without a known outcome has e = 0 and still its factor √(1−s): `expect` it when it is decided, `observe` its
+outcome when that is known. The value is then never above that of the full product, whichever outcomes are missing and
+for whatever reason.
 """
 
 from __future__ import annotations
@@ -30,8 +35,18 @@ def update(log_evidence: float, residual: float, slack: float, noise: float) -> 
     >>> total > math.log(100)
     True
     """
+    return observe(expect(log_evidence), residual, slack, noise)
+
+
+def expect(log_evidence: float) -> float:
+    """A round is decided, its outcome not yet known: the factor √(1−s)."""
+    return log_evidence + 0.5 * math.log1p(-SHARE)
+
+
+def observe(log_evidence: float, residual: float, slack: float, noise: float) -> float:
+    """The residual of a round that was expected."""
     excess = max(abs(residual) - slack, 0.0) / noise
-    return min(log_evidence + 0.5 * math.log1p(-SHARE) + 0.5 * SHARE * excess * excess, LARGEST_LOG)
+    return min(log_evidence + 0.5 * SHARE * excess * excess, LARGEST_LOG)
 
 
 def alarm(log_evidence: float, level: float = 0.01) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
+from safedial.core.confidence import cost_exceeds_norms
 from safedial.core.rounding import round_down, round_up, rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.online.classes import ClassLearner
@@ -77,6 +78,8 @@ def decide(
     if spec.noise_scale is not None:
         prediction = prediction._replace(context=context)
     choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
+    if rules.version > 1 and rules.policy.is_linear and cost_exceeds_norms(prediction, choice.bounds, spec):
+        choice = choice._replace(bounds=choice.bounds._replace(refuted=True))
     prediction, choice = learner.view(prediction, choice)
     return advise(rules, choice, prediction, context, number, baseline_cost, stopped)
 

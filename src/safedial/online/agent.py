@@ -3,7 +3,8 @@
     context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
     outcome ─► outcome.normalise ─► learner.learn, monitor
 
-The learner is the linear one (learner.py, certified) or the conformal one (conformal.py), by the policy's promise.
+The learner is the linear one (learner.py), one over function classes (classes.py), or the conformal one
+(conformal.py), by the policy.
 
 Everything is checked before anything changes: a call that raises `InvalidInput` leaves the agent as it was.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,10 @@ from safedial.online import savefile
 from safedial.online.advice import decide, make_learner
 from safedial.online.conformal import ConformalLearner
 from safedial.online.decision import Decision
-from safedial.online.door import check_decision, column, in_row, make_rules, read_context, read_contexts
+from safedial.online.door import check_decision, column, in_row, make_rules, read_baseline, read_context, read_contexts
 from safedial.online.memory import arguments, recall, remember
-from safedial.online.outcome import Sample, counted, normalise
-from safedial.online.units import Dial, Features, real
+from safedial.online.outcome import Sample, allowed_risk, cost_at_advice, counted_from, normalise
+from safedial.online.units import Dial, Features
 from safedial.policies import Policy
 
 Vector = NDArray[np.float64]
@@ -40,6 +41,18 @@ UNSAID: Any = object()
 
 OPEN_LIMIT = 100_000
 """Decisions without an outcome that are remembered; older ones can be reported by context and action only."""
+
+
+class Advice(NamedTuple):
+    """What is remembered of a decision until its outcome is reported: its place in the learner, and what was advised.
+
+    `watched` says whether the monitor counts the round: only where something was promised.
+    """
+
+    place: Any
+    action: float
+    baseline_cost: float
+    watched: bool
 
 
 class Agent:
@@ -57,6 +70,8 @@ class Agent:
             until there are rounds enough. Without it the spec's constants must certify one.
         fallback_action: what to advise where nothing is promised, in the dial's units; by default the declared start
             action, or else the dial's low end.
+        baseline_range: (low, high) that a stated baseline cost must lie between; by default it must not be negative,
+            because a negative one raises the dose.
         seed: of the coin that randomised policies toss.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3,
@@ -79,16 +94,20 @@ class Agent:
         features: Features | None = None,
         start_action: float | None = None,
         fallback_action: float | None = None,
+        baseline_range: tuple[float | None, float | None] | None = None,
         seed: int = 0,
     ) -> None:
-        self._rules = rules = make_rules(dim, spec, policy, dose, dial, features, start_action, fallback_action)
+        self._rules = rules = make_rules(
+            dim, spec, policy, dose, dial, features, start_action, fallback_action, baseline_range=baseline_range
+        )
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._safe_spec = rounded_spec(spec)
         self._learner = make_learner(rules)
         self._decisions = 0
-        self._open: dict[int, Any] = {}
-        self._monitor, self._alarmed_at = monitor.init(), 0
+        self._open: dict[int, Advice] = {}
+        self._monitor, self._alarmed_at, self._expected = monitor.init(), 0, 0
+        self._frozen = False
         self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
 
     def __repr__(self) -> str:
@@ -154,6 +173,11 @@ class Agent:
         return float(monitor.evidence(self._monitor))
 
     @property
+    def frozen(self) -> bool:
+        """Whether learning has ended: a dose was withheld for a reason that may have to do with its outcome."""
+        return self._frozen
+
+    @property
     def alarmed(self) -> bool:
         """Whether the evidence reached 100. The fallback is then advised until `resume` is called."""
         return self._alarmed_at > 0
@@ -173,6 +197,8 @@ class Agent:
         else:
             require(not forget, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
         self._monitor, self._alarmed_at = monitor.init(), 0
+        self._expected = self._decisions
+        self._open = {number: advice._replace(watched=False) for number, advice in self._open.items()}
 
     def decide(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) that arises without any action.
@@ -181,7 +207,7 @@ class Agent:
         `preview`.
         """
         vector, norm = read_context(self._rules, context)
-        baseline = real("baseline_cost", baseline_cost)
+        baseline = read_baseline(self._rules, baseline_cost)
         self._begin()
         return self._decide(vector, norm, baseline)
 
@@ -189,7 +215,8 @@ class Agent:
         """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
         vector, norm = read_context(self._rules, context)
         foreseen = self._learner.foresee(vector, norm)
-        return self._advise(vector, foreseen, real("baseline_cost", baseline_cost), coin=0.5)._replace(preview=True)
+        baseline = read_baseline(self._rules, baseline_cost)
+        return self._advise(vector, foreseen, baseline, coin=0.5)._replace(preview=True)
 
     def decide_many(
         self, contexts: Iterable[Context], *, baseline_costs: Iterable[float] | None = None
@@ -200,6 +227,8 @@ class Agent:
         """
         vectors = read_contexts(self._rules, contexts)
         baselines = column("baseline_costs", baseline_costs, len(vectors))
+        for row, baseline in enumerate(baselines):
+            in_row(row, read_baseline, self._rules, baseline)
         self._begin()
         return [self._decide(*vector, baseline) for vector, baseline in zip(vectors, baselines, strict=True)]
 
@@ -212,6 +241,7 @@ class Agent:
         *,
         baseline_cost: float = UNSAID,
         round: int | None = None,
+        unrelated: bool = False,
     ) -> None:
         """Learn from one outcome. Call in decision order.
 
@@ -223,22 +253,29 @@ class Agent:
             baseline_cost: as given to `decide`.
             round: the number of the decision, where the `Decision` itself is not at hand (after `load`); without
                 either, the outcome is taken for the oldest open round's.
+            unrelated: where nothing was applied though something was advised: you state that the reason has nothing to
+                do with the outcome. Otherwise nothing is learned from this round on (`frozen`), because rounds without
+                a dose teach nothing, and to leave out those that were feared would bias what is learned.
 
-        Outcomes of decisions feed the monitor. An outcome that is reported before any decision (history), or that was
-        applied above the advice, or was not certified, is learned from and proves nothing about the promise.
+        Outcomes of decisions feed the monitor: as measured, or, where more was applied than advised, as they would have
+        been at the advice. An outcome that is reported before any decision (history), or of a round that promised
+        nothing, is learned from and proves nothing about the promise.
         """
+        require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         if isinstance(context, Decision):
             check_decision(self._rules, self._open, context)
             require(round is None, "round", round, "is known to the decision", "leave it out")
             vector, norm = read_context(self._rules, context.context, raw=False)
             applied = context.action if action is None else action
             baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
-            self._fold(vector, norm, normalise(self._rules, applied, reward, cost, baseline, vector), context)
+            number = context.round
         else:
             vector, norm = read_context(self._rules, context)
             number = self._number_of(vector, round)
-            baseline = 0.0 if baseline_cost is UNSAID else baseline_cost
-            self._fold(vector, norm, normalise(self._rules, action, reward, cost, baseline, vector), number=number)
+            known = self._open[number].baseline_cost if number else 0.0
+            applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
+        sample = normalise(self._rules, applied, reward, cost, baseline, vector)
+        self._fold(vector, norm, sample, number, unrelated=unrelated)
 
     def update_many(
         self,
@@ -256,11 +293,11 @@ class Agent:
         columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
         rows = enumerate(zip(*columns, [vector for vector, _ in vectors], strict=True))
         samples = [in_row(number, normalise, self._rules, *row) for number, row in rows]
-        numbers = list(self._open)[: len(vectors)] + [0] * (len(vectors) - len(self._open))
-        for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=False)):
+        numbers = [*self._open, *[0] * len(vectors)][: len(vectors)]
+        for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=True)):
             in_row(row, self._check_open, vector, number)
-        for vector, sample in zip(vectors, samples, strict=True):
-            self._fold(*vector, sample)
+        for vector, sample, number in zip(vectors, samples, numbers, strict=True):
+            self._fold(*vector, sample, number)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file; `Agent.load` gives an agent that decides the same, bit for bit."""
@@ -296,10 +333,17 @@ class Agent:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(vector, self._learner.predict(vector, norm), baseline_cost, coin)
         self._decisions += 1
-        self._open[self._decisions] = self._learner.open(vector)
+        watched = decision.certified and not self._conformal
+        place = self._learner.open(vector)
+        self._open[self._decisions] = Advice(place, decision.action, baseline_cost, watched)
         if len(self._open) > OPEN_LIMIT:
+            self._expect()
             del self._open[next(iter(self._open))]
         return decision
+
+    @property
+    def _conformal(self) -> bool:
+        return isinstance(self._learner, ConformalLearner)
 
     def _advise(self, vector: Vector, prediction: Any, baseline_cost: float, coin: float) -> Decision:
         rules, number = self._rules, self._decisions + 1
@@ -307,26 +351,33 @@ class Agent:
         learner, spec = self._learner, self._safe_spec
         return decide(rules, spec, learner, prediction, vector, number, baseline_cost, coin=coin, stopped=stopped)
 
-    def _fold(
-        self, vector: Vector, norm: float, sample: Sample, decision: Decision | None = None, number: int = -1
-    ) -> None:
-        """Learn and watch. Without its decision an outcome is the round `number`'s, or the oldest open one's (-1); 0 is
-        history.
-        """
-        if decision:
-            number = decision.round
-        elif number < 0:
-            number = next(iter(self._open), 0)
-        self._learner.learn(vector, norm, sample, self._open.pop(number, None))
-        watch = not decision.doubt and sample.applied <= decision.action if decision else not self._alarmed_at
-        if number and watch:
-            if isinstance(self._learner, ConformalLearner):
-                over = float(sample.measured > self._rules.spec.threshold)
-                seen = self._monitor
-                self._monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + over)
-            elif self._rules.policy.promise == "certified":
-                self._watch(counted(self._rules.spec, sample, float(number)))
+    def _fold(self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool = True) -> None:
+        """Learn from the outcome of round `number` (0: history), and watch it."""
+        self._expect()
+        advice = self._open.pop(number, None)
+        withheld = advice is not None and sample.intensity == 0.0 and self._intensity(advice.action) > 0.0
+        if withheld and not unrelated and not self._conformal and self._rules.policy.learns:
+            self._frozen = True
+        if not self._frozen:
+            self._learner.learn(vector, norm, sample, advice.place if advice else None)
+        if advice is not None:
+            self._watch(advice, sample, number)
         self._notice()
+
+    def _intensity(self, setting: float) -> float:
+        return float(self._rules.dose.cost.effect(self._rules.dial.action(setting)))
+
+    def _expect(self) -> None:
+        """Count the decisions made since the last call as kept; a violation revises that when it is reported."""
+        spec = self._rules.spec
+        for number in range(self._expected + 1, self._decisions + 1):
+            advice = self._open.get(number)
+            risk = allowed_risk(spec, advice.baseline_cost, float(number)) if advice and advice.watched else None
+            if risk is not None:
+                self._monitor = monitor.update(self._monitor, False, risk)
+            elif advice and advice.watched:
+                self._open[number] = advice._replace(watched=False)
+        self._expected = self._decisions
 
     def _number_of(self, vector: Vector, round: int | None) -> int:
         """The open round that an outcome reported by its context belongs to; 0 for history."""
@@ -337,10 +388,17 @@ class Agent:
         return number
 
     def _check_open(self, vector: Vector, number: int) -> None:
-        self._learner.check_report(vector, number, self._open.get(number), self._decisions)
+        advice = self._open.get(number)
+        self._learner.check_report(vector, number, advice.place if advice else None, self._decisions)
 
-    def _watch(self, seen: tuple[bool, float] | None) -> None:
-        if seen:
-            self._monitor = monitor.update(self._monitor, *seen)
-            if seen[0] and not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
+    def _watch(self, advice: Advice, sample: Sample, number: int) -> None:
+        """Set the outcome against the promise, at the setting that was advised."""
+        cost = cost_at_advice(self._rules, sample, advice.action)
+        if self._conformal:
+            over = float(cost is not None and cost > self._rules.spec.threshold)
+            seen = self._monitor
+            self._monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + over)
+        elif advice.watched and cost is not None and cost > counted_from(self._rules.spec, float(number)):
+            self._monitor = monitor.revise(self._monitor)
+            if not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
                 self._alarmed_at = self._decisions

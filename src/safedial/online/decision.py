@@ -14,6 +14,10 @@ from safedial.core.spec import SafetySpec
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy
 
+RULES = 2
+"""The version of the guard, of what an outcome teaches and of the defaults. Studies keep the one they began with: a log
+whose first event states none is version 1."""
+
 
 class Rules(NamedTuple):
     """What is fixed for the life of a learner."""
@@ -28,6 +32,9 @@ class Rules(NamedTuple):
     start_action: float | None
     straight: bool
     """Whether settings are intensities: a plain dial and the identity curve."""
+    version: int = RULES
+    baseline_range: tuple[float, float] = (-math.inf, math.inf)
+    """Between what a stated baseline cost must lie."""
 
 
 class Text(str):
@@ -109,7 +116,7 @@ LIMITS = {
     "drift": "costs do not look exchangeable over rounds, on which the conformal promise rests, "
     "so the fallback is advised until a person resumes",
     "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
-    "assumption_broken": "the data contradict the stated norms (a bound lies below what they allow), "
+    "assumption_broken": "the data contradict the stated norms (costs or rewards lie outside what they allow), "
     "so the fallback is advised",
     "noise_broken": "outcomes scatter more than the stated noise allows, "
     "so the fallback is advised until a person resumes",
@@ -117,6 +124,10 @@ LIMITS = {
     "so no action, not even zero, keeps the promise",
     "too_many_open": "too many outcomes are open, so the fallback is advised until a person resumes",
     "too_many_void": "too many rounds are void or expired, so the fallback is advised until a person resumes",
+    "too_many_unwatched": "too many rounds ended without an outcome that shows whether the promise was kept, "
+    "so the fallback is advised until a person resumes",
+    "outcome_overdue": "an outcome has been open for longer than the study allows, "
+    "so the fallback is advised until a person resumes",
     "stop_rule": "the study's stop rule was met, so the fallback is advised until a person resumes",
     "mask": "the study's rules give nothing to a context like this one",
     "cap": "the study's rules cap the setting for a context like this one",

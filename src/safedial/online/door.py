@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from safedial.errors import InvalidInput, require
 from safedial.online.blas import dnrm2
 from safedial.online.classes import check_classes
 from safedial.online.conformal_door import certified_fallback, conformal_start
-from safedial.online.decision import Decision, Rules
+from safedial.online.decision import RULES, Decision, Rules
 from safedial.online.units import Dial, Features, as_vector, real
 from safedial.policies import Policy, as_policy
 from safedial.policies.fixed import fixed
@@ -28,9 +29,19 @@ Vector = NDArray[np.float64]
 
 
 def make_rules(
-    dim: Any, spec: Any, policy: Any, dose: Any, dial: Any, features: Any, start_action: Any, fallback_action: Any
+    dim: Any,
+    spec: Any,
+    policy: Any,
+    dose: Any,
+    dial: Any,
+    features: Any,
+    start_action: Any,
+    fallback_action: Any,
+    *,
+    baseline_range: Any = None,
+    version: int = RULES,
 ) -> Rules:
-    """What is fixed for the life of an agent, checked."""
+    """What is fixed for the life of an agent or a study, checked; `version` is that of the rules it lives by."""
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
     require(whole, "dim", dim, "must be a whole number >= 1")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
@@ -50,7 +61,8 @@ def make_rules(
     else:
         require(start_action is None, "start_action", start_action, f"is not for {rule.name}", "it starts certified")
     straight = knob.is_plain and curves.cost.name == "identity"
-    rules = Rules(spec, rule, curves, knob, int(dim), _fallback(knob, fallback_action), features, start, straight)
+    fallback, between = _fallback(knob, fallback_action), _baseline_range(baseline_range, version)
+    rules = Rules(spec, rule, curves, knob, int(dim), fallback, features, start, straight, version, between)
     if rule.is_linear:
         _warn_where_no_level_is_reached(rules)
     return rules
@@ -96,7 +108,7 @@ def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
     )
 
 
-def check_decision(rules: Rules, open_rounds: Mapping[int, None], decision: Decision) -> None:
+def check_decision(rules: Rules, open_rounds: Mapping[int, Any], decision: Decision) -> None:
     """A decision may be reported once, to the agent that made it."""
     rule = ""
     if decision.preview:
@@ -155,6 +167,32 @@ def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:
     if over_classes:
         check_classes(rule, spec)
     return rule
+
+
+def read_baseline(rules: Rules, baseline_cost: Any) -> float:
+    """A stated baseline cost, in its range."""
+    value = real("baseline_cost", baseline_cost)
+    low, high = rules.baseline_range
+    require(
+        low <= value <= high,
+        "baseline_cost",
+        value,
+        f"must lie between {low:g} and {high:g}",
+        "state another baseline_range at the start, if it is right: a lower baseline raises the dose",
+    )
+    return value
+
+
+def _baseline_range(given: Any, version: int) -> tuple[float, float]:
+    """(low, high); by default a baseline cost must not be negative (from version 2 on)."""
+    if given is None:
+        return (0.0 if version > 1 else -math.inf, math.inf)
+    proper = isinstance(given, (list, tuple)) and len(given) == 2
+    require(proper, "baseline_range", given, "must be two numbers, low and high", "None for an end that is open")
+    ends = (-math.inf if given[0] is None else given[0], math.inf if given[1] is None else given[1])
+    low, high = (end if math.isinf(end) else real("baseline_range", end) for end in ends)
+    require(low <= high, "baseline_range", given, "must have its lower end first")
+    return float(low), float(high)
 
 
 def _fallback(dial: Dial, given: Any) -> float:

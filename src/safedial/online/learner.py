@@ -58,20 +58,23 @@ class Learner:
         self.known: tuple[Array, float, tuple[float, float, Array, float]] | None = None
         self._refresh_scale()
 
-    def read(self, context: Array, norm: float) -> tuple[float, float, float]:
-        """(reward, cost, width) at a context of norm `norm`, the last two certified upper values; learns nothing."""
+    def read(self, context: Array, norm: float) -> tuple[float, float, float, float]:
+        """(reward, cost, width, how far the cost was raised) at a context of norm `norm`; cost and width are certified
+        upper values. Learns nothing.
+        """
         width, slack, direction, _ = self._certified(context, norm)
         cost = ddot(direction, self.cost_rhs)
-        return ddot(direction, self.reward_rhs), cost + 32.0 * UNIT * abs(cost) + slack, width
+        room = 32.0 * UNIT * abs(cost) + slack
+        return ddot(direction, self.reward_rhs), cost + room, width, 2.0 * room
 
     def begin(self) -> None:
         """Before a decision: nothing to do."""
 
     def predict(self, context: Array, norm: float) -> Prediction:
         """What a decision depends on, its norm rounded up."""
-        reward, cost, width = self.read(context, norm)
-        length = norm * self.norm_error
-        seen = Prediction(reward, cost, width, length, self.log_det, float(self.samples), self.dim)
+        reward, cost, width, slack = self.read(context, norm)
+        length, rounds = norm * self.norm_error, float(self.samples)
+        seen = Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
         return seen if self.extras is None else self.extras.add(self, seen, context, norm)
 
     foresee = predict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +33,11 @@ def remember(agent: Agent) -> tuple[dict[str, Any], dict[str, Any]]:
         "features": rules.features.to_dict() if rules.features else None,
         "start_action": rules.start_action,
         "fallback_action": rules.fallback_action,
+        "baseline_range": [None if math.isinf(end) else end for end in rules.baseline_range],
         "counts": [agent._decisions, agent._alarmed_at],
-        "open": list(agent._open.items()),
+        "expected": agent._expected,
+        "frozen": agent._frozen,
+        "open": [[number, *advice] for number, advice in agent._open.items()],
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
@@ -66,6 +70,7 @@ def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
         "dial": Dial(**header["dial"]),
         "features": Features(**header["features"]) if header["features"] else None,
         "fallback_action": header["fallback_action"],
+        "baseline_range": header.get("baseline_range", [None, None]),
         "seed": header["seed"],
     }
 
@@ -76,11 +81,20 @@ def _same(name: str, given: Any, saved: Any) -> bool:
     return resolved or given == saved
 
 
+def _advice(saved: list[Any]) -> Any:
+    """An open decision; earlier versions kept only its place, so the monitor cannot count it."""
+    from safedial.online.agent import Advice
+
+    return Advice(*saved) if len(saved) > 1 else Advice(saved[0], math.inf, 0.0, False)
+
+
 def recall(agent: Agent, header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Put what was learned, counted and watched back into a fresh agent."""
     agent._learner.restore(arrays)
     agent._decisions, agent._alarmed_at = header["counts"]
-    agent._open = dict(header["open"])
+    agent._open = {number: _advice(rest) for number, *rest in header["open"]}
+    agent._expected = header.get("expected", agent._decisions)
+    agent._frozen = header.get("frozen", False)
     agent._rng.bit_generator.state = header["coin"]
     *log_evidence, rounds, violations = arrays["monitor"]
     agent._monitor = Monitor(np.array(log_evidence), rounds, violations)

@@ -12,6 +12,10 @@ from safedial.errors import InvalidInput, require
 from safedial.online.decision import Rules
 from safedial.online.units import real
 
+RESCALING = 1e-12
+"""What rounding may add to a rescaled cost, relatively, a dose curve's own included; taken off, so that it never counts
+as a violation what is none."""
+
 
 class Sample(NamedTuple):
     """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs."""
@@ -56,18 +60,55 @@ def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: 
     )
 
 
-def counted(spec: SafetySpec, sample: Sample, round: float) -> tuple[bool, float] | None:
+def counted(spec: SafetySpec, sample: Sample, round: float, most: float = 1.0) -> tuple[bool, float] | None:
     """(violated, allowed risk) for the monitor, or None where the round was not certified and proves nothing.
+
+    `most` is the largest risk that counts: studies of version 1 took 0.5.
+    """
+    risk = allowed_risk(spec, sample.baseline_cost, round, most)
+    return None if risk is None else (sample.measured > counted_from(spec, round), risk)
+
+
+def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, most: float = 1.0) -> float | None:
+    """The chance that a certified round may exceed `counted_from`; None where no setting was certified.
 
     Where τ limits the true cost and the sensor errs, a measured cost above τ + qσ counts: it needs a true violation
     (probability ≤ δ_t) or a sensor error above qσ (≤ δ_t as well), so the allowed risk doubles.
     """
-    risk = round_risk(spec, round)
+    risk = float(round_risk(spec, round))
     sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise
-    room = spec.threshold - sample.baseline_cost
+    room = spec.threshold - baseline_cost
     if spec.threshold_on == "measured" or sensor_margin == 0.0:
-        return (sample.measured > spec.threshold, risk) if room >= sensor_margin else None
-    return (sample.measured > spec.threshold + sensor_margin, min(2.0 * risk, 0.5)) if room >= 0.0 else None
+        return risk if room >= sensor_margin else None
+    return min(2.0 * risk, most) if room >= 0.0 else None
+
+
+def counted_from(spec: SafetySpec, round: float) -> float:
+    """The measured cost above which a round counts against the promise."""
+    if spec.threshold_on == "measured":
+        return spec.threshold
+    return spec.threshold + tail_factor(spec, round) * spec.cost_sensor_noise
+
+
+def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None:
+    """The measured cost, or, where more was applied than advised, what the advised setting would have measured.
+
+    With C = b₀ + g(a)(c + ξ) the cost at the advice a* is b₀ + (C − b₀)·g(a*)/g(a): known exactly, whoever chose a and
+    for whatever reason, so P(it exceeds τ) ≤ δ as for a round that was followed. A cost at or below the advice needs no
+    rescaling: g is increasing, so an excess there is an excess at the advice. (A sensor's error shrinks in the
+    rescaling, which only helps, if the override used nothing about it.) None where the model does not say: costs that
+    are 0 or 1, noise that does not scale with the intensity, an advice of nothing.
+    """
+    if sample.applied <= advised:
+        return sample.measured
+    if rules.policy.binary_cost or rules.spec.noise_scale is not None:
+        return None
+    curve, dial = rules.dose.cost, rules.dial
+    given, meant = float(curve.effect(dial.action(sample.applied))), float(curve.effect(dial.action(advised)))
+    if meant <= 0.0:
+        return None
+    rescaled = (sample.measured - sample.baseline_cost) * (meant / given)
+    return sample.baseline_cost + rescaled - RESCALING * abs(rescaled)
 
 
 def _quotient(name: str, value: float, intensity: float, weight: float) -> float:

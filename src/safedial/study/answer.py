@@ -66,6 +66,10 @@ class StudyDecision(NamedTuple):
         if rests and self.body["imported"]:
             rests.append(IMPORTED)
         told = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
+        if self.decision.rules.version > 1:
+            resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
+            told |= {"rules": self.decision.rules.version, "resumed": resumed}
+            told |= {"frozen": self.body["frozen"], "unwatched": self.body["unwatched"]}
         named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
         return {**facts, **named, **told, "assumptions": rests}
 
@@ -73,7 +77,13 @@ class StudyDecision(NamedTuple):
         """The certificate in plain words."""
         facts = self.certificate
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
-        return Text(f"{head}\n{explain(self.decision, facts)}")
+        lines = [head, explain(self.decision, facts)]
+        if facts.get("unwatched"):
+            lines.append(f"  Rounds without an outcome that shows whether the promise was kept: {facts['unwatched']}.")
+        if facts.get("frozen"):
+            lines.append("  Learning has ended: a round was lost for a reason that may have to do with its outcome.")
+        lines += [f"  Resumed after {each['rule']} on {each['at'][:10]}." for each in facts.get("resumed", ())]
+        return Text("\n".join(lines))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line and the service answer."""

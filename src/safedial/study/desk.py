@@ -48,29 +48,41 @@ class Desk:
         decision: int = 0,
         reason: str = "",
         vector: Any = None,
+        at: int | None = None,
     ) -> Event:
-        """Append one event and fold it; where it makes a rule of the guard fire, the alarm follows at once."""
+        """Append one event and fold it; where it makes a rule of the guard fire, the alarm follows at once.
+
+        `at` is its time, where that was looked at before: a decision bears the time at which no outcome was overdue.
+        """
         state = self.state
-        new = (state.seq + 1, kind, decision, now(), actor, reason, canonical(body))
+        new = (state.seq + 1, kind, decision, now() if at is None else at, actor, reason, canonical(body))
         event = Event(*new, digest(state.hash, self.source.name, new))
         self._fresh.append(event)
         if kind == "correction" or body.get("after_outcome"):
             self.flush()
         self.state = take(self.source, state, event, body, vector=vector)
         if self.state.due:
-            self._alarm()
+            self._alarm(self.state.due)
         return event
 
-    def _alarm(self) -> None:
+    def time_of_decision(self) -> int:
+        """The present time, for the next decision; an outcome that is overdue by then raises its alarm first."""
+        at = now()
+        rule = self.state.due_at(at)
+        if rule:
+            self._alarm(rule)
+        return at
+
+    def _alarm(self, rule: str) -> None:
         state = self.state
         body = {
-            "rule": state.due,
+            "rule": rule,
             "evidence": state.evidence,
             "open": len(state.open),
             "violations": state.violations,
             "fallback_action": state.study.rules.fallback_action,
         }
-        self.append("alarm", body, actor="guard", reason=LIMITS[state.due])
+        self.append("alarm", body, actor="guard", reason=LIMITS[rule])
 
     def known_key(self, key: str, digest: bytes) -> int | None:
         """The seq of the event that an idempotency key stands for, if it was used; refused for another request."""

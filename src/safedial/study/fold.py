@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core import monitor, tails
-from safedial.core.confidence import cost_radius_of, reward_radius_of
-from safedial.core.margin import round_risk
+from safedial.core import monitor
 from safedial.online.advice import decide
 from safedial.online.blas import dnrm2
 from safedial.online.conformal import ConformalLearner
 from safedial.online.decision import Decision
-from safedial.online.outcome import Sample, counted, normalise
+from safedial.online.outcome import Sample, normalise
+from safedial.study import watch
+from safedial.study.event import Event
 from safedial.study.guard import with_habits
 from safedial.study.state import Round, State
 
@@ -24,6 +23,9 @@ Vector = NDArray[np.float64]
 Body = Mapping[str, Any]
 
 NO_FIXES: Mapping[int, Any] = {}
+
+TAG = 4
+"""Bytes of an event's hash that name its decision."""
 
 
 def decide_next(state: State, vector: Vector, norm: float, raw: list[float], baseline_cost: float) -> Decision:
@@ -47,21 +49,16 @@ def decide_next(state: State, vector: Vector, norm: float, raw: list[float], bas
 
 
 def fold(
-    state: State,
-    seq: int,
-    kind: str,
-    decision: int,
-    body: Body,
-    fixes: Mapping[int, Any] = NO_FIXES,
-    vector: Vector | None = None,
+    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, vector: Vector | None = None
 ) -> None:
-    """Apply one event. `fixes` replaces what outcomes said, while a log is folded again after a correction; `vector` is
-    the context of a decision, where it is known already.
+    """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is folded again
+    after a correction; `vector` is the context of a decision, where it is known already.
 
     A `correction`, and a `voided` event after an outcome, change nothing here: they ask for a fold with fixes.
     """
+    kind, decision = event.kind, event.decision
     if kind == "decided":
-        _decided(state, seq, body, context_of(state, body["context"]) if vector is None else vector)
+        _decided(state, event, body, context_of(state, body["context"]) if vector is None else vector)
     elif kind == "outcome":
         _outcome(state, decision, fixes.get(decision, body))
     elif kind in ("voided", "expired"):
@@ -71,8 +68,8 @@ def fold(
     elif kind == "alarm":
         state.stopped = body["rule"]
     elif kind == "resumed":
-        _resumed(state, body)
-    state.seq = seq
+        _resumed(state, event, body)
+    state.seq = event.seq
 
 
 def context_of(state: State, raw: list[float]) -> Vector:
@@ -82,19 +79,24 @@ def context_of(state: State, raw: list[float]) -> Vector:
     return values if features is None else features.transform(values)
 
 
-def _decided(state: State, seq: int, body: Body, vector: Vector) -> None:
+def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     state.learner.begin()
     place = state.learner.open(vector)
     state.rounds += 1
     state.new_decisions += 1
-    state.last_action = body["action"]
     state.broken = state.broken or body["doubt"] == "assumption_broken"
+    now = state.study.rules_version > 1
+    if not now:
+        state.last_action = body["action"]
     if body["intensity"] > 0.0:
         watched = not body["doubt"] and body["promise"] != "none"
         number, action, baseline = body["round"], body["action"], body["baseline_cost"]
-        state.open[seq] = Round(number, vector, dnrm2(vector), action, baseline, watched, place)
+        turn = Round(number, vector, dnrm2(vector), action, baseline, watched, place)
+        if now:
+            turn = watch.decided(state, turn._replace(at=event.at, tag=event.hash[:TAG].hex()))
+        state.open[event.seq] = turn
         if state.study.ordered:
-            state.queue.append(seq)
+            state.queue.append(event.seq)
     _notice(state)
 
 
@@ -103,21 +105,26 @@ def _outcome(state: State, decision: int, body: Body) -> None:
     turn = state.open.pop(decision, None) or _found_again(state, decision)
     if turn is None:
         return
-    gone = body.get("gone", "throttled" if body.get("throttled") else "")
-    if gone:
-        _lose(state, decision, turn, skip=gone == "skip")
+    now = state.study.rules_version > 1
+    if "gone" in body:
+        _lose(state, decision, turn, skip=body["gone"] == "skip")
         return
-    applied = body["applied_action"]
-    rules = state.study.rules
-    given = turn.action if applied is None else applied
-    sample = normalise(rules, given, body["reward"], body["cost"], turn.baseline_cost, turn.context)
-    over = sample.measured > rules.spec.threshold
-    state.outcomes += 1
-    state.violations += over
-    state.recent.append(over)
-    if turn.number == state.rounds:
+    if body.get("throttled"):
+        if now:
+            _throttled(state, turn, body)
+        _lose(state, decision, turn, skip=False, counted=True)
+        return
+    sample = _sample(state, turn, body)
+    _count(state, sample)
+    if now:
+        watch.told(state, turn, sample)
+        if turn.number > state.last_known:
+            state.last_known, state.last_action = turn.number, min(sample.applied, turn.action)
+    elif turn.number == state.rounds:
         state.last_action = sample.applied
-    if state.study.conformal:
+    if now and sample.weight <= 0.0 and not state.study.conformal:
+        _lose(state, decision, turn, skip=bool(body.get("unrelated")), counted=True)
+    elif state.study.conformal:
         state.learner.learn(turn.context, turn.norm, sample, turn.place)
         _notice(state)
     elif state.study.ordered:
@@ -125,6 +132,29 @@ def _outcome(state: State, decision: int, body: Body) -> None:
         _advance(state)
     else:
         _learn(state, turn, sample)
+
+
+def _sample(state: State, turn: Round, body: Body) -> Sample:
+    applied = body["applied_action"]
+    given = turn.action if applied is None else applied
+    return normalise(state.study.rules, given, body["reward"], body["cost"], turn.baseline_cost, turn.context)
+
+
+def _count(state: State, sample: Sample) -> None:
+    over = sample.measured > state.study.rules.spec.threshold
+    state.outcomes += 1
+    state.violations += over
+    state.recent.append(over)
+
+
+def _throttled(state: State, turn: Round, body: Body) -> None:
+    """A setting that was lowered because of the outcome teaches nothing. A cost above the threshold still counts: the
+    advised setting would have cost at least as much.
+    """
+    sample = Sample(0.0, 0.0, 0.0, turn.action, body["cost"], turn.baseline_cost)
+    if sample.measured > state.study.rules.spec.threshold:
+        _count(state, sample)
+    watch.told(state, turn, sample, throttled=True)
 
 
 def _gone(state: State, decision: int, kind: str, body: Body) -> None:
@@ -136,6 +166,8 @@ def _gone(state: State, decision: int, kind: str, body: Body) -> None:
         state.expired[decision] = turn
         state.void += 1
         state.new_void += 1
+        if state.study.rules_version > 1 and turn.watched:
+            watch.unseen(state)
     else:
         _lose(state, decision, turn, skip=body["unrelated"])
 
@@ -146,13 +178,20 @@ def _found_again(state: State, decision: int) -> Round | None:
     if turn is not None:
         state.void -= 1
         state.new_void = max(0, state.new_void - 1)
+        if state.study.rules_version > 1 and turn.watched:
+            watch.seen_after_all(state)
     return turn
 
 
-def _lose(state: State, decision: int, turn: Round, *, skip: bool) -> None:
-    """A round whose outcome stays unknown: passed over, or, where that may have to do with it, the end of learning."""
+def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool = False) -> None:
+    """A round that teaches nothing: passed over, or, where that may have to do with its outcome, the end of learning.
+
+    `counted`: the watch has seen what it can see of it.
+    """
     state.void += 1
     state.new_void += 1
+    if state.study.rules_version > 1 and turn.watched and not counted:
+        watch.unseen(state)
     if state.study.ordered:
         state.held[decision] = turn, None, not skip
         _advance(state)
@@ -168,42 +207,16 @@ def _advance(state: State) -> None:
             _learn(state, turn, sample)
         elif lost:
             state.frozen = True
-            _count_as_kept(state, turn)
+            if state.study.rules_version == 1:
+                watch.lost(state, turn)
 
 
 def _learn(state: State, turn: Round, sample: Sample) -> None:
-    """Watch a round, and learn from it; behind a lost one only the watch goes on."""
-    if sample.weight > 0.0:
-        _watch_tails(state, turn, sample)
+    """Learn from a round; behind a lost one nothing is learned any more."""
+    if state.study.rules_version == 1:
+        watch.learned(state, turn, sample)
     if not state.frozen:
         state.learner.learn(turn.context, turn.norm, sample, None)
-    if turn.watched and sample.applied <= turn.action:
-        seen = counted(state.study.rules.spec, sample, float(turn.number))
-        if seen:
-            state.monitor = monitor.update(state.monitor, *seen)
-            if seen[0] and monitor.alarm(state.monitor, state.study.guard.alarm_level):
-                state.crossed = True
-
-
-def _count_as_kept(state: State, turn: Round) -> None:
-    """The monitor takes a lost round for one that kept the promise: less evidence than there was, so still valid."""
-    if turn.watched:
-        risk = float(round_risk(state.study.rules.spec, float(turn.number)))
-        state.monitor = monitor.update(state.monitor, False, risk)
-
-
-def _watch_tails(state: State, turn: Round, sample: Sample) -> None:
-    """Set the residuals of a sample against the stated noise, before it is learned from."""
-    rules = state.study.rules
-    seen: Any = state.learner.predict(turn.context, turn.norm)
-    spec, radius, share = rules.spec, rules.policy.options["radius"], math.sqrt(sample.weight)
-    of_reward, of_cost = reward_radius_of(radius, seen, spec), cost_radius_of(radius, seen, spec)
-    width = share * seen.width
-    state.tails = [
-        tails.update(state.tails[0], share * (sample.reward - seen.reward), of_reward * width, spec.reward_noise),
-        tails.update(state.tails[1], share * (sample.cost - seen.cost), of_cost * width, spec.cost_noise),
-    ]
-    state.noisy = state.noisy or tails.alarm(max(state.tails), 0.5 * state.study.guard.alarm_level)
 
 
 def _notice(state: State) -> None:
@@ -220,17 +233,25 @@ def _imported(state: State, body: Body) -> None:
     state.imported += 1
 
 
-def _resumed(state: State, body: Body) -> None:
+def _resumed(state: State, event: Event, body: Body) -> None:
+    """Take the rule back that stopped the study; version 1 took everything back that the watch knew."""
+    now = state.study.rules_version > 1
     if isinstance(state.learner, ConformalLearner):
-        state.learner.watch_afresh()
+        if not now or body["rule"] == "drift" or body.get("forget"):
+            state.learner.watch_afresh()
+            state.crossed = False
         if body.get("forget"):
             state.learner.forget()
             for waiting in (state.open, state.expired):
                 for seq, turn in waiting.items():
                     waiting[seq] = turn._replace(place=-1)
+    state.stopped = ""
+    if now:
+        watch.resumed(state, body["rule"])
+        state.resumes.append([event.seq, body["rule"], event.at])
+        return
     state.monitor = monitor.init()
     state.tails = [0.0, 0.0]
     state.crossed = state.broken = state.noisy = False
-    state.stopped = ""
     state.recent.clear()
     state.new_decisions = state.new_void = 0

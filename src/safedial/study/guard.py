@@ -8,10 +8,13 @@ All of them only lower an action, and look at nothing that comes after it, so th
 |---|---|
 | `alarm` | the monitor's evidence (core.monitor) reaches 1/`alarm_level` |
 | `drift` | HP-Conformal: the evidence that rounds are not exchangeable does |
-| `assumption_broken` | a bound lies below what the stated norms allow |
+| `assumption_broken` | the bounds lie outside what the stated norms allow |
 | `noise_broken` | the evidence that residuals exceed the stated noise (core.tails) reaches 2/`alarm_level` |
 | `too_many_open` | more than `max_open` decisions wait for an outcome |
 | `too_many_void` | more than `max_void` rounds since the last resume are void, expired or throttled |
+| `too_many_unwatched` | more than `max_unwatched` of the decisions since the last resume (and 20) have ended without \
+an outcome that the watch can count: void, expired, or applied above the advice where the model cannot rescale |
+| `outcome_overdue` | a decision is asked for while an outcome has been open for more than `max_open_hours` |
 | `stop_rule` | `stop.violations` of the last `stop.of_last` outcomes were above τ, or `stop.decisions` were made |
 """
 
@@ -28,6 +31,20 @@ from safedial.online.decision import Decision, Rules
 from safedial.online.units import Dial, real
 
 MAX_OPEN, MOST = 10_000, 1_000_000_000
+DEFAULTS: Mapping[str, Any] = {
+    "alarm_level": 0.01,
+    "max_open": MAX_OPEN,
+    "max_void": None,
+    "max_unwatched": 0.5,
+    "max_open_hours": None,
+    "max_step": None,
+    "caps": [],
+    "stop": {},
+}
+"""The guard of a new study, where it states nothing else."""
+
+FEW_UNWATCHED = 20
+"""`max_unwatched` does not fire before there are more than this many."""
 
 
 class Cap(NamedTuple):
@@ -48,6 +65,8 @@ class Guard:
     alarm_level: float = 0.01
     max_open: int | None = MAX_OPEN
     max_void: int | None = None
+    max_unwatched: float | None = None
+    max_open_hours: float | None = None
     max_step: float | None = None
     caps: tuple[Cap, ...] = ()
     stop_violations: int | None = None
@@ -57,10 +76,16 @@ class Guard:
 
 
 def read_guard(given: Any, rules: Rules) -> Guard:
-    """A guard from its written form, for example {"max_open": 200, "stop": {"violations": 3, "of_last": 50}}."""
+    """A guard from its written form, for example {"max_open": 200, "stop": {"violations": 3, "of_last": 50}}.
+
+    From version 2 on, what is not stated is written down as its present default, so that new defaults change no study.
+    """
     fields = {} if given is None else given
     require(isinstance(fields, Mapping), "guard", given, "must be an object of rules")
     known = ("alarm_level", "max_open", "max_void", "max_step", "caps", "stop")
+    if rules.version > 1:
+        known = (*known, "max_unwatched", "max_open_hours")
+        fields = {**DEFAULTS, **fields}
     unknown = sorted(set(fields) - set(known))
     require(not unknown, "guard", unknown, "has rules that there are not", "choose from " + ", ".join(known))
     level = real("guard.alarm_level", fields.get("alarm_level", 0.01))
@@ -68,6 +93,12 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     step = fields.get("max_step")
     if step is not None:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
+    share = fields.get("max_unwatched")
+    if share is not None:
+        require(0.0 < real("guard.max_unwatched", share) <= 1.0, "guard.max_unwatched", share, "must lie in (0, 1]")
+    hours = fields.get("max_open_hours")
+    if hours is not None:
+        require(real("guard.max_open_hours", hours) > 0.0, "guard.max_open_hours", hours, "must be > 0")
     stop = fields.get("stop") or {}
     odd = sorted(set(stop) - {"violations", "of_last", "decisions"})
     require(not odd, "guard.stop", odd, "has names that there are not", "violations, of_last, decisions")
@@ -81,6 +112,8 @@ def read_guard(given: Any, rules: Rules) -> Guard:
         alarm_level=level,
         max_open=_count("guard.max_open", fields.get("max_open", MAX_OPEN)),
         max_void=_count("guard.max_void", fields.get("max_void")),
+        max_unwatched=None if share is None else float(share),
+        max_open_hours=None if hours is None else float(hours),
         max_step=None if step is None else float(step),
         caps=tuple(_cap(number, cap, rules) for number, cap in enumerate(caps)),
         stop_violations=violations,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
+from safedial.online.decision import RULES
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, digest
 from safedial.study.fold import fold
@@ -40,7 +41,12 @@ def read_study(connection: Any, study: int, name: str) -> StudySpec:
     first = read_event(connection, study, 1)
     if first is None or first.kind != "study_created":
         raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
-    return read_spec(first.fields()["spec"], quiet=True)
+    body = first.fields()
+    version = body.get("rules", 1)
+    if version not in range(1, RULES + 1):
+        words = f"its log follows rules {version!r}; this safedial knows up to {RULES}; upgrade it"
+        raise StudyError("wrong_schema", f"study {name!r}: {words}")
+    return read_spec(body["spec"], quiet=True, version=version)
 
 
 def load_state(source: Source, spec: StudySpec) -> State:
@@ -73,7 +79,7 @@ def take(
         again = fold_again(source, state.study, event.seq, shots)
         again.shots, again.next_shot, state = state.shots, state.next_shot, again
     else:
-        fold(state, event.seq, event.kind, event.decision, body, vector=vector)
+        fold(state, event, body, vector=vector)
     state.hash = event.hash
     if state.seq >= state.next_shot:
         keep_shot(state)
@@ -94,7 +100,7 @@ def fold_again(source: Source, spec: StudySpec, upto: int, shots: Shots) -> Stat
         state, past = State(spec), _fixes(source, 0, upto)
     fixes = {fix.decision: fix.values for fix in past}
     for event in read_events(source.connection, source.study, state.seq, upto):
-        fold(state, event.seq, event.kind, event.decision, event.fields(), fixes)
+        fold(state, event, event.fields(), fixes)
         state.hash = event.hash
     return state
 

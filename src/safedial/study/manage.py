@@ -54,7 +54,7 @@ def create_study(
         )
     opened = Study(store, name, actor=actor)
     if not created and whole:
-        same = read_spec(whole, quiet=True).fields == opened.spec.fields
+        same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
         require(same, "spec", name, "is not the one the study was created with", "a changed promise is a new study")
     return opened
 
@@ -87,6 +87,6 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
             return False
         made = read_spec(fields)
         desk = Desk(Source(connection, add_study(connection, name), name), State(made))
-        desk.append("study_created", {"name": name, "spec": made.fields}, actor=actor)
+        desk.append("study_created", {"name": name, "rules": made.rules_version, "spec": made.fields}, actor=actor)
         desk.flush()
         return True

@@ -59,9 +59,10 @@ def ask(
     bodies = []
 
     def make() -> Event:
+        at = desk.time_of_decision()
         decision = decide_next(desk.state, vector, norm, raw, baseline_cost)
         bodies.append(body_of(decision, raw, desk.state))
-        return desk.append("decided", bodies[0], actor=actor, vector=vector)
+        return desk.append("decided", bodies[0], actor=actor, vector=vector, at=at)
 
     event, created = once(desk, key, ["ask", raw, baseline_cost], make)
     if not created and event.kind != "decided":
@@ -131,6 +132,7 @@ def effective(desk: Desk, decision: int) -> tuple[dict[str, Any], dict[str, Any]
             raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: is void; a void round stays void")
         if event.kind in ("outcome", "correction"):
             values = {name: body[name] for name in VALUES}
+            values |= {"unrelated": True} if body.get("unrelated") else {}
             outcome = outcome or event.seq
     if values is None:
         raise StudyError(

@@ -22,7 +22,9 @@ def body_of(decision: Decision, raw: list[float], state: State) -> dict[str, Any
     """Plain values; a bound that is not finite (nothing is known yet) is null. `state` is what was known before."""
     choice, seen = decision.choice, decision.prediction
     bounds, safe = choice.bounds, choice.safe
+    since_2 = {"frozen": state.frozen, "resumed": list(state.resumes), "unwatched": state.unwatched}
     return {
+        **(since_2 if decision.rules.version > 1 else {}),
         "action": decision.action,
         "baseline_cost": decision.baseline_cost,
         "context": raw,

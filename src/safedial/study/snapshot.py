@@ -22,6 +22,8 @@ FORMAT = 1
 EMPTY = (0.0,) * len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
 FLAGS = ("frozen", "crossed", "broken", "noisy", "stopped", "last_action", "tails")
+SINCE_2 = ("unwatched", "new_unwatched", "unwatched_from", "watched_from", "tails_from", "last_known", "resumes")
+"""What studies of version 2 and later know besides."""
 
 
 def pack(state: State) -> bytes:
@@ -43,7 +45,7 @@ def pack(state: State) -> bytes:
     head = {
         "format": FORMAT,
         "hash": state.hash.hex(),
-        **{name: getattr(state, name) for name in (*COUNTS, *FLAGS)},
+        **{name: getattr(state, name) for name in _names(state.study)},
         "arrays": [[name, value.dtype.str, list(value.shape)] for name, value in plain.items()],
     }
     return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
@@ -77,7 +79,7 @@ def unpack(study: StudySpec, content: bytes) -> State:
     """The state that `pack` wrote, for the same study."""
     head, arrays = parts(content)
     state = State(study)
-    for name in (*COUNTS, *FLAGS):
+    for name in _names(study):
         setattr(state, name, head[name])
     state.hash, state.next_shot = bytes.fromhex(head["hash"]), state.seq + len(content) // 1_000
     state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
@@ -99,23 +101,34 @@ def state_digest(state: State) -> str:
     return hashlib.sha256(pack(state)).hexdigest()
 
 
+def _names(study: StudySpec) -> tuple[str, ...]:
+    return (*COUNTS, *FLAGS, *(SINCE_2 if study.rules_version > 1 else ()))
+
+
 def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
     values = list(rounds.values())
     dim = state.study.rules.dim
     numbers = [(seq, r.number, r.watched, -2 if r.place is None else r.place) for seq, r in rounds.items()]
-    return [
+    columns = [
         ("numbers", np.array(numbers, dtype=np.int64).reshape(-1, 4)),
         ("values", np.array([(r.action, r.baseline_cost) for r in values], dtype=np.float64).reshape(-1, 2)),
         ("contexts", np.array([r.context for r in values], dtype=np.float64).reshape(-1, dim)),
     ]
+    if state.study.rules_version > 1:
+        columns.append(("times", np.array([r.at for r in values], dtype=np.int64)))
+        columns.append(("tags", np.array([r.tag for r in values], dtype="S8")))
+    return columns
 
 
 def _rounds(study: StudySpec, arrays: dict[str, Any], name: str) -> dict[int, Round]:
     numbers, values = arrays[f"{name}.numbers"].tolist(), arrays[f"{name}.values"].tolist()
-    contexts = arrays[f"{name}.contexts"]
+    contexts, count = arrays[f"{name}.contexts"], len(numbers)
+    times = arrays.get(f"{name}.times", np.zeros(count, dtype=np.int64)).tolist()
+    tags = [tag.decode() for tag in arrays.get(f"{name}.tags", np.zeros(count, dtype="S8")).tolist()]
     found = {}
-    for (seq, number, watched, place), (action, baseline), context in zip(numbers, values, contexts, strict=True):
-        vector = context.copy()
+    for row, ((seq, number, watched, place), (action, baseline)) in enumerate(zip(numbers, values, strict=True)):
+        vector = contexts[row].copy()
         place = None if place == -2 else place
-        found[seq] = Round(number, vector, dnrm2(vector), action, baseline, bool(watched), place)
+        given = (number, vector, dnrm2(vector), action, baseline, bool(watched), place)
+        found[seq] = Round(*given, times[row], tags[row])
     return found

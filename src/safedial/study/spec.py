@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from safedial.core.dose import Dose, DoseCurve, curve_from_dict
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.certificate import plain_options
-from safedial.online.decision import Rules
+from safedial.online.decision import RULES, Rules
 from safedial.online.door import make_rules
 from safedial.online.units import Dial, Features
 from safedial.policies import POLICIES, Policy, make_policy
@@ -21,6 +22,8 @@ from safedial.study.guard import Guard, read_guard
 PROMISE = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
 OPTIONS = ("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag")
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
+SINCE_2 = ("baseline_range",)
+"""What only studies of version 2 and later may state."""
 STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal")
 
 
@@ -38,6 +41,11 @@ class StudySpec:
     fields: dict[str, Any]
 
     @property
+    def rules_version(self) -> int:
+        """Which rules the study lives by: those of the version that its first event names, 1 where it names none."""
+        return self.rules.version
+
+    @property
     def conformal(self) -> bool:
         return self.rules.policy.promise == "conformal"
 
@@ -47,8 +55,10 @@ class StudySpec:
         return self.folding == "prefix" and not self.conformal
 
 
-def read_spec(given: Any, *, quiet: bool = False) -> StudySpec:
+def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> StudySpec:
     """Check a specification: a mapping of plain values, as it stands in JSON.
+
+    `version` is that of the rules it is read by (`StudySpec.rules_version`): the present one for a new study.
 
     >>> spec = read_spec({"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1,
     ...                   "coefficient_bound": 1, "context_bound": 1})
@@ -57,7 +67,7 @@ def read_spec(given: Any, *, quiet: bool = False) -> StudySpec:
     """
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
     fields = {str(name): value for name, value in given.items() if value is not None}
-    unknown = sorted(set(fields) - {*PROMISE, *OPTIONS, *SHAPE})
+    unknown = sorted(set(fields) - {*PROMISE, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
     require(not unknown, "spec", unknown, "has names that a study does not know")
     promise = SafetySpec.from_dict({name: value for name, value in fields.items() if name in PROMISE})
     promise = SafetySpec.from_dict(promise.to_dict())  # what cannot be written down cannot be a study's
@@ -75,6 +85,8 @@ def read_spec(given: Any, *, quiet: bool = False) -> StudySpec:
             features,
             fields.get("start_action"),
             fields.get("fallback_action"),
+            baseline_range=fields.get("baseline_range"),
+            version=version,
         )
     folding = fields.get("folding", "prefix")
     require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
@@ -83,6 +95,7 @@ def read_spec(given: Any, *, quiet: bool = False) -> StudySpec:
 
 
 def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
+    low, high = rules.baseline_range
     written = {
         **rules.spec.to_dict(),
         "dim": rules.dim,
@@ -95,6 +108,8 @@ def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
         "folding": folding,
         "guard": dict(guard.fields),
     }
+    if rules.version > 1:
+        written["baseline_range"] = [None if math.isinf(end) else end for end in (low, high)]
     return {name: value for name, value in written.items() if value is not None}
 
 

@@ -1,6 +1,7 @@
 """What a study knows after an event: the learner, the rounds that wait, the watch. A pure function of the log.
 
-    decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner, monitor
+    decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner
+       └───────────┴─► watch (at once: study/watch.py)
 
 `queue` holds the rounds that the learner has not passed, in decision order. With folding "prefix" a round is learned
 from when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
@@ -23,11 +24,18 @@ from safedial.online.advice import make_learner
 from safedial.online.conformal import ConformalLearner
 from safedial.online.outcome import Sample
 from safedial.study.event import START
+from safedial.study.guard import FEW_UNWATCHED
 from safedial.study.spec import StudySpec
+
+HOUR = 3_600_000_000
+"""Microseconds."""
 
 
 class Round(NamedTuple):
-    """A decision that waits: its number, its context, what was advised, and whether the monitor counts it."""
+    """A decision that waits: its number, its context, what was advised, and whether the monitor counts it.
+
+    `at` is when it was decided and `tag` the first hexadecimal digits of its event's hash (from version 2 on).
+    """
 
     number: int
     context: NDArray[np.float64]
@@ -36,6 +44,8 @@ class Round(NamedTuple):
     baseline_cost: float
     watched: bool
     place: int | None
+    at: int = 0
+    tag: str = ""
 
 
 class State:
@@ -58,6 +68,9 @@ class State:
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.new_decisions = self.new_void = 0
+        self.unwatched = self.new_unwatched = self.unwatched_from = 0
+        self.watched_from = self.tails_from = self.last_known = 0
+        self.resumes: list[list[Any]] = []
         self.shots: list[tuple[int, bytes]] = []
         self.next_shot = 256
 
@@ -84,7 +97,24 @@ class State:
             return "too_many_open"
         if guard.max_void is not None and self.new_void > guard.max_void:
             return "too_many_void"
+        if guard.max_unwatched is not None and self._is_blind(guard.max_unwatched):
+            return "too_many_unwatched"
         return "stop_rule" if self._is_done() else ""
+
+    def due_at(self, at: int) -> str:
+        """`due` when a decision is asked for at a time, in microseconds: an outcome may be overdue by then."""
+        hours, oldest = self.study.guard.max_open_hours, self.oldest_open
+        overdue = hours is not None and oldest is not None and at - oldest > hours * HOUR
+        return self.due or ("outcome_overdue" if overdue and not self.stopped else "")
+
+    @property
+    def oldest_open(self) -> int | None:
+        """When the oldest decision that waits for an outcome was made, in microseconds."""
+        return next(iter(self.open.values())).at if self.open else None
+
+    def _is_blind(self, share: float) -> bool:
+        made = self.rounds - self.unwatched_from
+        return self.new_unwatched > FEW_UNWATCHED and self.new_unwatched > share * made
 
     def _is_done(self) -> bool:
         guard = self.study.guard
@@ -93,7 +123,7 @@ class State:
 
     def summary(self) -> dict[str, Any]:
         """Counts and the watch, for people."""
-        return {
+        told = {
             "seq": self.seq,
             "decisions": self.rounds,
             "imported": self.imported,
@@ -110,3 +140,6 @@ class State:
             "noise_evidence": math.exp(max(self.tails)),
             "stopped": self.stopped,
         }
+        if self.study.rules_version > 1:
+            told |= {"unwatched": self.unwatched, "resumes": len(self.resumes)}
+        return told

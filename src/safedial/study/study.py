@@ -25,6 +25,7 @@ from typing import Any
 
 from safedial.errors import require
 from safedial.online.decision import Text
+from safedial.online.door import read_baseline
 from safedial.online.units import real
 from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision, decided, shown_event
@@ -67,7 +68,7 @@ class Study:
     ) -> Any:
         """Advise an action for `context`. With a `key`, asking again gives the same decision."""
         raw, vector, norm = read_raw(self.spec.rules, context)
-        baseline = real("baseline_cost", baseline_cost)
+        baseline = read_baseline(self.spec.rules, baseline_cost)
         work = partial(operations.ask, raw=raw, vector=vector, norm=norm, baseline_cost=baseline)
         return self._write(partial(work, key=checked_text("key", key), actor=self._who(actor)), wait, key)
 
@@ -80,25 +81,32 @@ class Study:
         applied_action: float | None = None,
         observed_at: str | datetime | None = None,
         throttled: bool = False,
+        unrelated: bool = False,
         actor: str | None = None,
         wait: bool = True,
     ) -> Any:
         """Report what came of a decision.
 
         Args:
-            applied_action: what was applied, in the dial's units, where it is not the advice; it must have been fixed
-                before the outcome acted.
+            applied_action: what was applied, in the dial's units, where it is not the advice. Whoever chose it must
+                have known nothing about this round's outcome beyond the context.
             observed_at: when it was measured, for the record (ISO 8601).
             throttled: the action was lowered or stopped *because of* the outcome. That is no override: the round has no
                 promise and cannot be learned from, and, as for a void, the model learns nothing from it on.
+            unrelated: where nothing was applied though something was advised: you state that the reason has nothing to
+                do with the outcome. The round is then passed over; otherwise it counts as void, and the model learns
+                nothing from it on.
         """
         require(isinstance(throttled, bool), "throttled", throttled, "must be True or False")
+        require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         body: dict[str, Any] = {
             "reward": real("reward", reward),
             "cost": real("cost", cost),
             "applied_action": None if applied_action is None else real("applied_action", applied_action),
             "throttled": throttled,
         }
+        if unrelated:
+            body["unrelated"] = True
         if observed_at is not None:
             body["observed_at"] = written_time(observed_at)
         work = partial(operations.tell, decision=self._seq(decision_id), body=body, actor=self._who(actor))

@@ -181,8 +181,9 @@ class _Check:
         if self.state is None:
             self.state = State(read_study(self.source.connection, self.source.study, self.source.name))
         state, body = self.state, event.fields()
-        if state.due != (body["rule"] if event.kind == "alarm" else ""):
-            raise _Bad(event.seq, f"is not the alarm that is due: {state.due or 'none'}")
+        due = state.due_at(event.at) if event.kind in ("decided", "alarm") else state.due
+        if due != (body["rule"] if event.kind == "alarm" else ""):
+            raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
         vector = self.decide_again(state, event, body) if event.kind == "decided" else None
         self.state = take(self.source, state, event, body, vector=vector, trust=False)
 
