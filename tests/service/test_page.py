@@ -183,9 +183,13 @@ def live_a_little(study):
         elif number % 13 == 6:
             study.void(turn, reason="off", unrelated=number < 30)
         elif number == 44:
-            study.tell(turn, reward=0.1, cost=0.4, applied_action=0.01, throttled=True)
+            study.tell(turn, reward=0.1, cost=0.51, applied_action=0.01, throttled=True)
+        elif number in (50, 52):
+            study.tell(turn, reward=0.1, cost=0.52, applied_action=0.9)
+        elif number == 53:
+            study.tell(turn, reward=0.0, cost=0.0, applied_action=0.0, unrelated=True)
         else:
-            study.tell(turn, reward=0.05, cost=0.51 if number in (8, 30, 31) else 0.1)
+            study.tell(turn, reward=0.05, cost=0.51 if number in (4, 7, 8, 30, 31) else 0.1)
         if number % 11 == 2:
             study.correct(turn, cost=0.2, reason="typing error")
         if study.status()["stopped"]:

@@ -70,8 +70,8 @@ class Dial:
         index = bisect_right(self.levels, value)
         return self.levels[index - 1] if index else self.low
 
-    def action(self, setting: float) -> float:
-        """The action in [0, 1] that a setting stands for."""
+    def action(self, setting: Any) -> Any:
+        """The action in [0, 1] that a setting stands for; one number or an array of them."""
         return (setting - self.low) / (self.high - self.low)
 
     def text(self, setting: float) -> str:

@@ -58,15 +58,25 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "violations": int(over.sum()),
             "open": int((status == OPEN).sum()),
             "expired": int((status == EXPIRED).sum()),
-            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum()),
+            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum()) + _withheld(track),
             "imported": track.imported,
             "evidence": None if track.study.spec.conformal else float(evidence_at(path, -1)) if len(path) else 1.0,
             "stopped": track.stopped,
         }
 
 
+def _withheld(track: Track) -> int:
+    """Rounds in which nothing was given though something was advised: from version 2 on they count as void."""
+    rules = track.study.spec.rules
+    if rules.version == 1 or track.study.spec.conformal:
+        return 0
+    applied = track.column("applied")[track.column("status") == KNOWN]
+    return int((np.asarray(rules.dose.cost.effect(rules.dial.action(applied))) <= 0.0).sum())
+
+
 def _known(track: Track) -> tuple[Any, Any]:
-    known = track.column("status") == KNOWN
+    """(which rounds have an outcome, which of these lie above the threshold); throttled ones from version 2 on."""
+    known = np.isin(track.column("status"), (KNOWN, THROTTLED) if track.study.spec.rules_version > 1 else (KNOWN,))
     return known, known & (track.column("cost") > track.study.spec.rules.spec.threshold)
 
 

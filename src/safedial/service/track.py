@@ -28,10 +28,10 @@ OPEN, KNOWN, VOID, EXPIRED, NOTHING, THROTTLED = range(6)
 STATUS = ("open", "known", "void", "expired", "nothing given", "throttled")
 
 COLUMNS = (
-    *("seq", "at", "action", "safe_action", "estimate", "number", "watched"),
+    *("seq", "at", "action", "safe_action", "estimate", "number", "baseline", "watched"),
     *("applied", "reward", "cost", "resolved", "status", "blocked"),
 )
-_DECIDED = ("action", "safe_action", "prediction.reward", "round", "intensity", "doubt", "promise")
+_DECIDED = ("action", "safe_action", "prediction.reward", "round", "baseline_cost", "intensity", "doubt", "promise")
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule")
 
 
@@ -43,7 +43,7 @@ class Track:
         self.seq = self.rows = 0
         self.complete = False
         self.stops: list[dict[str, Any]] = []
-        self.resumes: list[int] = []
+        self.resumes: list[tuple[int, str]] = []
         self.stopped = ""
         self.imported = 0
         self.lock = threading.RLock()
@@ -95,12 +95,12 @@ class Track:
             self.stops.append({"seq": seq, "at": at, "rule": fields[5]})
         elif kind == "resumed":
             self.stopped = ""
-            self.resumes.append(seq)
+            self.resumes.append((seq, fields[5]))
 
     def _decided(self, seq: int, at: int, fields: list[Any]) -> None:
-        action, safe, estimate, number, intensity, doubt, promise = fields
+        action, safe, estimate, number, baseline, intensity, doubt, promise = fields
         watched = not doubt and promise != "none"
-        known = (seq, at, action, nan if safe is None else safe, estimate, number, watched)
+        known = (seq, at, action, nan if safe is None else safe, estimate, number, baseline, watched)
         for column, value in zip(
             self._columns.values(), (*known, nan, nan, nan, nan, OPEN if intensity > 0 else NOTHING, False), strict=True
         ):

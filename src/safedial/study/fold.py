@@ -152,8 +152,7 @@ def _throttled(state: State, turn: Round, body: Body) -> None:
     advised setting would have cost at least as much.
     """
     sample = Sample(0.0, 0.0, 0.0, turn.action, body["cost"], turn.baseline_cost)
-    if sample.measured > state.study.rules.spec.threshold:
-        _count(state, sample)
+    _count(state, sample)
     watch.told(state, turn, sample, throttled=True)
 
 
