@@ -1,11 +1,15 @@
+import copy
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safedial import Dose, InvalidInput, hill, identity, logistic, power, tabulated
-from safedial.core.dose import as_dose, curve_from_dict
+from safedial import Agent, Dose, InvalidInput, hill, identity, logistic, power, tabulated
+from safedial.core import dose
+from safedial.core.dose import DoseCurve, as_dose, curve_from_dict
+from tests.conftest import make_spec
 
 CURVES = [
     identity(),
@@ -59,9 +63,9 @@ def test_floats_numpy_and_jax_agree(curve):
 def test_a_curve_survives_being_written(curve):
     again = curve_from_dict(curve.to_dict())
     assert again.action(0.3) == curve.action(0.3)
-    dose = Dose.from_dict(Dose(identity(), curve).to_dict())
-    assert dose.cost.name == curve.name
-    assert dose.is_identity == (curve.name == "identity")
+    pair = Dose.from_dict(Dose(identity(), curve).to_dict())
+    assert pair.cost.name == curve.name
+    assert pair.is_identity == (curve.name == "identity")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +90,7 @@ def test_a_curve_survives_being_written(curve):
         (lambda: tabulated(["a"], [1]), "numbers"),
         (lambda: logistic("a", 3.0), "midpoint"),
         (lambda: as_dose("hill"), "dose"),
+        (lambda: as_dose(Dose(identity(), identity)), "dose"),
         (lambda: curve_from_dict({"curve": "cubic"}), "cubic"),
         (lambda: curve_from_dict({"curve": "power", "slope": 1}), "slope"),
     ],
@@ -93,3 +98,66 @@ def test_a_curve_survives_being_written(curve):
 def test_a_curve_that_is_not_one_is_refused(make, rule):
     with pytest.raises(InvalidInput, match=rule):
         make()
+
+
+def own(effect=lambda action: action * action, action=lambda intensity: intensity**0.5 * (1 - 1e-15), **more):
+    return DoseCurve(**({"name": "mine", "parameters": {}, "effect": effect, "action": action} | more))
+
+
+def spike(action):
+    return 0.9 if 0.3 < action < 0.31 else action
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule"),
+    [
+        ({"effect": lambda a: a, "action": lambda z: 3 * z}, r"effect\(action\(1e-09\)\) = 3.*e-09: must be <= 1e-09"),
+        ({"effect": lambda a: a, "action": lambda z: 1.001 * z}, "round the inverse down"),
+        ({"effect": lambda a: a, "action": lambda z: -z}, "must lie between 0 and 1"),
+        ({"effect": lambda a: a, "action": lambda z: float("nan")}, "must lie between 0 and 1"),
+        ({"effect": lambda a: a + 0.1}, r"effect\(0\) = 0.1: must be 0"),
+        ({"effect": lambda a: 0.9 * a}, r"effect\(1\) = 0.9: must be 1"),
+        ({"effect": lambda a: 2 * a, "action": lambda z: z / 2}, r"effect\(1\) = 2.0: must be 1"),
+        ({"effect": spike, "action": lambda z: z / 9}, "must not fall"),
+        ({"effect": lambda a: float("nan") if 0 < a < 1 else a}, "must not fall"),
+        ({"effect": lambda a: "much"}, "is not a number"),
+        ({"action": lambda z: 1 / (z - z)}, "is not a number"),
+        ({"action": None}, "is not a number"),
+        ({"name": "identity"}, "is the name of a curve of this package"),
+        ({"name": ""}, "name"),
+        ({"parameters": {"at": spike}}, "parameters"),
+        ({"parameters": {"curve": "power"}}, "parameters"),
+        ({"parameters": None}, "parameters"),
+        ({"error_units": -1.0}, "error_units"),
+        ({"error_units": 1e30}, "error_units"),
+    ],
+)
+def test_a_curve_of_ones_own_that_breaks_a_rule_is_refused(broken, rule):
+    """With the first one an agent said "certified", and 7.6 % of the costs exceeded the threshold."""
+    with pytest.raises(InvalidInput, match=rule):
+        own(**broken)
+    with pytest.raises(InvalidInput, match=rule):
+        own()._replace(**broken)
+
+
+def test_a_curve_of_ones_own_that_keeps_the_rules_is_one():
+    curve = own(parameters={"exponent": 2})
+    assert curve.is_own
+    assert not power(2.0).is_own
+    assert as_dose(curve).cost.to_dict() == {"curve": "mine", "exponent": 2}
+    decision = Agent(2, make_spec(), dose=curve).decide([0.6, 0.3])
+    assert decision.intensity <= decision.choice.safe.intensity
+    rounded = own(lambda a: a + 0.0, lambda z: min(1.0, z * (1 + 2.0**-52)), error_units=4.0)
+    assert rounded.action(0.3) > 0.3 >= rounded.effect(0.3)
+
+
+def test_the_names_of_built_in_curves_are_those_that_can_be_written_down():
+    from safedial.core import curve
+
+    assert set(curve.BUILT_IN) == set(dose.CURVES)
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=IDS)
+def test_a_built_in_curve_keeps_the_rules_that_others_must_keep(curve):
+    assert own(**(curve._asdict() | {"name": "as if mine"})).heights() == curve.heights()
+    assert copy.deepcopy(curve).action(0.3) == curve.action(0.3)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from safedial.core.curve import DoseCurve
 from safedial.core.namespace import FLOATS, namespace
 from safedial.errors import InvalidInput, require
 
@@ -36,22 +37,6 @@ LARGEST_EXPONENT = 700.0
 
 SHRINKS = 52
 """Doublings of one unit in the last place that an inverse may be lowered by, before it gives up and answers 0."""
-
-
-class DoseCurve(NamedTuple):
-    """A curve g and its inverse. `name` and `parameters` are its written form, see `curve_from_dict`.
-
-    `effect` errs by at most `error_units`·2⁻⁵³, relatively; an online learner leaves that much room.
-    """
-
-    name: str
-    parameters: Mapping[str, Any]
-    effect: Callable[[Any], Any]
-    action: Callable[[Any], Any]
-    error_units: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"curve": self.name, **self.parameters}
 
 
 class Dose(NamedTuple):
@@ -82,7 +67,7 @@ def identity() -> DoseCurve:
     >>> identity().action(0.3)
     0.3
     """
-    return DoseCurve("identity", {}, lambda action: action, lambda intensity: intensity)
+    return DoseCurve._make(("identity", {}, lambda action: action, lambda intensity: intensity, 0.0))
 
 
 def power(exponent: float) -> DoseCurve:
@@ -97,7 +82,7 @@ def power(exponent: float) -> DoseCurve:
         return action**exponent
 
     inverse = _round_down(effect, lambda intensity: intensity ** (1.0 / exponent))
-    return DoseCurve("power", {"exponent": exponent}, effect, inverse, 8.0)
+    return DoseCurve._make(("power", {"exponent": exponent}, effect, inverse, 8.0))
 
 
 def hill(ed50: float, slope: float = 1.0) -> DoseCurve:
@@ -121,7 +106,7 @@ def hill(ed50: float, slope: float = 1.0) -> DoseCurve:
     def guess(intensity: Any) -> Any:
         return (intensity * half / ((1.0 - intensity) + half)) ** (1.0 / slope)
 
-    return DoseCurve("hill", {"ed50": ed50, "slope": slope}, effect, _round_down(effect, guess), 16.0)
+    return DoseCurve._make(("hill", {"ed50": ed50, "slope": slope}, effect, _round_down(effect, guess), 16.0))
 
 
 def logistic(midpoint: float, steepness: float) -> DoseCurve:
@@ -158,7 +143,7 @@ def logistic(midpoint: float, steepness: float) -> DoseCurve:
         return namespace(intensity).log1p(ratio) / steepness
 
     parameters = {"midpoint": midpoint, "steepness": steepness}
-    return DoseCurve("logistic", parameters, effect, _round_down(effect, guess), 16.0 + 4.0 * steepness)
+    return DoseCurve._make(("logistic", parameters, effect, _round_down(effect, guess), 16.0 + 4.0 * steepness))
 
 
 def tabulated(actions: Sequence[float], intensities: Sequence[float]) -> DoseCurve:
@@ -218,7 +203,7 @@ def tabulated(actions: Sequence[float], intensities: Sequence[float]) -> DoseCur
         return start + low
 
     parameters = {"actions": knots.tolist(), "intensities": levels.tolist()}
-    return DoseCurve("tabulated", parameters, effect, _round_down(effect, guess), 64.0)
+    return DoseCurve._make(("tabulated", parameters, effect, _round_down(effect, guess), 64.0))
 
 
 def as_dose(dose: DoseCurve | Dose | None) -> Dose:
@@ -227,11 +212,10 @@ def as_dose(dose: DoseCurve | Dose | None) -> Dose:
     >>> as_dose(power(2.0)).cost.name, as_dose(None).is_identity
     ('power', True)
     """
-    if isinstance(dose, Dose):
-        return dose
-    curve = identity() if dose is None else dose
-    require(isinstance(curve, DoseCurve), "dose", dose, "must be a dose curve or a Dose", "for example hill(ed50=0.5)")
-    return Dose.of(curve)
+    pair = dose if isinstance(dose, Dose) else Dose.of(identity() if dose is None else dose)
+    curves = isinstance(pair.reward, DoseCurve) and isinstance(pair.cost, DoseCurve)
+    require(curves, "dose", dose, "must be a dose curve or a Dose of two", "for example hill(ed50=0.5)")
+    return pair
 
 
 CURVES: dict[str, Callable[..., DoseCurve]] = {

@@ -1,0 +1,136 @@
+"""What a dose curve is: a function g and its inverse, checked when a curve of one's own is made.
+
+A promise divides outcomes by g and limits doses through its inverse, so a curve that breaks one of these rules breaks
+the promise:
+
+    g(0) = 0, g(1) = 1, g does not fall        0 ≤ g⁻¹(z) ≤ 1 and g(g⁻¹(z)) ≤ z: the inverse is rounded down
+
+`DoseCurve(...)` checks them on `GRID`, 136 values from 0 to 1 that are denser near 0, where probes lie. Between them
+they are the user's word. The curves of `core.dose` are proved and tested, and are not checked again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+from safedial.errors import InvalidInput, require
+
+BUILT_IN = ("identity", "power", "hill", "logistic", "tabulated")
+"""Names that say which curve it is: a save file and a log hold these by name and parameters alone."""
+
+GRID = tuple(sorted({*(step / 128.0 for step in range(129)), *(10.0**-power for power in range(3, 10))}))
+
+TOLERANCE = 1e-12
+"""How far g(1) may be from 1, and how far g may fall from one value of the grid to the next, relatively."""
+
+MOST_UNITS = 2.0**20
+
+
+class Fields(NamedTuple):
+    name: str
+    parameters: Mapping[str, Any]
+    effect: Callable[[Any], Any]
+    action: Callable[[Any], Any]
+    error_units: float = 0.0
+
+
+class DoseCurve(Fields):
+    """A curve g (`effect`) and its inverse (`action`), both functions of a number or an array.
+
+    `name` and `parameters` are its written form, plain values. `effect` errs by at most `error_units`·2⁻⁵³, relatively;
+    an online learner leaves that much room.
+
+    >>> DoseCurve("half", {}, lambda action: action / 2, lambda intensity: intensity)
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: dose curve 'half', effect(1) = 0.5: must be 1
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        name: str,
+        parameters: Mapping[str, Any],
+        effect: Callable[[Any], Any],
+        action: Callable[[Any], Any],
+        error_units: float = 0.0,
+    ) -> Self:
+        curve = super().__new__(cls, name, parameters, effect, action, error_units)
+        _check_form(curve)
+        _check_effect(curve)
+        _check_inverse(curve)
+        return curve
+
+    def _replace(self, /, **changes: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride] -- it checks too
+        return type(self)(**(self._asdict() | changes))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._make, (tuple(self),)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether somebody else made it: its written form then does not say what it is."""
+        return self.name not in BUILT_IN
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"curve": self.name, **self.parameters}
+
+    def heights(self) -> list[float]:
+        """g on `GRID`: what tells two curves of one name apart."""
+        return [_number(self, "effect", action) for action in GRID]
+
+
+def _check_form(curve: DoseCurve) -> None:
+    text = isinstance(curve.name, str) and curve.name != ""
+    require(text, "name", curve.name, "must be text")
+    rule = "is the name of a curve of this package"
+    require(curve.is_own, "name", curve.name, rule, f"use safedial.{curve.name}(...), or take another name")
+    try:
+        plain = isinstance(curve.parameters, Mapping) and "curve" not in curve.parameters
+        json.dumps(dict(curve.parameters), allow_nan=False)
+    except (TypeError, ValueError):
+        plain = False
+    require(
+        plain, "parameters", curve.parameters, "must be a mapping of names to plain values", "they are written down"
+    )
+    units = curve.error_units
+    known = isinstance(units, (int, float)) and not isinstance(units, bool) and 0.0 <= units <= MOST_UNITS
+    require(known, "error_units", units, f"must be a number from 0 to {MOST_UNITS:g}")
+
+
+def _check_effect(curve: DoseCurve) -> None:
+    """The ends, and that g does not fall."""
+    heights = curve.heights()
+    require(heights[0] == 0.0, _words(curve, "effect", 0.0), heights[0], "must be 0")
+    require(abs(heights[-1] - 1.0) <= TOLERANCE, _words(curve, "effect", 1.0), heights[-1], "must be 1")
+    for before, after, at in zip(heights, heights[1:], GRID[1:], strict=False):
+        rises = after >= before * (1.0 - TOLERANCE)
+        require(rises, _words(curve, "effect", at), after, f"must not fall: for a smaller action it is {before:g}")
+
+
+def _check_inverse(curve: DoseCurve) -> None:
+    """What the inverse proposes has no more effect than was asked for."""
+    way_out = "round the inverse down, or state the rounding of `effect` as error_units"
+    for intensity in GRID:
+        action = _number(curve, "action", intensity)
+        require(0.0 <= action <= 1.0, _words(curve, "action", intensity), action, "must lie between 0 and 1")
+        reached = _number(curve, "effect", action)
+        fits = reached <= intensity * (1.0 + curve.error_units * 2.0**-53)
+        require(fits, _words(curve, "effect", f"action({intensity:g})"), reached, f"must be <= {intensity!r}", way_out)
+
+
+def _number(curve: DoseCurve, part: str, value: float) -> float:
+    """`effect` or `action` of a float, as a float."""
+    try:
+        return float(getattr(curve, part)(value))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise InvalidInput(
+            f"{_words(curve, part, value)}: is not a number ({error}); give a function of one"
+        ) from error
+
+
+def _words(curve: DoseCurve, part: str, of: Any) -> str:
+    return f"dose curve {curve.name!r}, {part}({of if isinstance(of, str) else f'{of:g}'})"
