@@ -15,6 +15,7 @@ from safedial.core.action import Choice
 from safedial.core.dose import Dose
 from safedial.core.estimate import Estimate, Prediction, sample_weight
 from safedial.core.safe_set import largest_safe_intensity
+from safedial.core.scale import check_rises
 from safedial.core.spec import SafetySpec
 from safedial.core.swept import as_columns, check_grids
 from safedial.core.tight import Tight
@@ -149,6 +150,7 @@ class Batch:
         else:
             prediction = self.learner.predict(self.state, context)
         if self.heights is not None:
+            check_rises(self.spec.noise_scale, context)
             prediction = prediction._replace(context=context)
         choice = self.policy.decide(
             prediction, self.spec, round=number, coin=draws.coin[index], baseline_cost=self.world.baseline_cost

@@ -23,7 +23,7 @@ from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.core.swept import SWEPT, check_grids
 from safedial.errors import require
-from safedial.policies import Policy, as_policy
+from safedial.policies import Policy, as_policy, check_proved
 from safedial.worlds import World
 
 Array = NDArray[np.float64]
@@ -160,6 +160,7 @@ def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seed
     check_scale(policy.options.get("radius"), spec)
     for name in CONSTANTS:
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
+    check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
     if policy.promise != "conformal":
         require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binomtest
 
-from safedial import Agent, InvalidInput, LinearWorld, SafetySpec, hill, make_policy, replay, simulate
+from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, hill, make_policy, replay, simulate
 from safedial.core.estimate import sample_weight
 from safedial.core.safe_set import largest_safe_intensity, safe_set
 from safedial.core.scale import (
@@ -204,3 +204,81 @@ def test_a_scale_is_refused_where_it_does_not_hold_and_survives_a_file():
         with pytest.raises(InvalidInput, match="must be a number > 0"):
             sample_weight(spec_of_none, 0.5, 0.5, None)
     assert safe_set(0.5, spec, round=1.0).intensity < safe_set(0.5, spec, round=1.0, on_expectation=True).intensity
+
+
+def falling(z, x):
+    return 0.02 + z * np.asarray(x)[..., 0]
+
+
+@pytest.mark.parametrize("function", [
+    lambda z, x: 1.0 - 0.5 * z,
+    lambda z, x: np.where(np.asarray(z) > 0.5, 0.1, 0.2),
+    lambda z, x: -0.1 + z,
+    lambda z, x: np.nan * z,
+])  # fmt: skip
+def test_a_scale_that_falls_or_is_negative_is_refused(function):
+    """The walk takes h at the end of a step for its largest value in it; where it falls, smaller doses are not safe."""
+    spec = make_spec(noise_scale=own_scale(function))
+    with pytest.raises(InvalidInput, match="noise_scale"):
+        Agent(2, spec)
+    with pytest.raises(InvalidInput, match="noise_scale"):
+        simulate("hp_probe", LinearWorld(dim=2), spec, rounds=5, seeds=2)
+
+
+def test_a_scale_that_falls_at_one_context_is_refused_there_and_nothing_changes():
+    agent = Agent(2, make_spec(noise_scale=own_scale(falling)), policy="epsilon_greedy", seed=3)
+    before = agent._rng.bit_generator.state
+    with pytest.raises(InvalidInput, match="must not fall, and is"):
+        agent.decide([-0.5, 0.3])
+    with pytest.raises(InvalidInput, match="must not fall"):
+        agent.update([-0.5, 0.3], 0.1, 0.0, 0.0)
+    assert agent.decisions == agent.informative_rounds == 0
+    assert agent._rng.bit_generator.state == before
+    assert agent.decide([0.5, 0.3]).certified
+    with pytest.raises(InvalidInput, match="must not fall"):
+        simulate("hp_probe", LinearWorld(dim=2), make_spec(noise_scale=own_scale(falling)), rounds=50, seeds=3)
+
+
+def test_a_scale_may_be_flat_up_to_rounding():
+    from safedial.core.scale import check_rises
+
+    check_rises(own_scale(lambda z, x: np.tanh(60.0 * np.asarray(z)) * (1.0 - 1e-15 * np.asarray(z))), np.zeros(2))
+
+
+def test_the_certificate_says_that_the_scale_must_not_fall():
+    decision = Agent(2, make_spec(noise_scale=with_sensor(0.1))).decide([0.3, 0.1])
+    assert any("h exact and not falling with z" in line for line in decision.certificate["assumptions"])
+
+
+def test_a_scale_that_reads_the_context_goes_with_levels():
+    """A level that the first safe dose does not reach is warned of; the warning looks at a context of norm L."""
+    scale = own_scale(lambda z, x: z * (1.0 + abs(x[..., 0])))
+    agent = Agent(2, make_spec(cost_noise=0.3, noise_scale=scale), dial=Dial(levels=[0.01, 0.5, 1.0]))
+    assert agent.decide([0.3, 0.1]).action == 0.01
+    with pytest.warns(UserWarning, match="the lowest level"):
+        Agent(2, make_spec(noise_scale=scale), dial=Dial(levels=[0.9, 1.0]))
+
+
+def test_an_agent_with_a_scale_of_ones_own_is_saved_and_loaded(tmp_path):
+    def mine(z, x):
+        return z * (1.0 + abs(x[..., 0]))
+
+    def other(z, x):
+        return z * (1.0 + 0.5 * abs(x[..., 0]))
+
+    other.__name__ = "mine"
+    agent = Agent(2, make_spec(noise_scale=own_scale(mine)))
+    agent.update([0.3, 0.1], 0.1, 0.05, 0.02)
+    agent.save(tmp_path / "agent")
+    twin = Agent.load(tmp_path / "agent", noise_scale=own_scale(mine))
+    assert twin.decide([0.3, 0.2]).certificate == agent.decide([0.3, 0.2]).certificate
+    with pytest.raises(InvalidInput, match=r"give it again: Agent.load\(path, noise_scale"):
+        Agent.load(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="is another function than the saved one"):
+        Agent.load(tmp_path / "agent", noise_scale=own_scale(other))
+    for wrong in (own_scale(falling), with_sensor(0.1), mine):
+        with pytest.raises(InvalidInput, match="must be the saved one"):
+            Agent.load(tmp_path / "agent", noise_scale=wrong)
+    Agent(2, make_spec(noise_scale=with_sensor(0.1))).save(tmp_path / "other")
+    with pytest.raises(InvalidInput, match="leave it out"):
+        Agent.load(tmp_path / "other", noise_scale=own_scale(mine))

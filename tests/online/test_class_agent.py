@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, LinearWorld, nonlinear_hp_probe, nonlinear_hp_ucb, simulate
-from safedial.classes import binary, features, finite, kernel, linear, parametric
+from safedial.classes import binary, finite, kernel, linear, parametric
 from safedial.core.scale import power_scale
+from safedial.online import savefile
+from safedial.online.memory import remember
 from safedial.worlds.nonlinear import waves
 from tests.conftest import make_spec
 
@@ -129,15 +131,28 @@ def test_what_an_agent_over_classes_cannot_do_it_says():
         Agent(2, make_spec(cost_sensor_noise=0.1), policy=POLICIES["binary"])
 
 
-@pytest.mark.parametrize(
-    "class_", [linear(radius="paper"), features(None, misspecification=0.1)], ids=["paper", "error"]
-)
-def test_what_counts_rounds_is_refused_beside_a_noise_scale(class_):
-    """A weight may exceed 1 there, and N is no bound on their sum."""
-    spec = make_spec(noise_scale=power_scale(2.0))
-    with pytest.raises(InvalidInput, match="does not hold with a noise_scale"):
-        Agent(2, spec, policy=nonlinear_hp_ucb(cost_class=class_))
-    Agent(2, spec, policy=nonlinear_hp_ucb(cost_class=linear()))
+@pytest.mark.parametrize("name", ["linear", "kernel", "finite", "binary"])
+def test_a_noise_scale_is_refused_beside_function_classes(name):
+    """A sample may weigh more than 1 there, and allowances for rounding count on at most 1. With power_scale(3), ridge
+    1e-3 and threshold 1e-3 the bound of a kernel class lay below the truth in 71 of 600 rounds, by up to 1.2.
+    """
+    policy = nonlinear_hp_ucb() if name == "linear" else POLICIES[name]
+    with pytest.raises(InvalidInput, match=r"noise_scale.*no proof beside function classes.*hp_probe"):
+        Agent(2, make_spec(noise_scale=power_scale(3.0)), policy=policy)
+    Agent(2, make_spec(noise_scale=power_scale(3.0)), policy="hp_probe")
+
+
+def test_an_agent_that_was_saved_with_a_noise_scale_and_a_class_is_loaded_with_a_warning(tmp_path):
+    """It goes on as it was: what an earlier version allowed must not be lost."""
+    agent = Agent(2, SPEC, policy=nonlinear_hp_probe())
+    list(rounds(agent, 20))
+    header, arrays = remember(agent)
+    header["spec"]["noise_scale"] = {"scale": "power_scale", "exponent": 2.0}
+    savefile.write(tmp_path / "agent", header, arrays)
+    with pytest.warns(UserWarning, match=r"no proof beside function classes.*saved before"):
+        twin = Agent.load(tmp_path / "agent", policy=nonlinear_hp_probe())
+    assert twin.decisions == 20
+    assert twin.decide([0.3, 0.1]).certified
 
 
 def test_a_full_class_refuses_before_the_other_learns():

@@ -1,6 +1,7 @@
 """The Agent under the conformal promise: its start, its certificate, its groups, its alarm, its refusals."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -217,3 +218,33 @@ def test_the_constants_may_be_left_out_of_a_conformal_spec_only():
         SafetySpec(threshold=0.5, total_risk=0.1)
     with pytest.raises(InvalidInput, match="lacks"):
         SafetySpec.from_dict({"threshold": 0.5, "total_risk": 0.1})
+
+
+PAIR = {"form": "full", "confidence": 0.5}
+
+
+def test_an_agent_with_a_confidence_in_the_full_form_is_refused():
+    """The Beta law of the realized rate is that of split scores: asked for .9, the rate was kept in .77 of the runs."""
+    spec = SafetySpec(threshold=0.5, violation_risk=0.3, promise="conformal")
+    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no law with form='full'.*use form='split'"):
+        Agent(2, spec, policy=make_policy("hp_conformal", **PAIR), start_action=0.1)
+    for options in ({"form": "full"}, {"confidence": 0.5}):
+        Agent(2, spec, policy=make_policy("hp_conformal", **options), start_action=0.1)
+
+
+def test_an_agent_that_was_saved_with_that_pair_is_loaded_with_a_warning_and_goes_on():
+    """data/full-confidence.agent is a file as version 0.1.0 wrote it before the pair was refused."""
+    with pytest.warns(UserWarning, match=r"has no law with form='full'.*saved before this was known"):
+        agent = Agent.load(Path(__file__).parent / "data" / "full-confidence.agent")
+    assert agent.decisions == 24
+    decision = agent.decide([0.3, 0.3])
+    assert decision.promise == "conformal"
+    agent.update(decision, reward=0.1, cost=0.1)
+    assert agent.informative_rounds == 25
+
+
+def test_a_loaded_agent_that_is_proved_says_no_warning(tmp_path):
+    spec = SafetySpec(threshold=0.5, violation_risk=0.3, promise="conformal")
+    agent = Agent(2, spec, policy=make_policy("hp_conformal", form="full"), start_action=0.1)
+    agent.save(tmp_path / "agent")
+    assert Agent.load(tmp_path / "agent").decisions == 0

@@ -1,6 +1,7 @@
 import pytest
 
 from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, make_policy, power
+from safedial.core.dose import DoseCurve
 from safedial.online import savefile
 from tests.conftest import make_spec
 
@@ -101,3 +102,55 @@ def test_a_failed_save_leaves_the_old_file_and_no_debris(saved, monkeypatch):
         agent.save(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def squared(name="mine", by=2.0):
+    effect, inverse = (lambda action: action**by), (lambda intensity: intensity ** (1 / by) * (1 - 1e-12))
+    return DoseCurve(name, {"points": [1, 2]}, effect, inverse)
+
+
+@pytest.fixture
+def with_own_curve(tmp_path):
+    agent = Agent(2, make_spec(), dose=Dose(hill(0.5), squared()), dial=Dial(high=20, unit="mg"))
+    for value in (0.1, 0.2, 0.3):
+        agent.update(agent.decide([value, 0.1]), reward=0.1, cost=0.05)
+    agent.save(tmp_path / "agent")
+    return agent, tmp_path / "agent"
+
+
+def test_an_agent_with_a_dose_curve_of_ones_own_comes_back_exactly(with_own_curve):
+    """Its file was written and could not be read: what it had learned was lost."""
+    agent, path = with_own_curve
+    twin = Agent.load(path, dose=Dose(hill(0.5), squared()))
+    for _ in range(5):
+        assert agent.decide([0.3, 0.2]).certificate == twin.decide([0.3, 0.2]).certificate
+    assert twin.informative_rounds == 3
+
+
+def test_a_dose_curve_of_ones_own_must_be_given_again_and_be_the_saved_one(with_own_curve):
+    _, path = with_own_curve
+    with pytest.raises(InvalidInput, match=r"\['mine'\].*give it again: Agent.load\(path, dose=...\)"):
+        Agent.load(path)
+    for wrong in (squared(), Dose(hill(0.5), squared("his")), Dose(hill(0.4), squared()), power(2.0)):
+        with pytest.raises(InvalidInput, match="must be the saved one"):
+            Agent.load(path, dose=wrong)
+    for by in (2.0 + 1e-9, 3.0):
+        with pytest.raises(InvalidInput, match="is another function than the saved one"):
+            Agent.load(path, dose=Dose(hill(0.5), squared(by=by)))
+
+
+def test_a_built_in_dose_may_be_given_again_too(saved):
+    agent, path = saved
+    twin = Agent.load(path, dose=Dose(hill(0.5, 2.0), power(1.5)))
+    assert twin.preview([1.0, 2.0]).certificate == agent.preview([1.0, 2.0]).certificate
+    with pytest.raises(InvalidInput, match="must be the saved one"):
+        Agent.load(path, dose=power(1.5))
+
+
+def test_a_file_of_an_earlier_version_with_a_curve_of_ones_own_can_be_read_now(with_own_curve):
+    agent, path = with_own_curve
+    header, arrays = savefile.read(path)
+    del header["own"]
+    savefile.write(path, header, arrays)
+    twin = Agent.load(path, dose=Dose(hill(0.5), squared()))
+    assert twin.preview([0.3, 0.2]).certificate == agent.preview([0.3, 0.2]).certificate

@@ -1,7 +1,8 @@
 """How the noise grows with the dose: C = b₀(x) + z·c(x) + h(z, x)·ξ, with h known and ξ κ-sub-Gaussian.
 
 z = g(α) is the intensity, so a scale in the action, h(α, x), is h(g⁻¹(z), x) here; the reward's noise follows the same
-h at the reward's intensity. h must be ≥ 0 and must not fall with the dose, at any context.
+h at the reward's intensity. h must be ≥ 0 and must not fall with the dose, at any context: of your own function
+`check_rises` makes sure on a grid, at each context that comes; between the grid's values it is an assumption.
 
 | scale | h(z, x) | model |
 |---|---|---|
@@ -39,6 +40,12 @@ STEPS = 600
 
 LEAST_STEP = 2.0**-54
 
+RISING = tuple(step / 32.0 for step in range(33))
+"""The intensities that `check_rises` looks at."""
+
+FLAT = 1e-12
+"""How much of a value rounding may take from the next, where a scale hardly rises."""
+
 
 class NoiseScale(NamedTuple):
     """A scale h(intensity, context) and its written form. `of` works on floats and NumPy arrays."""
@@ -46,6 +53,11 @@ class NoiseScale(NamedTuple):
     name: str
     parameters: Mapping[str, Any]
     of: Callable[[Any, Any], Any]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether somebody else made it: its written form then does not say what it is."""
+        return self.name == "own_scale"
 
     def to_dict(self) -> dict[str, Any]:
         return {"scale": self.name, **self.parameters}
@@ -89,7 +101,7 @@ def power_scale(exponent: float) -> NoiseScale:
 def own_scale(function: Callable[[Any, Any], Any]) -> NoiseScale:
     """Your own h(intensity, context): contexts are (..., d), intensities (...). It must not fall with the intensity.
 
-    A save file does not hold it.
+    A save file does not hold it: it is given again on load.
     """
     require(callable(function), "function", function, "must be a function of (intensity, context)")
     return NoiseScale("own_scale", {"function": getattr(function, "__name__", "function")}, function)
@@ -114,6 +126,28 @@ def scale_from_dict(fields: Any) -> NoiseScale:
         return SCALES[name](*signature(SCALES[name]).bind(**given).args)
     except TypeError as error:
         raise InvalidInput(f"noise_scale {name}: {error}") from error
+
+
+def check_rises(scale: NoiseScale | None, context: Any) -> None:
+    """Refuse your own scale where it is negative, falls with the intensity or is no number, at contexts (..., d).
+
+    >>> check_rises(own_scale(lambda intensity, _: 1.0 - intensity), np.zeros(2))
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: noise_scale = 'own_scale': must not fall, and is 1 at z = 0, 0.96875 at z = 0.03125
+    """
+    if scale is None or not scale.is_own:
+        return
+    shape = np.shape(context)[:-1]
+    before, at = np.zeros(shape), 0.0
+    for intensity in RISING:
+        height = np.broadcast_to(scale.of(np.full(shape, intensity) if shape else intensity, context), shape)
+        falls = ~(height >= before * (1.0 - FLAT))
+        if np.any(falls):
+            high, low = float(before[falls][0]), float(height[falls][0])
+            rule = f"must not fall, and is {high:g} at z = {at:g}, {low:g} at z = {intensity:g}"
+            raise InvalidInput(f"noise_scale = {scale.name!r}: {rule if intensity else 'must be a number >= 0'}")
+        before, at = height, intensity
 
 
 def scaled_weight(scale: NoiseScale, intensity: Any, context: Any) -> Any:

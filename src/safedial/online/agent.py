@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from safedial.core import monitor
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.rounding import rounded_spec
+from safedial.core.scale import NoiseScale
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online import savefile
 from safedial.online.advice import decide, make_learner
 from safedial.online.conformal import ConformalLearner
-from safedial.online.decision import Decision
+from safedial.online.decision import Decision, Rules
 from safedial.online.door import check_decision, column, in_row, make_rules, read_baseline, read_context, read_contexts
 from safedial.online.memory import arguments, recall, remember
 from safedial.online.outcome import Sample, allowed_risk, cost_at_advice, counted_from, normalise
@@ -97,12 +98,14 @@ class Agent:
         baseline_range: tuple[float | None, float | None] | None = None,
         seed: int = 0,
     ) -> None:
-        self._rules = rules = make_rules(
-            dim, spec, policy, dose, dial, features, start_action, fallback_action, baseline_range=baseline_range
-        )
+        given = (dim, spec, policy, dose, dial, features, start_action, fallback_action)
+        self._start(make_rules(*given, baseline_range=baseline_range), seed)
+
+    def _start(self, rules: Rules, seed: Any) -> None:
+        """Nothing learned, nothing decided."""
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
-        self._safe_spec = rounded_spec(spec)
+        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
         self._learner = make_learner(rules)
         self._decisions = 0
         self._open: dict[int, Advice] = {}
@@ -304,15 +307,28 @@ class Agent:
         savefile.write(path, *remember(self))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Agent:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        dose: DoseCurve | Dose | None = None,
+        noise_scale: NoiseScale | None = None,
+    ) -> Agent:
         """The agent that `save` wrote; a truncated or altered file is refused.
 
+        A file holds no functions of your own: give them again, and they are compared with what was saved.
+
         Args:
-            policy: the policy, where it is not one of this package's own; its name must be the saved one.
+            policy: where it, or a model or function in its options, is not one of this package's own.
+            dose: where a dose curve is your own.
+            noise_scale: where the spec's is your own.
         """
         header, arrays = savefile.read(path)
         try:
-            agent = cls(**arguments(header, policy))
+            agent = cls.__new__(cls)
+            given = arguments(header, policy=policy, dose=dose, noise_scale=noise_scale)
+            agent._start(make_rules(**given), header["seed"])
             recall(agent, header, arrays)
         except InvalidInput:
             raise

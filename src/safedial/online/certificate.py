@@ -23,7 +23,10 @@ from safedial.version import __version__
 REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
 
 
-SCALED = "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise, h exact: {}"
+SCALED = (
+    "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise, h exact and not falling "
+    "with z: {}"
+)
 
 
 def assumptions(rules: Rules) -> list[str]:

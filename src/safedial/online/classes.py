@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import Bounds, check_scale
+from safedial.core.confidence import Bounds
 from safedial.core.safe_set import SafeSet
 from safedial.errors import InvalidInput, require
 from safedial.online.outcome import Sample
@@ -93,15 +93,7 @@ def _classes(policy: Policy) -> tuple[Any, ...]:
 
 
 def check_classes(policy: Policy, spec: Any) -> None:
-    """Whether an agent can run this policy with this spec.
-
-    With a noise scale a sample's weight may exceed 1: what counts rounds in place of weights does not hold then.
-    """
-    for class_ in _classes(policy):
-        if spec.noise_scale is not None and class_.name in ("linear", "features"):
-            check_scale(class_.options["radius"], spec)
-            error = class_.options.get("misspecification", 0.0)
-            require(error == 0.0, "misspecification", error, "does not hold with a noise_scale", "state it as 0")
+    """Whether an agent can run this policy with this spec."""
     learned = "is learned by policies with a linear cost only"
     require(not spec.learns_noise, "margin_risk", spec.margin_risk, learned, "leave it out, or use hp_probe")
     if policy.binary_cost:

@@ -14,14 +14,16 @@ from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import as_dose
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import NORM_SLACK
+from safedial.core.scale import check_rises
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.blas import dnrm2
 from safedial.online.classes import check_classes
 from safedial.online.conformal_door import certified_fallback, conformal_start
 from safedial.online.decision import RULES, Decision, Rules
+from safedial.online.own import longest_context
 from safedial.online.units import Dial, Features, as_vector, real
-from safedial.policies import Policy, as_policy
+from safedial.policies import Policy, as_policy, check_proved
 from safedial.policies.fixed import fixed
 
 Result = TypeVar("Result")
@@ -41,19 +43,25 @@ def make_rules(
     baseline_range: Any = None,
     version: int = RULES,
 ) -> Rules:
-    """What is fixed for the life of an agent or a study, checked; `version` is that of the rules it lives by."""
+    """What is fixed for the life of an agent or a study, checked.
+
+    `version` is that of the rules it lives by. One that was recorded under version 1 goes on as it was: what has no
+    proof is then warned of, and refused otherwise.
+    """
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
     require(whole, "dim", dim, "must be a whole number >= 1")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name in NUMBERS:
         require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")
+    if spec.noise_scale is not None:
+        check_rises(spec.noise_scale, longest_context(int(dim), spec.context_bound))
     knob = Dial() if dial is None else dial
     require(isinstance(knob, Dial), "dial", dial, "must be a Dial")
     require(features is None or isinstance(features, Features), "features", features, "must be a Features")
     if features is not None:
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
-    rule, start = _policy(policy, spec, int(dim)), None
+    rule, start = _policy(policy, spec, int(dim), version), None
     if rule.promise == "conformal":
         rule, start = conformal_start(rule, spec, curves, knob, features, start_action)
         if fallback_action is None:
@@ -84,6 +92,7 @@ def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vecto
     norm = dnrm2(vector)
     if not norm <= context_limit(rules):
         _refuse_context(rules, vector, norm)
+    check_rises(rules.spec.noise_scale, vector)
     return vector, norm
 
 
@@ -148,7 +157,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
         raise InvalidInput(f"row {row}: {error}", error.code) from error
 
 
-def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:
+def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> Policy:
     default = "hp_conformal" if spec.promise == "conformal" else "hp_probe"
     rule = as_policy(default if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
@@ -166,6 +175,12 @@ def _policy(policy: Any, spec: SafetySpec, dim: int) -> Policy:
     check_scale(rule.options.get("radius"), spec)
     if over_classes:
         check_classes(rule, spec)
+    try:
+        check_proved(rule, spec)
+    except InvalidInput as error:
+        if version > 1:
+            raise
+        warnings.warn(f"{error}; it was saved before this was known, and goes on as it was", UserWarning, stacklevel=5)
     return rule
 
 
@@ -208,7 +223,8 @@ def _warn_where_no_level_is_reached(rules: Rules) -> None:
     """Levels can lock an agent at zero: what is never given is never learned from."""
     if not rules.dial.levels:
         return
-    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim)
+    longest = longest_context(rules.dim, rules.spec.context_bound)
+    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim, context=longest)
     safe = fixed().decide(first, rules.spec, round=1.0, coin=0.5).safe.intensity
     lowest = next(level for level in rules.dial.levels if level > rules.dial.low or level == rules.dial.levels[-1])
     needed = float(rules.dose.cost.effect(rules.dial.action(lowest)))

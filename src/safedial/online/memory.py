@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.core.dose import Dose
 from safedial.core.monitor import Monitor
-from safedial.core.spec import SafetySpec
+from safedial.core.scale import NoiseScale
 from safedial.errors import require
 from safedial.online.certificate import plain_options
+from safedial.online.own import own_values, saved_dose, saved_spec
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy, make_policy
 from safedial.version import __version__
@@ -29,10 +29,12 @@ def remember(agent: Agent) -> tuple[dict[str, Any], dict[str, Any]]:
         "spec": rules.spec.to_dict(),
         "policy": {"name": rules.policy.name, "options": plain_options(rules.policy.options)},
         "dose": rules.dose.to_dict(),
+        **({"own": own} if (own := own_values(rules)) else {}),
         "dial": rules.dial.to_dict(),
         "features": rules.features.to_dict() if rules.features else None,
         "start_action": rules.start_action,
         "fallback_action": rules.fallback_action,
+        "rules": rules.version,
         "baseline_range": [None if math.isinf(end) else end for end in rules.baseline_range],
         "counts": [agent._decisions, agent._alarmed_at],
         "expected": agent._expected,
@@ -45,8 +47,10 @@ def remember(agent: Agent) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, {**agent._learner.state(), "monitor": seen}
 
 
-def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
-    """The arguments that make an agent with a header's rules."""
+def arguments(
+    header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None
+) -> dict[str, Any]:
+    """The arguments of `make_rules` that give a header's rules, with the user's own functions where it had some."""
     saved = header["policy"]
     if policy is not None:
         require(policy.name == saved["name"], "policy", policy.name, f"must be the saved one, {saved['name']!r}")
@@ -63,15 +67,15 @@ def arguments(header: dict[str, Any], policy: Policy | None) -> dict[str, Any]:
     )
     return {
         "dim": header["dim"],
-        "spec": SafetySpec.from_dict(header["spec"]),
+        "spec": saved_spec(header, noise_scale),
         "policy": policy or make_policy(saved["name"], **saved["options"]),
         "start_action": header["start_action"],
-        "dose": Dose.from_dict(header["dose"]),
+        "dose": saved_dose(header, dose),
         "dial": Dial(**header["dial"]),
         "features": Features(**header["features"]) if header["features"] else None,
         "fallback_action": header["fallback_action"],
-        "baseline_range": header.get("baseline_range", [None, None]),
-        "seed": header["seed"],
+        "baseline_range": header.get("baseline_range"),
+        "version": header.get("rules", 1),
     }
 
 

@@ -78,6 +78,7 @@ def hp_conformal(
         probe: as for `hp_probe`, above 0: a round without a dose would have to count as a violation.
         confidence: None for a promise that is marginal over the calibration rounds; a number in (0, 1): with that
             probability the promise holds given the calibration rounds of a refit (i.i.d. rounds, continuous scores).
+            For the split form: nothing is proved about the full one, and simulations, agents and studies refuse it.
         group: the promise then also holds within each of your groups: the number of a context's column whose values
             are labels (or, for an Agent with features, its name), or a function from a context to a label.
         scaled: True: scores are divided by ŝ(x), an estimate of how large errors are at x; or a model for ŝ.

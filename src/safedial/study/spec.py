@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from safedial.core.dose import Dose, DoseCurve, curve_from_dict
+from safedial.core.dose import Dose, DoseCurve, as_dose, curve_from_dict
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.online.certificate import plain_options
@@ -132,12 +132,19 @@ def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:
     return make_policy(str(given), **options)
 
 
-def _dose(given: Any) -> Dose | DoseCurve | None:
-    if given is None or isinstance(given, (Dose, DoseCurve)):
-        return given
+def _dose(given: Any) -> Dose | None:
+    if given is None:
+        return None
+    if isinstance(given, (Dose, DoseCurve)):
+        dose = as_dose(given)
+        own = [curve.name for curve in dose if curve.is_own]
+        require(
+            not own, "dose", own, "is your own curve, which a log cannot hold", "use one of this package, or an Agent"
+        )
+        return dose
     require(isinstance(given, Mapping), "dose", given, "must be a curve, or one for reward and one for cost")
     if "curve" in given:
-        return curve_from_dict(given)
+        return Dose.of(curve_from_dict(given))
     both = set(given) == {"reward", "cost"} and all(isinstance(part, Mapping) for part in given.values())
     require(both, "dose", sorted(given), "must have `curve`, or `reward` and `cost`")
     return Dose.from_dict(given)
