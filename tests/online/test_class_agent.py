@@ -1,5 +1,7 @@
 """An Agent over function classes decides as the policy does, says what it rests on, and is saved to the bit."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -163,3 +165,64 @@ def test_a_full_class_refuses_before_the_other_learns():
     with pytest.raises(InvalidInput, match="max_points = 2"):
         agent.update(decision, reward=0.5, cost=0.1)
     assert agent.preview([0.1, 0.3]).certificate["reward_upper"] == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"threshold": 40.0},
+        {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.2},
+        {"cost_sensor_noise": 0.1, "sensor_dependent": True},
+        {"cost_sensor_noise": 0.1, "threshold_on": "true"},
+        {"margin": "gaussian"},
+        {"margin": "bounded", "noise_low": -0.5, "noise_high": 0.4},
+        {"promise": "joint"},
+    ],
+    ids=str,
+)
+def test_a_class_certificate_says_what_the_linear_one_says(changes):
+    """Over the linear class the dose is that of the linear policy, and so are the division that gave it and what it
+    assumes of noise and sensors: "0.5 / (1 + noise margin 0.8504), at most 1: 0.07059" is no arithmetic.
+    """
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3, violation_risk=0.02, **changes)
+    plain, over = Agent(2, spec), Agent(2, spec, policy=nonlinear_hp_probe())
+    for agent in (plain, over):
+        agent.update([0.3, 0.2], 0.1, -0.5, 0.02)
+    for baseline in (0.0, 0.1):
+        one, other = (agent.decide([0.6, 0.3], baseline_cost=baseline) for agent in (plain, over))
+        assert other.limit == one.limit
+        lines = [
+            [line for line in each.explain().splitlines() if "largest intensity" in line or "Given is" in line]
+            for each in (one, other)
+        ]
+        assert lines[0] == lines[1] != []
+        for name in ("margin", "noise_margin", "sensor_margin"):
+            assert other.certificate[name] == one.certificate[name]
+        about = [line for line in one.certificate["assumptions"] if "noise" in line and "constants" not in line]
+        about += [line for line in one.certificate["assumptions"] if "sensor" in line]
+        assert set(about) <= set(other.certificate["assumptions"])
+        assert any("S = 1; every context has norm at most L = 1" in line for line in other.certificate["assumptions"])
+
+
+def test_the_arithmetic_of_a_class_certificate_gives_the_dose():
+    """Each printed rule, worked out from its printed numbers."""
+    independent = Agent(2, make_spec(cost_noise=0.3, cost_sensor_noise=0.1), policy=POLICIES["kernel"])
+    line = independent.decide([0.6, 0.3]).explain()
+    found = re.search(r"with (\S+) z \+ sqrt\(\((\S+) z\)\^2 \+ (\S+)\^2\) <= (\S+): (\S+)\.", line)
+    assert found is not None, line
+    upper, margin, sensor, room, safe = (float(number) for number in found.groups())
+    assert upper * safe + np.hypot(margin * safe, sensor) == pytest.approx(room, rel=2e-3)
+    dependent = make_spec(cost_noise=0.3, cost_sensor_noise=0.1, sensor_dependent=True)
+    line = Agent(2, dependent, policy=POLICIES["kernel"]).decide([0.6, 0.3]).explain()
+    found = re.search(r"largest intensity: \((\S+) - (\S+)\) / \((\S+) \+ (\S+)\), at most 1: (\S+)\.", line)
+    assert found is not None, line
+    room, sensor, upper, margin, safe = (float(number) for number in found.groups())
+    assert (room - sensor) / (upper + margin) == pytest.approx(safe, rel=2e-3)
+
+
+def test_the_probe_of_a_class_is_said_to_be_one():
+    agent = Agent(2, SPEC, policy=nonlinear_hp_probe(cost_class=binary(odds=0.25), probe=0.25))
+    for _ in range(40):
+        agent.update([0.3, 0.2], 0.1, -0.02, 0.0)
+    assert "Given is 0.25 of it." in agent.decide([0.3, 0.2]).explain()

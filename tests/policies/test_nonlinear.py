@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, make_policy
+from safedial import Agent, InvalidInput, make_policy
 from safedial.classes import FunctionClass, binary, features, finite, kernel, linear, parametric
 from safedial.classes.families import network
 from safedial.measure import promise_holds, summary
@@ -123,6 +123,29 @@ def test_without_a_bound_the_first_action_takes_the_norms():
     assert policy.decide(outlook, make_spec(), round=1.0, coin=0.5).bounds.cost_upper == 2.0
     with pytest.raises(InvalidInput, match="nothing is ever learned"):
         nonlinear_hp_ucb(cost_class=parametric(lambda x, w: x @ w, [0.0, 0.0], bound=None))
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("misspecification", [0.0, 0.2])
+def test_before_the_first_outcome_no_feature_map_can_break_a_certified_bound(size, misspecification):
+    """L bounds ‖x‖ and not ‖φ(x)‖: with φ(x) = 10x the certificate said 1 where the mean was 9, in every round before
+    the first outcome. The truth here is the worst of the class: ⟨φ(x), θ⟩ + ε with θ along φ(x).
+    """
+    class_ = features(lambda x: size * x, misspecification=misspecification, bound=None)
+    for make in (nonlinear_hp_ucb, nonlinear_hp_probe):
+        agent = Agent(2, make_spec(cost_noise=0.1, reward_noise=0.1), policy=make(cost_class=class_, clip=False))
+        for context in ([0.6, 0.7], [0.0, 0.3], [-0.9, 0.1]):
+            decision = agent.decide(context)
+            worst = size * np.linalg.norm(context) + misspecification
+            assert decision.certified
+            assert decision.certificate["cost_upper"] >= worst * (1 - 1e-12)
+            margin = decision.certificate["noise_margin"]
+            assert decision.intensity * (worst + margin) <= agent.spec.threshold * (1 + 1e-12)
+
+
+def test_without_a_feature_map_the_first_bound_is_the_papers():
+    agent = Agent(2, make_spec(), policy=nonlinear_hp_ucb(clip=False))
+    assert agent.decide([0.3, 0.1]).certificate["cost_upper"] == pytest.approx(1.0, rel=1e-11)
 
 
 def test_a_baseline_cost_beside_a_cost_of_0_or_1_is_refused():

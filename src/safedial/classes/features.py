@@ -119,7 +119,9 @@ def features(
         return largest if limit is None else np.minimum(largest, limit)
 
     def first(spec: SafetySpec) -> Any:
-        return limit if limit is not None else spec.coefficient_bound * spec.context_bound + error
+        if limit is not None:
+            return limit
+        return spec.coefficient_bound * spec.context_bound + error if transform is None else np.inf
 
     return FunctionClass(
         "features",

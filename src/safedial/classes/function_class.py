@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What a round brought: one array for each target, their weight ω, and the intensity that was applied."""
+    """What a round brought: one array for each target, their weight ω in [0, 1], and the intensity that was applied."""
 
     targets: tuple[Any, ...]
     weight: Any
@@ -57,7 +57,8 @@ class FunctionClass(NamedTuple):
         assumptions: what the label rests on, in words.
         init, look, bounds, update: as above.
         ceiling: of a view and a spec, a bound on |f(x)| that always holds; +∞ where there is none.
-        first: of a spec, a bound on |f| at any context: 1 in Algorithm 2, S·L in the linear case.
+        first: of a spec, a bound on |f| at any context: 1 in Algorithm 2, S·L in the linear case; +∞ where only the
+            ceiling at each context is one, as for features, whose norms L does not bound.
         pack, unpack: the state as named arrays, and back.
         binary: outcomes are 0 or 1, their log-odds f(x) + ln z; for costs only.
         max_points: how many informative rounds it can hold, where there is a limit.

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from safedial.classes import FunctionClass
-from safedial.core.margin import margin_assumptions, noise_margin, round_risk, tail_factor
+from safedial.core.margin import noise_margin, round_risk, tail_factor
 from safedial.online import class_certificate as classes
 from safedial.online import conformal_certificate as conformal
 from safedial.online.decision import LIMITS, Decision, Rules
+from safedial.online.noise_certificate import division, noise_assumptions, sensor_margin
 from safedial.online.units import rounded_down
 from safedial.policies import Policy
 from safedial.version import __version__
@@ -23,33 +24,20 @@ from safedial.version import __version__
 REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
 
 
-SCALED = (
-    "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise, h exact and not falling "
-    "with z: {}"
-)
-
-
 def assumptions(rules: Rules) -> list[str]:
     """All that the certified promise rests on, one sentence each."""
     spec = rules.spec
-    kind = "of any kind, and" if spec.sensor_dependent else "independent of the outcome's own noise given the past, and"
-    sensor = [
-        f"sensor error is {kind} sub-Gaussian with constants {spec.reward_sensor_noise:g} (reward) and "
-        f"{spec.cost_sensor_noise:g} (cost)"
-    ]
     return [
         "realizability: mean reward and mean cost per unit of intensity are linear in the context",
         f"the true coefficients have norm at most S = {spec.coefficient_bound:g}",
         f"every context has norm at most L = {spec.context_bound:g} (checked)",
         f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and {spec.cost_noise:g} "
         "(cost), given all earlier rounds, the context and the action",
-        *(sensor if spec.reward_sensor_noise or spec.cost_sensor_noise else []),
+        *noise_assumptions(spec),
         conformal.exact_curves(rules),
         "a stated baseline cost is exact",
         "the applied action is at most the advised one and is fixed before the outcome acts",
         REPORTED,
-        *margin_assumptions(spec),
-        *([SCALED.format(spec.noise_scale.to_dict())] if spec.noise_scale else []),
         f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
     ]
 
@@ -107,7 +95,7 @@ def certificate(decision: Decision) -> dict[str, Any]:
         "cost_upper": bounds.cost_upper,
         "margin": spec.margin,
         "noise_margin": noise_margin(spec, decision.round, bounds.noise) if factor else 0.0,
-        "sensor_margin": factor * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0,
+        "sensor_margin": sensor_margin(spec, decision.round) if factor else 0.0,
     }
 
 
@@ -209,8 +197,7 @@ def _norm_limit(decision: Decision) -> float:
 
 def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """The bound and the division that gave the largest safe intensity, with the numbers in it."""
-    spec, model = decision.rules.spec, facts["model"]
-    upper, margin, sensor = facts["cost_upper"], facts["noise_margin"], facts["sensor_margin"]
+    model, upper = facts["model"], facts["cost_upper"]
     how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
     if not facts["radius"]:
         how = "what the norms alone allow"
@@ -222,25 +209,4 @@ def _arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     elif upper > facts["cost_upper_uncut"]:
         how = "what the norms alone allow, in round one"
     bound = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
-    lines = [f"{bound} ({model['informative_rounds']:.0f} informative rounds)."]
-    room = f"{spec.threshold:g}"
-    if decision.baseline_cost:
-        room = f"({room} less the baseline cost {decision.baseline_cost:g})"
-    safe = rounded_down(facts["safe_intensity"])
-    if sensor and spec.sensor_dependent:
-        lines.append(
-            f"The largest intensity: ({room} - {sensor:.4g}) / ({upper:.4g} + {margin:.4g}), at most 1: {safe}."
-        )
-    elif sensor:
-        both = f"sqrt(({margin:.4g} z)^2 + {sensor:.4g}^2)"
-        lines.append(f"The largest intensity z <= 1 with {upper:.4g} z + {both} <= {room}: {safe}.")
-    elif spec.noise_scale:
-        lines.append(f"The largest intensity z <= 1 with {upper:.4g} z + {margin:.4g} h(z, x) <= {room}: {safe}.")
-    elif facts["safe_intensity"] >= 1.0:
-        lines.append(f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {room}.")
-    else:
-        lines.append(f"The largest intensity: {room} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}.")
-    if facts["limit"] in ("probe", "exploration"):
-        given = decision.choice.intensity / decision.choice.safe.intensity
-        lines.append(f"Given is {given:.4g} of it.")
-    return lines
+    return [f"{bound} ({model['informative_rounds']:.0f} informative rounds).", *division(decision, facts)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from safedial.core.margin import margin_assumptions, noise_margin, round_risk
+from safedial.core.margin import noise_margin, round_risk
 from safedial.online.conformal_certificate import exact_curves
 from safedial.online.decision import Decision, Rules
+from safedial.online.noise_certificate import division, noise_assumptions, part_given, sensor_margin
 from safedial.online.units import rounded_down
 
 
@@ -17,11 +18,13 @@ def assumptions(rules: Rules, reported: str) -> list[str]:
     noise = [
         f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier rounds, "
         "the context and the action",
+        *noise_assumptions(spec),
         "a stated baseline cost is exact",
-        *margin_assumptions(spec),
     ]
+    stated = f"S = {spec.coefficient_bound:g}; " if class_.name in ("linear", "features") else ""
     return [
         *(f"cost: {sentence}" for sentence in class_.assumptions),
+        f"{stated}every context has norm at most L = {spec.context_bound:g} (checked)",
         *([] if class_.binary else noise),
         exact_curves(rules),
         "the applied action is at most the advised one and is fixed before the outcome acts",
@@ -49,13 +52,15 @@ def facts(decision: Decision, reported: str) -> dict[str, Any]:
         },
         "reward_upper": bounds.reward_upper,
         "cost_upper": bounds.cost_upper,
+        "margin": spec.margin,
         "noise_margin": 0.0 if rules.policy.binary_cost else noise_margin(spec, decision.round),
+        "sensor_margin": sensor_margin(spec, decision.round),
     }
 
 
 def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     """The bound and the division that gave the largest safe intensity."""
-    spec, upper, model = decision.rules.spec, told["cost_upper"], told["model"]
+    upper, model = told["cost_upper"], told["model"]
     safe, rounds = rounded_down(told["safe_intensity"]), f"{model['informative_rounds']:.0f} informative rounds"
     name = model["cost_class"]["name"]
     word = "is at most" if model["cost_class"]["label"] == "certified" else "was found at most"
@@ -64,11 +69,7 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
         return [
             f"The bound: log-odds of an event at full dose are at most {upper:.4g} over the class {name} ({rounds}).",
             f"The largest intensity: {odds:.4g} / exp({upper:.4g}) = {odds / math.exp(upper):.4g}, at most 1: {safe}.",
+            *part_given(decision, told),
         ]
-    room = f"{spec.threshold:g}"
-    if decision.baseline_cost:
-        room = f"({room} less the baseline cost {decision.baseline_cost:g})"
-    return [
-        f"The bound: mean cost per unit of intensity {word} {upper:.4g} over the class {name} ({rounds}).",
-        f"The largest intensity: {room} / ({upper:.4g} + noise margin {told['noise_margin']:.4g}), at most 1: {safe}.",
-    ]
+    bound = f"The bound: mean cost per unit of intensity {word} {upper:.4g} over the class {name} ({rounds})."
+    return [bound, *division(decision, told)]

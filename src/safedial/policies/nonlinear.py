@@ -58,7 +58,8 @@ def nonlinear_hp_ucb(
         cost_class: where the mean cost lies (default: linear).
         reward_class: where the mean reward lies (default: the cost's class, or linear where that is for 0/1 costs).
         clip: cut cost_upper at what always bounds it, in every round. False: Algorithm 2 to the letter, which takes
-            1 in place of S·L in the first round and cuts nothing afterwards.
+            1 in place of S·L before the first outcome, or, in a class without such a bound, what the norms allow at the
+            context, and cuts nothing afterwards.
 
     >>> nonlinear_hp_ucb().label
     'Non-linear HP-UCB'
