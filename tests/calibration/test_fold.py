@@ -14,17 +14,18 @@ SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, cost_noise=0.3, re
 ROUNDS, DIM, ERROR = 300, 3, 0.08
 
 
+@pytest.mark.parametrize("radius", ["mixture", "determinant", "paper"])
 @pytest.mark.parametrize("changes", [{}, {"ridge": 0.1}, {"coefficient_bound": 3.0, "context_bound": 0.5}])
-def test_the_folded_radius_covers_the_shift_in_every_round(changes):
+def test_the_folded_radius_covers_the_shift_in_every_round(changes, radius):
     spec = make_spec(violation_risk=0.045, estimation_risk=0.005, cost_noise=0.3, reward_noise=0.3, **changes)
-    folded = fold_curve_error(spec, error=ERROR, dim=DIM, rounds=ROUNDS)
-    largest = DIM * np.log1p(ROUNDS * spec.context_bound**2 / (DIM * spec.ridge))
+    folded = fold_curve_error(spec, error=ERROR, dim=DIM, rounds=ROUNDS, radius=radius)
     for count in (0, 1, 30, ROUNDS):
+        largest = DIM * np.log1p(count * spec.context_bound**2 / (DIM * spec.ridge))
         for volume in np.linspace(0.0, largest, 7):
             seen = Prediction(0.0, 0.0, 0.0, 1.0, volume, float(count), DIM)
             plain = RADII["mixture"]((1 + ERROR) * spec.cost_noise, seen, spec)
             shift = ERROR * spec.coefficient_bound * spec.context_bound * np.sqrt(count)
-            assert RADII["mixture"](folded.cost_noise, seen, folded) >= plain + shift - 1e-12
+            assert RADII[radius](folded.cost_noise, seen, folded) >= plain + shift - 1e-12
 
 
 def test_a_shifted_mean_moves_the_estimate_by_no_more_than_said():
@@ -65,6 +66,9 @@ def test_violations_stay_within_the_risk_under_a_curve_that_is_wrong_by_so_much(
     [
         ({"error": 1.2}, "error"),
         ({"rounds": 0}, "rounds"),
+        ({"radius": "constrained"}, "no proof with a curve that is off"),
+        ({"radius": "noise-adaptive"}, "no proof with a curve that is off"),
+        ({"radius": "paper", "dim": 1}, "dim = 1"),
         ({"spec": make_spec(promise="joint")}, "certified"),
         ({"spec": make_spec(cost_sensor_noise=0.1)}, "sensor"),
         ({"spec": make_spec(noise_scale={"scale": "power_scale", "exponent": 2.0})}, "noise_scale"),

@@ -103,6 +103,7 @@ def test_calibrate_writes_a_spec_file_that_the_other_commands_take(folder):
     folded = ["--fold-rounds", "300", "--standardize", "--json"]
     told = json.loads(run(*words, *folded, cwd=folder).stdout)
     assert "Folded in" in told["spec"]
+    assert "rounds, with the mixture radius only" in " ".join(told["spec"].replace("#", "").split())
     assert "[features]" in told["spec"]
     assert told["files"] == []
 

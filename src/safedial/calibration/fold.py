@@ -13,6 +13,11 @@ Both are covered by the same rule with larger constants:
 for the cost, the `mixture` radius and N up to a planned number of rounds, V the largest ln det(Σ/λ) + 2 ln(1/δ′) by
 then: √(κ'²v + λS'²) ≥ √(κ'²v + λS²) + b for every v ≤ V. The promise then holds for every h within ρ of g, for so many
 rounds. That ρ holds is the calibration's estimate, not a proof.
+
+`determinant` and `paper` (d ≥ 2) are at least as wide as `mixture` with the same constants, so they are covered too.
+`constrained` also looks at ridges below λ, where ‖μ*‖ ≤ S' is used once more than the shift leaves room for, and
+`noise-adaptive` rests on another event: neither is. The spec holds neither the radius nor the number of rounds, and
+nobody counts them later: keep the policy that the spec was made for, and fold again for more rounds.
 """
 
 from __future__ import annotations
@@ -21,12 +26,22 @@ import math
 from dataclasses import replace
 
 from safedial.calibration.constants import round_up
+from safedial.core.confidence import check_dim
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 
+RADII = ("mixture", "determinant", "paper")
+"""Those that the proof is for."""
 
-def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int) -> SafetySpec:
+
+def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, radius: str = "mixture") -> SafetySpec:
     """The spec whose bound covers every curve within `error` of the stated one, for `rounds` rounds.
+
+    Args:
+        error: ρ.
+        dim: d.
+        rounds: N, the planned number of rounds. In later ones the promise is for the stated curve alone.
+        radius: the policy's. It must be one of `RADII`, and the policy must keep it.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
@@ -45,6 +60,9 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int) -
         spec.promise,
         "is folded for promise='certified', the sub-Gaussian margin, no sensor noise and no noise_scale only",
     )
+    words = "has no proof with a curve that is off"
+    require(radius in RADII, "radius", radius, words, "use " + " or ".join(map(repr, RADII)))
+    check_dim(radius, dim)
     reach = error * spec.coefficient_bound * spec.context_bound
     noise = round_up((1.0 + error) * spec.cost_noise + reach / spec.tail)
     shift = reach * math.sqrt(rounds)

@@ -106,10 +106,11 @@ def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | No
     require(error > 0.0, "--fold-rounds", fold_rounds, "has no uncertainty of the curve to fold in", way_out)
     words = (
         f"Folded in: S and cost_noise are raised so that the bound covers every cost curve within {error:.1%} of the "
-        f"stated one, for {fold_rounds} rounds, with the mixture radius. That it does is an estimate, not a proof."
+        f"stated one: for the first {fold_rounds} rounds, with the mixture radius only. That the curve lies within it "
+        "is an estimate, not a proof."
     )
-    spec = fold_curve_error(file.spec, error=error, dim=found.dim, rounds=fold_rounds)
     policy = {"name": "hp_probe", "radius": "mixture"}
+    spec = fold_curve_error(file.spec, error=error, dim=found.dim, rounds=fold_rounds, radius=policy["radius"])
     return replace(file, spec=spec, policy=policy), notes | {"": notes[""] + "\n" + words}
 
 

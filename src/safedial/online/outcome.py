@@ -9,7 +9,7 @@ from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
-from safedial.online.decision import Rules
+from safedial.online.decision import RULES, Rules
 from safedial.online.units import real
 
 RESCALING = 1e-12
@@ -60,27 +60,27 @@ def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: 
     )
 
 
-def counted(spec: SafetySpec, sample: Sample, round: float, most: float = 1.0) -> tuple[bool, float] | None:
-    """(violated, allowed risk) for the monitor, or None where the round was not certified and proves nothing.
-
-    `most` is the largest risk that counts: studies of version 1 took 0.5.
-    """
-    risk = allowed_risk(spec, sample.baseline_cost, round, most)
+def counted(spec: SafetySpec, sample: Sample, round: float, *, rules_version: int = RULES) -> tuple[bool, float] | None:
+    """(violated, allowed risk) for the monitor, or None where the round was not certified and proves nothing."""
+    risk = allowed_risk(spec, sample.baseline_cost, round, rules_version=rules_version)
     return None if risk is None else (sample.measured > counted_from(spec, round), risk)
 
 
-def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, most: float = 1.0) -> float | None:
+def allowed_risk(
+    spec: SafetySpec, baseline_cost: float, round: float, *, rules_version: int = RULES
+) -> float | None:
     """The chance that a certified round may exceed `counted_from`; None where no setting was certified.
 
     Where τ limits the true cost and the sensor errs, a measured cost above τ + qσ counts: it needs a true violation
-    (probability ≤ δ_t) or a sensor error above qσ (≤ δ_t as well), so the allowed risk doubles.
+    (probability ≤ δ_t) or a sensor error above qσ (≤ δ_t as well), so the allowed risk doubles. (Version 1, which old
+    logs keep, cut it at 0.5, which is no bound for δ above 0.25.)
     """
     risk = float(round_risk(spec, round))
     sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise
     room = spec.threshold - baseline_cost
     if spec.threshold_on == "measured" or sensor_margin == 0.0:
         return risk if room >= sensor_margin else None
-    return min(2.0 * risk, most) if room >= 0.0 else None
+    return min(2.0 * risk, 1.0 if rules_version > 1 else 0.5) if room >= 0.0 else None
 
 
 def counted_from(spec: SafetySpec, round: float) -> float:

@@ -90,7 +90,7 @@ def learned(state: State, turn: Round, sample: Sample) -> None:
     if sample.weight > 0.0:
         _watch_tails(state, turn, sample, expected=False)
     if turn.watched and sample.applied <= turn.action:
-        seen = counted(state.study.rules.spec, sample, float(turn.number), most=0.5)
+        seen = counted(state.study.rules.spec, sample, float(turn.number), rules_version=1)
         if seen:
             state.monitor = monitor.update(state.monitor, *seen)
             if seen[0] and monitor.alarm(state.monitor, state.study.guard.alarm_level):
