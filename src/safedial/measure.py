@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from safedial.classes import FunctionClass
 from safedial.core.confidence import RADII
 from safedial.core.estimate import Prediction
+from safedial.core.margin import noise_margin
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies import Policy
 from safedial.simulation import Simulation
 from safedial.worlds import NonlinearWorld, World
-from safedial.worlds.noise import SUB_GAUSSIAN, quantile
+from safedial.worlds.noise import SUB_GAUSSIAN, exceeds_rarely, quantile
 from safedial.worlds.nonlinear import waves
 
 Array = NDArray[np.float64]
@@ -108,22 +109,59 @@ def _share(part: Array, whole: Array) -> float | None:
     return float(part.sum() / whole.sum()) if whole.sum() else None
 
 
-def promise_holds(policy: Policy, world: World, spec: SafetySpec | None = None) -> bool:
-    """Whether the policy's promise on the realized cost, with the spec's margin, is proved for the world."""
+def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: SafetySpec | None = None) -> bool:
+    """Whether the policy's promise on the realized cost is proved for the world.
+
+    Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
+    are within those that the policy goes by. Conformal: rounds are exchangeable, outcomes over doses do not depend on
+    the doses, and the dose of the start is safe there.
+
+    Args:
+        spec: what the policy goes by.
+        true: the world's constants, where they are others.
+    """
+    world_spec = spec if true is None else true
     if policy.promise == "conformal":
-        return world.contexts == "iid"
-    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, spec)
-    if policy.promise != "certified" or not fitting:
+        exchangeable = world.contexts == "iid" and not world.binary_cost
+        return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
+    if policy.promise != "certified" or not _within(world_spec, spec):
         return False
-    return world.binary_cost or (world.noise in SUB_GAUSSIAN and (spec is None or margin_holds(spec, world)))
+    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
+    return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))
 
 
-def _realizable(class_: FunctionClass | None, world: World, spec: SafetySpec | None) -> bool:
+LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
+"""The constants that the certified promise rests on."""
+
+
+def _within(true: SafetySpec, stated: SafetySpec) -> bool:
+    return all(bool(np.all(getattr(true, name) <= getattr(stated, name))) for name in LIMITS)
+
+
+def _start_holds(start_dose: float | None, world: World, spec: SafetySpec, true: SafetySpec) -> bool:
+    """Whether P(C > τ) ≤ δ with the dose that is played until there are rounds enough, for every mean of the world.
+
+    A cost above τ needs noise above τ/z − mean. The dose that the constants certify has τ/z ≥ S‖x‖ + margin; contexts
+    of a linear world have norm L, those of the others may be short where their mean is not.
+    """
+    if start_dose is not None:
+        room = (spec.threshold - world.baseline_cost) / start_dose
+    elif isinstance(world, NonlinearWorld):
+        return False
+    else:
+        room = spec.coefficient_bound * true.context_bound + noise_margin(spec, 1.0)
+    largest = 1.0
+    if not isinstance(world, NonlinearWorld):
+        largest = true.coefficient_bound * (true.context_bound if world.mean == "linear" else 1.0)
+    return bool(np.all(exceeds_rarely(world.noise, (room - largest) / true.cost_noise, spec.violation_risk)))
+
+
+def _realizable(class_: FunctionClass | None, world: World, spec: SafetySpec) -> bool:
     """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
     if world.binary_cost or (class_ is not None and class_.binary):
         return world.binary_cost and class_ is not None and class_.binary and _same_odds(class_, world, spec)
-    if class_ is None or class_.name == "linear":
-        return world.mean == "linear"
+    if class_ is None or world.mean == "linear":
+        return world.mean == "linear" and (class_ is None or _holds_linear(class_, spec))
     if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
         bound = class_.options["bound"]
         wide = class_.options["norm"] >= world.norm and (bound is None or bound >= 1.0)
@@ -133,9 +171,18 @@ def _realizable(class_: FunctionClass | None, world: World, spec: SafetySpec | N
     return False
 
 
-def _same_odds(class_: FunctionClass, world: Any, spec: SafetySpec | None) -> bool:
+def _holds_linear(class_: FunctionClass, spec: SafetySpec) -> bool:
+    """Whether every ⟨x, μ⟩ with ‖μ‖ ≤ S lies in the class."""
+    options, size = class_.options, spec.coefficient_bound
+    same = class_.name in ("linear", "features") and options.get("transform") is None
+    same = same or (class_.name == "kernel" and options["kernel"] == "polynomial:1,0" and options["norm"] >= size)
+    bound = options.get("bound")
+    return same and (bound is None or bound >= size * spec.context_bound)
+
+
+def _same_odds(class_: FunctionClass, world: Any, spec: SafetySpec) -> bool:
     """Whether a logistic world's log-odds are in the class: its odds, and the spec's S, to which μ* is drawn."""
-    wide = spec is None or bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))
+    wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))
     return class_.options["odds"] == world.odds and wide
 
 

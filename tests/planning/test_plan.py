@@ -6,15 +6,21 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, LinearWorld, hill, make_policy, simulate
+from safedial import InvalidInput, LinearWorld, hill, make_policy, nonlinear_hp_probe, simulate
+from safedial.classes import finite, kernel
 from safedial.core.dose import as_dose
+from safedial.core.margin import noise_margin
 from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
 from safedial.planning.forecast import forecast
 from safedial.planning.scenarios import deciding_by
 from safedial.policies import learner_of
+from safedial.worlds import noise as noises
+from safedial.worlds.linear import generators
+from safedial.worlds.noise import NOISES
 from tests.conftest import make_spec
 
 SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, reward_noise=0.3, cost_noise=0.3)
+TIGHT = make_spec(violation_risk=0.015, estimation_risk=0.005, reward_noise=0.1, cost_noise=0.1, threshold=0.3)
 BY_NAME = {each.name: each for each in SCENARIOS}
 
 
@@ -97,6 +103,53 @@ def test_where_the_promise_is_said_to_hold_it_does(count):
         total = found.rounds * found.seeds
         assert binomtest(round(row["violation_rate"] * total), total, 0.05, alternative="greater").pvalue > 1e-6
         assert row["promised_risk"] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        (
+            nonlinear_hp_probe(cost_class=finite(lambda x: np.stack([0.01 * x[..., 0], -0.01 * x[..., 0]], -1))),
+            "as stated",
+        ),
+        (nonlinear_hp_probe(cost_class=kernel("rbf:2", norm=0.5)), "as stated"),
+        (make_policy("hp_conformal"), "norm 2 S"),
+        (make_policy("hp_conformal", start_dose=0.9), "as stated"),
+    ],
+    ids=["finite", "kernel", "certified start", "declared start"],
+)
+def test_no_promise_is_said_to_hold_where_the_class_or_the_start_is_wrong(policy, name):
+    """Each exceeds what it would promise: the truth is not in the class, or the start rests on what is not so."""
+    row = plan(policy, TIGHT, dim=3, rounds=100, seeds=20, scenarios=[BY_NAME[name]]).table[0]
+    assert row["violation_rate"] > row["promised_risk"]
+    assert not row["promise_holds"]
+
+
+def test_the_start_is_judged_by_the_world_it_is_in():
+    """`hp_conformal` needs no constants once it has rounds enough; until then its dose must be safe where it is played:
+    certified from constants that are not exceeded where it matters, or declared and low enough.
+    """
+    certified, low, high = (make_policy("hp_conformal", start_dose=dose) for dose in (None, 0.15, 0.3))
+    kept = {each.name: [promise_kept(rule, each, SPEC) for rule in (certified, low, high)] for each in SCENARIOS}
+    assert kept["as stated"] == [True, True, True]
+    assert kept["heavy tails"] == kept["bent mean"] == [True, True, True]
+    assert kept["noise 2 κ"] == [False, True, False]
+    assert kept["norm 2 S"] == [False, True, False]
+    assert kept["drifting contexts"] == kept["worst contexts"] == [False, False, False]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("risk", [0.01, 0.05, 0.3])
+def test_a_certified_start_keeps_the_risk_in_every_noise_it_is_said_to(noise, risk, count):
+    """The worst mean of the class, S‖x‖, and the dose that the constants certify: level 1e-6, seeds fixed."""
+    spec = make_spec(violation_risk=risk)
+    world, rng = LinearWorld(dim=4, noise=noise), np.random.default_rng(0)
+    draws = world.draw_chunk(spec, {**generators([0]), "cost_noise": [rng]}, count(20_000, 200_000))
+    size = float(noise_margin(spec, 1.0))
+    over = int((draws.cost_noise > size).sum())
+    said = bool(noises.exceeds_rarely(noise, size, risk))
+    assert not said or binomtest(over, draws.cost_noise.size, risk, alternative="greater").pvalue > 1e-6
+    assert said or (noise, risk) in {("exponential", 0.01), ("context-scale", 0.01)}
 
 
 def test_every_number_of_the_curves_is_in_its_range():

@@ -103,6 +103,19 @@ def test_a_promise_is_stated_only_where_the_truth_lies_in_the_class():
         (nonlinear_hp_ucb(cost_class=binary(odds=0.2)), logistic, False),
         (nonlinear_hp_ucb(), kernel_world, False),
         (nonlinear_hp_ucb(), LinearWorld(dim=2), True),
+        (nonlinear_hp_ucb(cost_class=features(None, misspecification=0.1)), LinearWorld(dim=2), True),
+        (nonlinear_hp_ucb(cost_class=features(None, bound=0.9)), LinearWorld(dim=2), False),
+        (nonlinear_hp_ucb(cost_class=features(np.sin)), LinearWorld(dim=2), False),
+        (nonlinear_hp_ucb(cost_class=kernel("polynomial:1,0", norm=1.0)), LinearWorld(dim=2), True),
+        (nonlinear_hp_ucb(cost_class=kernel("polynomial:1,0", norm=0.9)), LinearWorld(dim=2), False),
+        (nonlinear_hp_ucb(cost_class=finite(waves(2, 1000))), LinearWorld(dim=2), False),
+        (nonlinear_hp_ucb(), LinearWorld(dim=2, mean="sine"), False),
+        (make_policy("hp_conformal"), LinearWorld(dim=2), True),
+        (make_policy("hp_conformal"), LinearWorld(dim=2, noise="student-t3", mean="sine"), True),
+        (make_policy("hp_conformal"), kernel_world, False),
+        (make_policy("hp_conformal", start_dose=0.1), kernel_world, True),
+        (make_policy("hp_conformal", start_dose=0.4), kernel_world, False),
+        (make_policy("hp_conformal", start_dose=0.1), logistic, False),
         (make_policy("hp_ucb"), kernel_world, False),
         (make_policy("hp_ucb"), logistic, False),
         (make_policy("fixed"), kernel_world, False),
@@ -111,7 +124,7 @@ def test_a_promise_is_stated_only_where_the_truth_lies_in_the_class():
         (make_policy("fixed"), logistic, False),
     ]
     for policy, world, stated in cases:
-        assert promise_holds(policy, world) is stated, (policy.name, policy.options, world)
+        assert promise_holds(policy, world, make_spec()) is stated, (policy.name, policy.options, world)
     short = nonlinear_hp_ucb(cost_class=binary(norm=0.5, odds=0.25))
     assert not promise_holds(short, logistic, make_spec(coefficient_bound=1.0))
     assert promise_holds(short, logistic, make_spec(coefficient_bound=0.5))

@@ -74,7 +74,7 @@ def conformal_rows(
                 "seeds": seeds,
                 "rounds": rounds,
                 "risk": RISK,
-                "promise_holds": promise_holds(policy, world),
+                "promise_holds": promise_holds(policy, world, spec),
                 **_measured(run),
             }
 

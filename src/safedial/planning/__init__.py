@@ -73,7 +73,7 @@ class Plan:
         names = ", ".join(f"{row['scenario']} ({row[rate]:.1%})" for row in broken)
         risk = f"{broken[0]['promised_risk']:.1%}"
         if self.policy.promise in ("certified", "conformal"):
-            return [f"Where the spec is wrong the promise can break: {names}; promised is {risk}."]
+            return [f"Where the promise rests on what is not so, it can break: {names}; promised is {risk}."]
         return [f"Nothing is promised, and the spec's {risk} is exceeded: {names}."]
 
 

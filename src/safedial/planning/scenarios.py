@@ -11,20 +11,19 @@ from typing import Any
 
 from safedial.core.spec import SafetySpec
 from safedial.core.tight import learner, needs_more
-from safedial.measure import margin_holds
+from safedial.measure import margin_holds, promise_holds
 from safedial.policies import Policy
 from safedial.worlds.linear import LinearWorld
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A name, multiples of the spec's constants, options of `LinearWorld`, and whether the spec is then true."""
+    """A name, multiples of the spec's constants, and options of `LinearWorld`."""
 
     name: str
     words: str
     factors: dict[str, float] = field(default_factory=dict)
     world: dict[str, Any] = field(default_factory=dict)
-    spec_holds: bool = True
 
     def true_spec(self, stated: SafetySpec) -> SafetySpec:
         """The constants of the world."""
@@ -51,21 +50,18 @@ SCENARIOS = (
         name="noise 2 κ",
         words="the noise is twice as wide as stated",
         factors=dict.fromkeys(NOISES, 2.0),
-        spec_holds=False,
     ),
     Scenario(
         name="norm 2 S",
         words="coefficients twice as long as stated",
         factors={"coefficient_bound": 2.0},
-        spec_holds=False,
     ),
     Scenario(
         name="heavy tails",
         words="Student's t with 3 degrees of freedom, of deviation κ",
         world={"noise": "student-t3"},
-        spec_holds=False,
     ),
-    Scenario(name="bent mean", words="means are a sine of the linear ones", world={"mean": "sine"}, spec_holds=False),
+    Scenario(name="bent mean", words="means are a sine of the linear ones", world={"mean": "sine"}),
 )
 
 
@@ -91,11 +87,9 @@ def _bounded(scenario: Scenario, spec: SafetySpec) -> Scenario:
 
 
 def promise_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool:
-    """Whether the policy's promise on the realized cost, with the spec's margin, is proved in that scenario."""
-    if policy.promise == "conformal":
-        return scenario.world.get("contexts", "iid") == "iid"
-    fits = margin_holds(scenario.true_spec(stated), LinearWorld(dim=1, **scenario.world))
-    return policy.promise == "certified" and scenario.spec_holds and fits
+    """Whether the policy's promise on the realized cost is proved in that scenario."""
+    world = LinearWorld(dim=1, **scenario.world)
+    return promise_holds(policy, world, stated, true=scenario.true_spec(stated))
 
 
 def deciding_by(stated: SafetySpec, policy: Policy) -> Policy:

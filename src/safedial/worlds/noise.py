@@ -64,6 +64,10 @@ def exponential(rng: np.random.Generator, size: int) -> Array:
     return rng.standard_exponential(size) - 1.0
 
 
+SCALES = (0.5, 1.5)
+"""The least and the largest standard deviation of `context-scale`."""
+
+
 def context_scale(context: Array, bound: float) -> Array:
     """½ + min(d·x₁²/L², 2)/2: the noise's standard deviation where it depends on the context."""
     return 0.5 + 0.5 * np.minimum(context.shape[-1] * context[..., 0] ** 2 / bound**2, 2.0)
@@ -98,6 +102,25 @@ def quantile(name: str, probability: Any) -> Any:
     if name == "exponential":
         return -np.log1p(-probability) - 1.0
     return ndtri(probability)
+
+
+def exceeds_rarely(name: str, size: Any, risk: Any) -> Any:
+    """Whether P(ξ > size) ≤ risk, for noise of unit scale at contexts drawn uniformly from a sphere.
+
+    The standard deviation s of `context-scale` lies between ½ and 1½ and is at most 1 on average, since d·x₁²/L² has
+    mean 1. Φ(−size/s) is monotone in s, and convex below size/√2: where 1½ is below that, and the size so above 0, its
+    mean is at most that of the two ends.
+
+    >>> bool(exceeds_rarely("gaussian", 1.7, 0.05)), bool(exceeds_rarely("gaussian", 1.6, 0.05))
+    (True, False)
+    """
+    if name == "context-scale":
+        from scipy.special import ndtr
+
+        low, high = (ndtr(-np.asarray(size) / scale) for scale in SCALES)
+        chance = np.where(np.asarray(size) >= math.sqrt(2.0) * SCALES[1], 0.5 * (low + high), np.maximum(low, high))
+        return chance <= risk
+    return quantile(name, 1.0 - np.asarray(risk)) <= size
 
 
 def _deviation() -> float:
