@@ -66,9 +66,7 @@ def counted(spec: SafetySpec, sample: Sample, round: float, *, rules_version: in
     return None if risk is None else (sample.measured > counted_from(spec, round), risk)
 
 
-def allowed_risk(
-    spec: SafetySpec, baseline_cost: float, round: float, *, rules_version: int = RULES
-) -> float | None:
+def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, *, rules_version: int = RULES) -> float | None:
     """The chance that a certified round may exceed `counted_from`; None where no setting was certified.
 
     Where τ limits the true cost and the sensor errs, a measured cost above τ + qσ counts: it needs a true violation
