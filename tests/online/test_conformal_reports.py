@@ -137,13 +137,17 @@ def test_a_predictor_that_fails_later_costs_the_dose_and_nothing_else():
     assert agent.decide([0.5, 0.0, 0.0]).promise == "conformal"
 
 
-def test_history_can_be_given_before_the_first_decision():
+@pytest.mark.parametrize(("history", "promise"), [("train", "declared"), ("calibrate", "conformal")])
+def test_history_can_be_given_before_the_first_decision(history, promise):
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((400, DIM)) / 2
     results = [outcome(rng, context, 0.1) for context in contexts]
-    agent = Agent(DIM, conformal_spec(), start_action=0.05)
+    policy = make_policy("hp_conformal", history=history)
+    agent = Agent(DIM, conformal_spec(), start_action=0.05, policy=policy)
     agent.update_many(contexts, [0.1] * 400, [r["reward"] for r in results], [r["cost"] for r in results])
-    assert agent.decide([1.0, 0.0, 0.0]).promise == "conformal"
+    decision = agent.decide([1.0, 0.0, 0.0])
+    assert decision.promise == promise
+    np.testing.assert_allclose(agent.cost_coef, [0.3, 0.5, 0.1], atol=0.15)
 
 
 def test_a_saved_agent_decides_the_same_bit_for_bit(tmp_path):

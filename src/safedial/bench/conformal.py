@@ -18,7 +18,7 @@ def bench_conformal(dim: int, *, form: str = "split", rounds: int = 100_000, dec
     require(dim >= 1, "dim", dim, "must be a whole number >= 1")
     require(rounds >= 0, "rounds", rounds, "must be a whole number >= 0")
     spec = SafetySpec(threshold=0.5, violation_risk=0.02, promise="conformal")
-    agent = Agent(dim, spec, policy=make_policy("hp_conformal", form=form, start_dose=0.05))
+    agent = Agent(dim, spec, policy=make_policy("hp_conformal", form=form, start_dose=0.05, history="calibrate"))
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((rounds + decisions, dim)) / np.sqrt(dim)
     noise = rng.standard_normal((rounds + decisions, 2))

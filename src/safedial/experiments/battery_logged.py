@@ -30,6 +30,7 @@ from safedial.errors import require
 from safedial.experiments.provenance import output_folder
 from safedial.experiments.tables import write_rows
 from safedial.online.agent import Agent
+from safedial.online.conformal_door import OFF
 from safedial.online.units import Dial
 from safedial.policies import make_policy
 
@@ -41,7 +42,7 @@ RISK = 0.05
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "HP-UCB": ("hp_ucb", {}),
     "HP-Probe": ("hp_probe", {"probe": 0.25}),
-    "HP-Conformal": ("hp_conformal", {"probe": 0.25}),
+    "HP-Conformal": ("hp_conformal", {"probe": 0.25, **OFF}),
     "On-Expectation": ("on_expectation", {}),
 }
 

@@ -26,6 +26,7 @@ from safedial.errors import require
 from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.tables import write_rows
 from safedial.online.agent import Agent
+from safedial.online.conformal_door import OFF
 from safedial.policies import make_policy
 from safedial.worlds.battery import BatteryWorld
 
@@ -88,7 +89,8 @@ FITS: dict[str, tuple[DoseCurve, bool]] = {
 
 def make_agent(series: Series, world: BatteryWorld) -> Agent:
     start = START if series.policy == "hp_conformal" else None
-    policy = make_policy(series.policy, **series.options)
+    unguarded = OFF if series.policy == "hp_conformal" else {}
+    policy = make_policy(series.policy, **unguarded, **series.options)
     return Agent(world.dim, series.spec, policy=policy, dose=series.dose, start_action=start)
 
 

@@ -51,14 +51,20 @@ def advise(
 
 
 def setting_of(rules: Rules, intensity: float) -> float:
-    """The largest setting whose intensity is at most this one; a declared start dose is its own setting."""
+    """The largest setting whose intensity is at most this one; a declared start dose is its own setting.
+
+    A positive intensity is never below `least_dose`, the lowest level's, and rounding must not turn it into nothing.
+    """
     if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
         return rules.start_action
     if rules.straight:
         return round_down(intensity)
     curve, dial = rules.dose.cost, rules.dial
     action = float(curve.action(round_down(intensity, curve.error_units)))
-    return action if dial.is_plain else dial.setting(action)
+    setting = action if dial.is_plain else dial.setting(action)
+    if setting == dial.low and dial.lowest_level is not None and rules.policy.options.get("least_dose") is not None:
+        return dial.lowest_level
+    return setting
 
 
 def decide(
@@ -89,6 +95,6 @@ def make_learner(rules: Rules) -> AnyLearner:
     if "cost_class" in rules.policy.options:
         return ClassLearner(rules.policy, rules.dim, rules.spec.ridge)
     if rules.policy.promise == "conformal":
-        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge)
+        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge, risk=rules.spec.violation_risk)
     extras = make_extras(rules.policy, rules.dim, rounded_spec(rules.spec))
     return Learner(rules.dim, rules.spec.ridge, extras)

@@ -349,6 +349,8 @@ class Agent:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(vector, self._learner.predict(vector, norm), baseline_cost, coin)
         self._decisions += 1
+        if isinstance(self._learner, ConformalLearner):
+            self._learner.count_start(decision.promise)
         watched = decision.certified and not self._conformal
         place = self._learner.open(vector)
         self._open[self._decisions] = Advice(place, decision.action, baseline_cost, watched)

@@ -46,7 +46,7 @@ def statement(decision: Decision) -> str:
     """The promise in one sentence, or that there is none."""
     rules, spec = decision.rules, decision.rules.spec
     if decision.doubt:
-        return f"none: {LIMITS[decision.doubt]}"
+        return f"none: {LIMITS[decision.doubt]}{conformal.compared(decision)}"
     if rules.policy.promise == "conformal":
         return conformal.statement(decision)
     if rules.policy.promise == "heuristic":

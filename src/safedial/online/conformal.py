@@ -3,7 +3,8 @@
 A decision opens a round; its outcome fills it, late or never. The first decision after rounds have grown by a tenth
 refits: the time of a refit depends on the number of rounds alone, and it knows every outcome reported by then. Bets are
 placed in the order of decisions: behind an open calibration round they wait, until the next refit at the longest, which
-passes over it. (In the order of reports, bad outcomes that come late would look like a drift.)
+passes over it. (In the order of reports, bad outcomes that come late would look like a drift.) A round that is left
+out is no calibration round: bets pass over it at once.
 """
 
 from __future__ import annotations
@@ -19,17 +20,24 @@ from safedial.core import exchangeability
 from safedial.core.action import Choice
 from safedial.core.conformal import p_value
 from safedial.errors import InvalidInput, require
+from safedial.online.conformal_door import OFF
 from safedial.online.outcome import Sample
 from safedial.policies import Policy
-from safedial.policies.conformal.frozen import calibrates, score
-from safedial.policies.conformal.rounds import COLUMNS, Rounds
+from safedial.policies.conformal.frozen import Frozen, places_of, score
+from safedial.policies.conformal.rounds import Rounds
 from safedial.policies.hp_conformal import Outlook
 
 Array = NDArray[np.float64]
 
 
 class View(NamedTuple):
-    """What a decision keeps of its round's outlook: plain values, and the group sizes of the last refit."""
+    """What a decision keeps of its round's outlook: plain values, and the group sizes of the last refit.
+
+    The last four are None under rules that do not state the guards of `hp_conformal`. `starts` counts the decisions
+    before this one that were at the start dose; `tenth` is the 10th largest applied intensity with a known outcome.
+    Where there is no bound, `unknown` counts the scores without an outcome among those that it would rest on, and
+    `ties` is the group's commonest measured cost, how many rounds have it, and how many are known, if too many have it.
+    """
 
     reward: float
     cost: float
@@ -41,15 +49,20 @@ class View(NamedTuple):
     rounds: int
     known: int
     fitted: int
+    starts: int | None = None
+    unknown: int | None = None
+    tenth: float | None = None
+    ties: list[float] | None = None
 
 
 class ConformalLearner:
     """One learner's rounds, with what is known of them so far."""
 
-    def __init__(self, policy: Policy, dim: int, ridge: float) -> None:
-        self.policy, self.dim, self.ridge = policy, dim, ridge
+    def __init__(self, policy: Policy, dim: int, ridge: float, *, risk: float) -> None:
+        self.policy, self.dim, self.ridge, self.risk = policy, dim, ridge, risk
         self.rounds: Rounds = policy.init(dim, ridge=ridge)
-        self.samples = self.bets = 0
+        self.guarded = any(policy.options.get(name, off) != off for name, off in OFF.items())
+        self.samples = self.bets = self.starts = 0
         self._sorted: dict[int, Array] = {}
 
     def begin(self) -> None:
@@ -89,7 +102,21 @@ class ConformalLearner:
             self.samples,
             rounds.fitted,
         )
+        if self.guarded:
+            seen = seen._replace(starts=self.starts, tenth=rounds.tenth)
+            if frozen and not np.isfinite(choice.bounds.cost_upper):
+                seen = self._without_bound(seen, frozen)
         return seen, choice
+
+    def _without_bound(self, seen: View, frozen: Frozen) -> View:
+        """What stands in the way of a bound: outcomes that are not known, or costs that are tied."""
+        group = min(seen.code, len(frozen.sizes) - 1)
+        kept, _ = places_of(frozen.sizes[group : group + 1], self.risk, self.policy.options["confidence"])
+        used = (frozen.codes == group) & (frozen.ages < kept[0])
+        ties = None
+        if frozen.ties is not None and frozen.ties.found[group]:
+            ties = [part[group].item() for part in frozen.ties]
+        return seen._replace(unknown=int(np.sum(used & ~np.isfinite(frozen.scores))), ties=ties)
 
     def open(self, context: Array) -> int:
         return self.rounds.append(context, 0.0, np.inf)
@@ -113,12 +140,24 @@ class ConformalLearner:
 
     def learn(self, context: Array, norm: float, sample: Sample, number: int | None) -> None:
         """An outcome: of the open round `number`, or of a round from before (None)."""
+        rounds = self.rounds
         if number is None:
             number = self.open(context)
-        if sample.weight > 0.0 and number >= self.rounds.dropped:
-            self.rounds.fill(number, sample.reward, sample.cost)
+            rounds.history = rounds.count if rounds.setup.trains_only else 0
+        if sample.weight > 0.0 and number >= rounds.dropped:
+            measured = sample.measured - sample.baseline_cost
+            rounds.fill(number, sample.reward, sample.cost, measured=measured, intensity=sample.intensity)
             self.samples += 1
             self._bet(wait=True)
+
+    def leave_out(self, number: int) -> None:
+        """The open round `number` has no outcome, for a reason that has nothing to do with it."""
+        self.rounds.leave_out(number)
+        self._bet(wait=True)
+
+    def count_start(self, promise: str) -> None:
+        """Count a decision at the start dose: one whose promise is not the conformal one, nor none."""
+        self.starts += promise in ("declared", "certified")
 
     def _bet(self, *, wait: bool) -> None:
         """Rank each new calibration round's score among the earlier ones of its group, in order, and bet."""
@@ -129,7 +168,7 @@ class ConformalLearner:
         last = rounds.count if wait else rounds.count - rounds.setup.lag
         while self.bets < last:
             place = self.bets - rounds.dropped
-            if calibrates(np.int64(self.bets), rounds.setup.form):
+            if self.bets not in rounds.left and rounds.calibrates(np.int64(self.bets)):
                 if wait and not np.isfinite(rounds.cost[place]):
                     return
                 self._bet_on(rounds.context[place], rounds.cost[place : place + 1])
@@ -168,7 +207,7 @@ class ConformalLearner:
         rounds, frozen = self.rounds, self.rounds.frozen
         if frozen is None:
             return
-        held = calibrates(np.arange(rounds.dropped, max(self.bets, rounds.fitted)), rounds.setup.form)
+        held = rounds.calibrates(np.arange(rounds.dropped, max(self.bets, rounds.fitted)))
         rows, cost = (getattr(rounds, name)[: held.size][held] for name in ("context", "cost"))
         known = np.arange(held.size)[held] >= rounds.known.size
         known |= rounds.known[np.minimum(np.arange(held.size)[held], rounds.known.size - 1)]
@@ -194,7 +233,12 @@ class ConformalLearner:
         counts = (rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets)
         labels = np.array(json.dumps(list(rounds.labels)))
         capital = np.append(rounds.capital.held, rounds.capital.seen)
-        parts = {name: getattr(rounds, name)[:here] for name in COLUMNS}
+        parts = {name: getattr(rounds, name)[:here] for name in rounds.columns}
+        if self.guarded:
+            parts["tried"] = np.array(rounds.tried, dtype=np.float64)
+            parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
+        if rounds.left:
+            parts["left"] = np.array(sorted(rounds.left.items()), dtype=np.int64)
         return {
             **parts,
             "known": rounds.known,
@@ -205,8 +249,12 @@ class ConformalLearner:
 
     def restore(self, arrays: dict[str, Any]) -> None:
         rounds = self.rounds
-        for name in COLUMNS:
+        for name in rounds.columns:
             setattr(rounds, name, arrays[name].copy())
+        if self.guarded:
+            rounds.tried = arrays["tried"].tolist()
+            rounds.history, self.starts = (int(value) for value in arrays["guards"])
+        rounds.left = {int(number): bool(told) for number, told in arrays.get("left", ())}
         counts = (int(value) for value in arrays["scalars"])
         rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets = counts
         rounds.known = arrays["known"].astype(bool)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from safedial.core.dose import DoseCurve
-from safedial.online.decision import Decision, Rules
+from safedial.online.decision import Decision, Rules, bound_intensity, guarded
 from safedial.online.units import rounded_down
 from safedial.policies.conformal.frozen import places_of
 
@@ -30,7 +30,7 @@ def assumptions(decision: Decision) -> list[str]:
         "the applied action is at most the advised one, is above zero, and is fixed before the outcome acts",
     ]
     if decision.promise == "declared":
-        return ["the start dose is safe for every context, as you declared"]
+        return ["the start dose, and less, is safe for every context, as you declared"]
     if decision.promise == "certified":
         return [
             f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
@@ -49,9 +49,14 @@ def assumptions(decision: Decision) -> list[str]:
     )
     if options["form"] == "full":
         late = "whether an outcome is late or missing depends on no context and on no outcome"
+    before = {
+        "train": ["rounds from before the first decision train the predictors alone; nothing is assumed of them"],
+        "calibrate": ["rounds from before the first decision, if any, are exchangeable with those since"],
+    }
     return [
         "rounds are exchangeable: contexts and noise come as if drawn independently from one source, without drift, "
         "and no round influences another (watched: see evidence)",
+        *before.get(options.get("history", ""), []),
         *shared,
         marginal,
         late,
@@ -64,11 +69,26 @@ def statement(decision: Decision) -> str:
     """The promise in one sentence."""
     spec = decision.rules.spec
     if decision.promise == "declared":
-        return f"none of ours yet: you declared the start dose safe, P(cost > {spec.threshold:g}) is as you know it"
+        whose = "you declared the start dose safe"
+        if guarded(decision):
+            whose = "the dial's lowest level is at most the start dose, which you declared safe"
+        return f"none of ours yet: {whose}, P(cost > {spec.threshold:g}) is as you know it"
     words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
     if decision.promise == "certified":
         return f"{words}, from the constants (start-up)"
     return f"{words}, for exchangeable rounds, within its group"
+
+
+COMPARED = {
+    "train": "; rounds from before the first decision are not among those compared",
+    "calibrate": "; rounds from before the first decision are among those compared, and if it is they that differ, "
+    "resume without the earlier rounds",
+}
+
+
+def compared(decision: Decision) -> str:
+    """What an alarm about exchangeability set against each other."""
+    return COMPARED.get(decision.rules.policy.options.get("history", ""), "") if decision.doubt == "drift" else ""
 
 
 def facts(decision: Decision) -> dict[str, Any]:
@@ -99,6 +119,21 @@ def facts(decision: Decision) -> dict[str, Any]:
         },
         "start_dose": rules.policy.options["start_dose"],
         "cost_upper": upper if math.isfinite(upper) else None,
+        **({} if seen.starts is None else _guards(decision)),
+    }
+
+
+def _guards(decision: Decision) -> dict[str, Any]:
+    """What the guards know: how far the dose may reach, how often the start dose was used, and why it is now."""
+    seen, options = decision.prediction, decision.rules.policy.options
+    allowed = bound_intensity(decision)
+    ties = None if seen.ties is None else dict(zip(("cost", "rounds", "of"), seen.ties, strict=True))
+    return {
+        "bound_intensity": None if math.isnan(allowed) else allowed,
+        "reach": {"factor": options.get("reach"), "tenth_applied": seen.tenth, "proof": False},
+        "start_rounds": seen.starts,
+        "unknown_scores": seen.unknown,
+        "tied_costs": ties,
     }
 
 
@@ -130,27 +165,65 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     safe = rounded_down(told["safe_intensity"])
     count = f"{group['calibration_rounds']} calibration rounds of its group ({whose})"
     if upper is None:
-        needed = fewest(spec.violation_risk, decision.rules.policy.options["confidence"])
-        lines = [
-            f"The start: the last refit had {count}. A conformal bound at risk {spec.violation_risk:g} needs at least "
-            f"{needed}, fewer unknown outcomes among them than it may leave out, and a prediction that is a number. "
-            f"Until then the largest intensity is {safe}."
-        ]
+        lines = [*_no_bound(decision, told, count), f"Until then the largest intensity is {safe}."]
     else:
         lines = [
             f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {told['model']['cost']:.4g} "
             f"and a margin {upper - told['model']['cost']:.4g}, from the {_nth(group['rank'])} smallest of the latest "
             f"{group['used']} scores; there are {count}."
         ]
-        room = f"{spec.threshold:g}"
+        room, allowed = f"{spec.threshold:g}", bound_intensity(decision)
         if decision.baseline_cost:
             room = f"({room} less the baseline cost {decision.baseline_cost:g})"
-        if told["safe_intensity"] >= 1.0:
+        if allowed >= 1.0:
             lines.append(f"The largest intensity: 1, since {upper:.4g} is at most {room}.")
         else:
-            lines.append(f"The largest intensity: {room} / {upper:.4g} = {safe}.")
+            lines.append(f"The largest intensity: {room} / {upper:.4g} = {rounded_down(allowed)}.")
+    lines += _guard_lines(decision, told, safe)
     if told["limit"] == "probe":
         lines.append(f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it.")
+    return lines
+
+
+def _no_bound(decision: Decision, told: dict[str, Any], count: str) -> list[str]:
+    """Why the start dose is used."""
+    spec, seen = decision.rules.spec, decision.prediction
+    needed = fewest(spec.violation_risk, decision.rules.policy.options["confidence"])
+    lines = [
+        f"The start: the last refit had {count}. A conformal bound at risk {spec.violation_risk:g} needs at least "
+        f"{needed}, fewer unknown outcomes among them than it may leave out, and a prediction that is a number."
+    ]
+    if seen.unknown:
+        used, top = rank(decision)
+        lines.append(
+            f"Of the latest {used} scores {seen.unknown} have no known outcome (open, void, or given nothing); "
+            f"{max(top - 1, 0)} may have none."
+        )
+    if seen.ties:
+        value, tied, known = seen.ties
+        lines.append(
+            f"{tied} of {known} known calibration rounds of the group have one measured cost, {value:g}: more than a "
+            "third, so costs carry no information. Report the measured quantity, not its excess over a limit."
+        )
+    return lines
+
+
+def _guard_lines(decision: Decision, told: dict[str, Any], safe: str) -> list[str]:
+    seen, options, lines = decision.prediction, decision.rules.policy.options, []
+    why = guarded(decision)
+    if why == "reach" and seen.tenth is None:
+        lines.append("The reach: before ten rounds with a known outcome the start dose. A guard, not a proof.")
+    elif why == "reach":
+        lines.append(
+            f"The reach: {options['reach']:g} times {seen.tenth:.4g}, the 10th largest applied intensity with a known "
+            f"outcome, or the start dose if that is more: {safe}. A guard against costs that rise faster beyond the "
+            "doses tried than the dose curve says; not a proof."
+        )
+    if why == "lowest_level":
+        lines.append(f"Given is the dial's lowest level, of intensity {safe}: at most the start dose declared safe.")
+    if seen.starts:
+        before = decision.round - 1
+        lines.append(f"At the start dose so far: {seen.starts} of the {before} decisions before this one.")
     return lines
 
 

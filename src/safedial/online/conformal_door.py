@@ -14,14 +14,33 @@ from safedial.online.units import Dial, Features, real
 from safedial.policies import Policy, make_policy
 from safedial.policies.fixed import fixed
 
+REACH = 2.0
+"""How far beyond the doses tried an agent or a new study goes."""
+
+OFF = {"reach": None, "history": "calibrate", "least_dose": None}
+"""The guards of rules from before there were any, stated."""
+
 
 def conformal_start(
-    policy: Policy, spec: SafetySpec, dose: Dose, dial: Dial, features: Features | None, start_action: Any
+    policy: Policy,
+    spec: SafetySpec,
+    dose: Dose,
+    dial: Dial,
+    features: Features | None,
+    start_action: Any,
+    *,
+    version: int,
 ) -> tuple[Policy, float | None]:
-    """The policy with its start dose and group resolved, and the start dose in the dial's units (None: certified)."""
+    """The policy with its start dose and group resolved, and the start dose in the dial's units (None: certified).
+
+    From version 2 of the rules on its guards are stated too: `reach`, `history` and, for a dial with levels,
+    `least_dose`.
+    """
     sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     options = {**policy.options, "group": _column(policy.options["group"], features)}
+    if version > 1:
+        options = {"reach": REACH, "history": "train", **options}
     setting = None if start_action is None else real("start_action", start_action)
     if setting is not None:
         options["start_dose"] = _declared(options["start_dose"], dose, dial, setting)
@@ -34,13 +53,27 @@ def conformal_start(
             "is missing: until there are rounds enough, a dose must come from somewhere",
             "declare one that is safe for every context, or give cost_noise and coefficient_bound to certify one",
         )
+        if version > 1:
+            options = {"least_dose": None, **options}
+            proved = dial.levels is None or "least_dose" in policy.options
+            require(
+                proved,
+                "start_action",
+                None,
+                "is missing: a dial with levels needs a start that you declare safe, since a round whose advice lies "
+                "below the lowest level would be given nothing, and which rounds are must not depend on outcomes",
+                "declare one of the levels",
+            )
         return make_policy(policy.name, **options), None
     if setting is None:
         setting = dial.setting(float(dose.cost.action(options["start_dose"])))
     gives = float(dose.cost.effect(dial.action(setting))) > 0.0
     require(gives, "start_action", dial.text(setting), "gives nothing, and nothing would ever be learned")
+    if version > 1 and "least_dose" not in options:
+        lowest = dial.lowest_level
+        options["least_dose"] = None if lowest is None else float(dose.cost.effect(dial.action(lowest)))
     share = options["probe"] if isinstance(options["probe"], (int, float)) else 0.0
-    if dial.levels and dial.setting(float(dose.cost.action(share))) == dial.low:
+    if dial.levels and options.get("least_dose") is None and dial.setting(float(dose.cost.action(share))) == dial.low:
         warnings.warn(
             "where no benefit is expected only a small probe would be given, which lies below the dial's lowest level: "
             "such rounds are given nothing, teach nothing, and count as unknown; a larger probe would help",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.dose import Dose
+from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy
@@ -84,7 +85,9 @@ class Decision(NamedTuple):
         """Which promise holds for this action: "certified", "conformal", "declared" (a start dose that you declared
         safe) or "none".
         """
-        return "none" if self.doubt else promise_of(self.rules, self.choice)
+        if self.doubt:
+            return "none"
+        return "declared" if guarded(self) == "lowest_level" else promise_of(self.rules, self.choice)
 
     @property
     def limit(self) -> str:
@@ -112,9 +115,31 @@ def promise_of(rules: Rules, choice: Choice) -> str:
     return "none" if rules.policy.promise in ("expected", "heuristic") else rules.policy.promise
 
 
+def bound_intensity(decision: Decision) -> float:
+    """The largest intensity that a conformal bound allows; not a number where there is none."""
+    upper = decision.choice.bounds.cost_upper
+    if not math.isfinite(upper):
+        return math.nan
+    room = decision.rules.spec.threshold - decision.baseline_cost
+    return float(largest_safe_intensity(upper, 0.0, threshold=room).intensity)
+
+
+def guarded(decision: Decision) -> str:
+    """Where a guard of `hp_conformal` puts the largest intensity below its bound: "reach", or above: "lowest_level"."""
+    options, largest = decision.rules.policy.options, decision.choice.safe.intensity
+    if options.get("reach") is not None and largest < bound_intensity(decision) * (1.0 - NEAR):
+        return "reach"
+    above = options.get("least_dose") is not None and largest > bound_intensity(decision) * (1.0 + NEAR)
+    return "lowest_level" if above else ""
+
+
+NEAR = 1e-9
+"""Intensities within this of each other, relatively, are one: advice is rounded to the safe side."""
+
+
 LIMITS = {
-    "drift": "costs do not look exchangeable over rounds, on which the conformal promise rests, "
-    "so the fallback is advised until a person resumes",
+    "drift": "the costs of new rounds lie higher among those of the calibration rounds before them than exchangeable "
+    "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
     "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
     "assumption_broken": "the data contradict the stated norms (costs or rewards lie outside what they allow), "
     "so the fallback is advised",
@@ -137,10 +162,15 @@ LIMITS = {
     "and nothing can be learned from this round",
     "exploration": "a coin chose the cautious first-round setting, to explore",
     "probe": "no benefit is expected here, so only a small probe is given, to learn",
+    "lowest_level": "what the conformal bound allows lies below the dial's lowest level, so that level is given: it is "
+    "at most the start dose that you declared safe",
     "level": "the dial's levels: the next level up is above the safe setting",
     "full_dose": "the end of the dial: the largest setting is allowed",
     "cost_bound": "the cost bound: a higher setting could break the promise",
     "conformal_bound": "the conformal bound: a higher setting could break the promise",
+    "reach": "the reach: a higher setting is too far beyond those that were tried; a guard, not a proof",
+    "no_information": "costs carry no information, since too many of them have one value, so the start dose is used; "
+    "report the measured quantity, not its excess over a limit",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
     "searched_bound": "the largest mean cost that a search found; nothing is proved",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
@@ -159,10 +189,12 @@ def _limit(decision: Decision) -> str:
         return "exploration"
     if choice.intensity < choice.safe.intensity:
         return "probe"
+    if guarded(decision):
+        return guarded(decision)
     if dial.levels and decision.intensity < choice.intensity * (1.0 - 1e-9):
         return "level"
     if decision.rules.policy.promise == "conformal" and decision.promise != "conformal":
-        return "start_dose"
+        return "no_information" if decision.prediction.ties else "start_dose"
     if choice.intensity >= 1.0:
         return "full_dose"
     return BOUNDS[decision.rules.policy.promise]

@@ -63,7 +63,7 @@ def make_rules(
     curves = as_dose(dose)
     rule, start = _policy(policy, spec, int(dim), version), None
     if rule.promise == "conformal":
-        rule, start = conformal_start(rule, spec, curves, knob, features, start_action)
+        rule, start = conformal_start(rule, spec, curves, knob, features, start_action, version=version)
         if fallback_action is None:
             fallback_action = start if start is not None else certified_fallback(spec, curves, knob)
     else:

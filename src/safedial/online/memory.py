@@ -11,6 +11,7 @@ from safedial.core.monitor import Monitor
 from safedial.core.scale import NoiseScale
 from safedial.errors import require
 from safedial.online.certificate import plain_options
+from safedial.online.conformal_door import OFF
 from safedial.online.own import own_values, saved_dose, saved_spec
 from safedial.online.units import Dial, Features
 from safedial.policies import Policy, make_policy
@@ -55,7 +56,7 @@ def arguments(
     if policy is not None:
         require(policy.name == saved["name"], "policy", policy.name, f"must be the saved one, {saved['name']!r}")
         given = plain_options(policy.options)
-        other = sorted(name for name, value in saved["options"].items() if not _same(name, given.get(name), value))
+        other = sorted(name for name, value in saved["options"].items() if not _same(name, given, value))
         require(not other, "policy", policy.name, f"has other options than the saved one: {', '.join(other)}")
     own = sorted(name for name, value in saved["options"].items() if isinstance(value, dict))
     require(
@@ -65,10 +66,14 @@ def arguments(
         f"was saved with your own {', '.join(own)}, which the file does not hold",
         "give the policy again: Agent.load(path, policy=...)",
     )
+    options = saved["options"] if policy is None else policy.options
+    if saved["name"] == "hp_conformal":
+        options = {**options, **{name: saved["options"].get(name, value) for name, value in OFF.items()}}
+        policy = None
     return {
         "dim": header["dim"],
         "spec": saved_spec(header, noise_scale),
-        "policy": policy or make_policy(saved["name"], **saved["options"]),
+        "policy": policy or make_policy(saved["name"], **options),
         "start_action": header["start_action"],
         "dose": saved_dose(header, dose),
         "dial": Dial(**header["dial"]),
@@ -79,10 +84,11 @@ def arguments(
     }
 
 
-def _same(name: str, given: Any, saved: Any) -> bool:
-    """Whether an option is the saved one; a start dose and a feature's name were resolved before they were saved."""
-    resolved = (name == "start_dose" and given is None) or (name == "group" and isinstance(given, str))
-    return resolved or given == saved
+def _same(name: str, given: dict[str, Any], saved: Any) -> bool:
+    """Whether an option is the saved one; a start dose, a feature's name and the guards were resolved before saving."""
+    stated = given.get(name)
+    resolved = (name == "start_dose" and stated is None) or (name == "group" and isinstance(stated, str))
+    return resolved or stated == saved or (name in OFF and name not in given)
 
 
 def _advice(saved: list[Any]) -> Any:

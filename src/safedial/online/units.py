@@ -60,6 +60,11 @@ class Dial:
     def is_plain(self) -> bool:
         return self.low == 0.0 and self.high == 1.0 and self.levels is None
 
+    @property
+    def lowest_level(self) -> float | None:
+        """The lowest level with an effect; None where the dial is continuous, or has none."""
+        return next((level for level in self.levels or () if level > self.low), None)
+
     def setting(self, action: float) -> float:
         """The dial's setting for an action in [0, 1], rounded down."""
         value = self.low + action * (self.high - self.low) if action < 1.0 else self.high

@@ -15,7 +15,12 @@ applies:
    `start_dose`, which the user declares safe, or, without one, the first-round dose that the constants certify.
 
 A round without a known outcome (pending, void, or given nothing) scores +∞ if it calibrates and does not train:
-dropping it would bias the scores.
+dropping it would bias the scores. One that is void for a reason that has nothing to do with it is left out.
+
+Three options are guards of agents and studies, which state them; unstated they are off, as in simulations: `reach`
+keeps the dose near those that were tried, `history` says whether rounds from before the first decision calibrate, and
+`least_dose` is the least that a dial with levels can give. All but the last only lower a dose, and none is part of the
+proof.
 
 Needs: exchangeable rounds, exact dose curves, no sensor noise, every applied dose above 0. Does not need: linearity,
 κ, S, L, or light tails. Does not give: validity for drifting or adversarial contexts, or given the calibration data.
@@ -42,6 +47,9 @@ from safedial.policies.conformal.rounds import Rounds
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
 
+UNSTATED: Any = object()
+"""An option that was not stated: it is off, and an agent or a study states its own default."""
+
 
 class Outlook(NamedTuple):
     """What a round knows before its outcome: predictions at the context, its group, and the rounds so far."""
@@ -66,6 +74,9 @@ def hp_conformal(
     predictor: Any = None,
     window: int = 100_000,
     lag: int = 0,
+    reach: float | None = UNSTATED,
+    history: Literal["calibrate", "train"] = UNSTATED,
+    least_dose: float | None = UNSTATED,
 ) -> Policy:
     """Play z_safe from the conformal bound where benefit is expected, else a probe of it; every round teaches.
 
@@ -88,6 +99,16 @@ def hp_conformal(
             the promise as it is.
         lag: how many of the latest rounds a refit leaves out, because their outcomes may still be on their way. A round
             that is older and not known counts against the promise.
+        reach: a number > 1: the dose is at most so many times the 10th largest applied intensity with a known outcome
+            (before ten of them: the start dose), and the start dose is used where costs carry no information: more than
+            a third of a group's known calibration rounds have one and the same measured cost. A guard against a dose
+            curve that is wrong beyond the doses tried; not a proof. 2 in agents and new studies; None or unstated: off.
+        history: what rounds from before the first decision are for. "train": predictors alone, so that nothing is
+            assumed of them; the default in agents and new studies. "calibrate": calibration too, as if they were rounds
+            of this sequence, with which they must then be exchangeable; so if unstated.
+        least_dose: the intensity of the dial's lowest level, at most `start_dose`, given where less would be: a round
+            that is given nothing teaches nothing, and which rounds do must not depend on outcomes. Agents and new
+            studies state it for dials with levels.
 
     The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
 
@@ -95,13 +116,19 @@ def hp_conformal(
     Shafer, "Algorithmic Learning in a Random World" (2005); training-conditional: Vovk (2012).
     """
     _check(form, start_dose, probe, confidence, group, scaled, predictor, window, lag)
-    setup = Setup(form, group, predictor, scaled, window, lag)
+    stated = {"reach": reach, "history": history, "least_dose": least_dose}
+    stated = {name: value for name, value in stated.items() if value is not UNSTATED}
+    most, least = stated.get("reach"), stated.get("least_dose")
+    _check_guards(most, stated.get("history", "calibrate"), least, start_dose)
+    setup = Setup(form, group, predictor, scaled, window, lag, stated.get("history") == "train", most is not None)
     certified = fixed()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
         require(not isinstance(group, str), "group", group, "names a feature, which only an Agent with features knows")
         inside = not isinstance(group, int) or group < dim
         require(inside, "group", group, f"must be a column of a context of dimension {dim}", "columns count from 0")
+        one = batch == () or most is None
+        require(one, "reach", most, "is a guard of an Agent or a study", "leave it out of a simulation")
         for name, model in (("predictor", predictor), ("scaled", scaled)):
             if model is not None and not isinstance(model, bool):
                 try_out(name, model, dim)
@@ -127,12 +154,14 @@ def hp_conformal(
             first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
         else:
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
-        chosen = SafeSet(
-            xp.where(ready, safe.intensity, first.intensity), xp.where(ready, safe.certified, first.certified)
-        )
+        allowed = safe.intensity if most is None else xp.minimum(safe.intensity, reach_limit(prediction, most, first))
+        intensity, sound = xp.where(ready, allowed, first.intensity), xp.where(ready, safe.certified, first.certified)
+        if least is not None:
+            intensity = xp.where(sound, xp.maximum(intensity, least), intensity)
         share = round**-0.5 if probe == "sqrt" else float(probe)
         index = xp.where(prediction.reward > -math.inf, prediction.reward, -1.0)
-        return choose(index, chosen, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
+        bounds = Bounds(prediction.reward, bound, 0.0, 0.0, False)
+        return choose(index, SafeSet(intensity, sound), bounds, probe=share, least_probe=least or 0.0)
 
     def update(state: Rounds, prediction: Any, reward: Any, cost: Any, weight: Any) -> Rounds:
         unseen = np.asarray(weight) <= 0.0
@@ -144,6 +173,7 @@ def hp_conformal(
 
     options = {"form": form, "start_dose": start_dose, "probe": probe, "confidence": confidence}
     options |= {"group": group, "scaled": scaled, "predictor": predictor, "window": window, "lag": lag}
+    options |= stated
     return Policy(
         "hp_conformal",
         "HP-Conformal" if form == "split" else "HP-Conformal, full",
@@ -164,6 +194,22 @@ def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) 
         return prediction.cost + 0.0 * spec.violation_risk + math.inf
     scale, code = prediction.scale, prediction.code
     return upper(frozen, prediction.context, prediction.cost, scale, code, spec, confidence)
+
+
+def reach_limit(prediction: Outlook, reach: float, start: SafeSet) -> Any:
+    """`reach` times the 10th largest applied intensity with a known outcome, and never below the start dose."""
+    tenth = prediction.rounds.tenth
+    return start.intensity if tenth is None else max(start.intensity, reach * tenth)
+
+
+def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) -> None:
+    more = reach is None or (_number(reach) and 1.0 < reach < math.inf)
+    require(more, "reach", reach, "must be a number > 1 or None", "2 doubles the dose at most")
+    require(history in ("calibrate", "train"), "history", history, "must be 'calibrate' or 'train'")
+    given = least_dose is None or (_number(least_dose) and 0.0 < least_dose <= 1.0)
+    require(given, "least_dose", least_dose, "must be a number in (0, 1] or None")
+    within = least_dose is None or (start_dose is not None and least_dose <= start_dose)
+    require(within, "least_dose", least_dose, f"must be at most start_dose = {start_dose}, which is declared safe")
 
 
 def _check(

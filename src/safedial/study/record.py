@@ -110,7 +110,10 @@ def _prediction(seen: Prediction) -> dict[str, Any]:
 
 
 def _view(seen: View) -> dict[str, Any]:
-    return {**seen._asdict(), "sizes": seen.sizes.tolist()}
+    """As bodies from before there were guards had it, where these say nothing."""
+    silent = {name for name in View._field_defaults if getattr(seen, name) is None}
+    told = {name: value for name, value in seen._asdict().items() if name not in silent}
+    return {**told, "sizes": seen.sizes.tolist()}
 
 
 def _bound(value: float | None) -> float:

@@ -29,7 +29,11 @@ SLACK = 1e-12
 
 
 class Setup(NamedTuple):
-    """How rounds are used; the options of `hp_conformal` with the same names."""
+    """How rounds are used; the options of `hp_conformal` with the same names.
+
+    `trains_only`: rounds from before the first decision do not calibrate. `needs_information`: a group whose costs are
+    tied has no bound.
+    """
 
     form: str = "split"
     group: int | str | Callable[[Any], Hashable] | None = None
@@ -37,6 +41,39 @@ class Setup(NamedTuple):
     scaled: Any = False
     window: int = 100_000
     lag: int = 0
+    trains_only: bool = False
+    needs_information: bool = False
+
+
+class Past(NamedTuple):
+    """The rounds of a refit, oldest first: their numbers from 0, contexts, R/g, C/g (+∞: not known) and labels.
+
+    `measured` is C − b₀, where ties are looked for, and `first` the number of the first round that may calibrate.
+    """
+
+    numbers: Any
+    context: Array
+    reward: Array
+    cost: Array
+    label: Any
+    measured: Array | None = None
+    first: int = 0
+
+
+class Ties(NamedTuple):
+    """By group: the commonest measured cost of its known calibration rounds, how many have it, and how many are known.
+
+    A third is the limit: where the cost is flat, or cut off at a limit, what a dose does cannot be read from it.
+    """
+
+    value: Array
+    count: Any
+    known: Any
+
+    @property
+    def found(self) -> Any:
+        """Where more than a third, and at least two, have one value."""
+        return (self.count >= 2) & (3 * self.count > self.known)
 
 
 class Full(NamedTuple):
@@ -54,7 +91,8 @@ class Frozen(NamedTuple):
 
     `codes` are groups: twice the label's number, and one more where benefit is expected. `ages` count the later rounds
     of the same group. `sizes` counts each group, with a last one that is always empty: a group never seen.
-    `cache` holds the quantiles for the last spec asked.
+    `ties` says which groups' costs carry no information, where that is asked for. `cache` holds the quantiles for the
+    last spec asked.
     """
 
     reward: Fitted
@@ -65,6 +103,7 @@ class Frozen(NamedTuple):
     ages: Any
     sizes: Any
     full: Full | None
+    ties: Ties | None
     cache: list[Any]
 
 
@@ -75,12 +114,13 @@ def calibrates(numbers: Any, form: str) -> Any:
     return np.where(numbers < EARLY, numbers % 2 == 1, numbers % 3 == 0)
 
 
-def freeze(setup: Setup, ridge: float, numbers: Any, context: Array, reward: Array, cost: Array, label: Any) -> Frozen:
-    """Fit on the rounds apart, then score and group the others. A cost of +∞ is an outcome that is not known."""
+def freeze(setup: Setup, ridge: float, past: Past) -> Frozen:
+    """Fit on the rounds apart, then score and group the others."""
+    context, cost, label = past.context, past.cost, past.label
     known = np.isfinite(cost)
-    held, rest = _parts(numbers, setup.form)
+    held, rest = _parts(past.numbers, setup.form, past.first)
     apart, seen = context[..., rest, :], known[..., rest]
-    targets = np.stack([reward[..., rest], cost[..., rest]], axis=-1)
+    targets = np.stack([past.reward[..., rest], cost[..., rest]], axis=-1)
     predict_reward, predict_cost = _predictors(setup, ridge, apart, targets, seen)
     predict_scale = _constant_scale
     if setup.scaled is not False:
@@ -99,16 +139,33 @@ def freeze(setup: Setup, ridge: float, numbers: Any, context: Array, reward: Arr
         residual = score(outcome, linear(coef[..., 0])(rows), np.where(np.isfinite(scales), 1.0, np.nan))
         full = Full(inverse, coef[..., 0], rows, residual, np.where(np.isfinite(scales), scales, 1.0))
     scores = score(outcome, guess, scales)
-    return Frozen(predict_reward, predict_cost, predict_scale, scores, codes, ages, sizes, full, [])
+    ties = None if past.measured is None else find_ties(past.measured[held], np.isfinite(outcome), codes, len(sizes))
+    return Frozen(predict_reward, predict_cost, predict_scale, scores, codes, ages, sizes, full, ties, [])
 
 
-def _parts(numbers: Any, form: str) -> tuple[Any, Any]:
+def _parts(numbers: Any, form: str, first: int) -> tuple[Any, Any]:
     """Which rows calibrate and which are apart; as slices, which copy nothing, where they alternate."""
-    held = calibrates(numbers, form)
-    if form == "split" and held.size:
-        first = int(held[0])
-        return slice(1 - first, None, 2), slice(first, None, 2)
+    held = calibrates(numbers, form) & (numbers >= first)
+    gapless = held.size and numbers[0] >= first and numbers[-1] - numbers[0] + 1 == held.size
+    if form == "split" and gapless:
+        odd = int(held[0])
+        return slice(1 - odd, None, 2), slice(odd, None, 2)
     return np.flatnonzero(held), np.flatnonzero(~held)
+
+
+def find_ties(measured: Array, known: Any, codes: Any, groups: int) -> Ties:
+    """The commonest measured cost of each group's known rounds; for one learner, not a batch.
+
+    >>> ties = find_ties(np.array([0.0, 0.0, 0.3, 0.0, 0.7]), np.ones(5, dtype=bool), np.array([0, 0, 0, 1, 1]), 3)
+    >>> ties.value.tolist(), ties.count.tolist(), ties.known.tolist(), ties.found.tolist()
+    ([0.0, 0.0, 0.0], [2, 1, 0], [3, 2, 0], [True, False, False])
+    """
+    value, count, size = np.zeros(groups), np.zeros(groups, dtype=np.int64), np.zeros(groups, dtype=np.int64)
+    for code in np.unique(codes[known]):
+        values, counts = np.unique(measured[known & (codes == code)], return_counts=True)
+        most = int(np.argmax(counts))
+        value[code], count[code], size[code] = values[most], counts[most], counts.sum()
+    return Ties(value, count, size)
 
 
 def score(cost: Array, guess: Array, scale: Array) -> Array:
@@ -139,6 +196,8 @@ def upper(
     """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ where nothing can be said."""
     xp = namespace(scale)
     known = abs(scale) < math.inf
+    if frozen.ties is not None:
+        known = known and not frozen.ties.found[min(code, len(frozen.ties.known) - 1)]
     scale = xp.where(known, scale, 1.0)
     if frozen.full is not None:
         return xp.where(known, _full_upper(frozen, frozen.full, context, scale, code, spec, confidence), math.inf)

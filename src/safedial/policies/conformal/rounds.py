@@ -1,7 +1,7 @@
 """The rounds that HP-Conformal remembers, in order of decision, for a whole batch at once.
 
-A round's outcome may come late (`fill`) or never: until then its cost is +∞. Which rounds calibrate and when to refit
-are functions of the round's number alone.
+A round's outcome may come late (`fill`) or never: until then its cost is +∞. One that is void for a reason unrelated
+to it is left out. Which rounds calibrate and when to refit are functions of the round's number alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safedial.core import exchangeability
 from safedial.core.conformal import p_values
 from safedial.errors import InvalidInput, require
-from safedial.policies.conformal.frozen import Frozen, Setup, calibrates, freeze, score
+from safedial.policies.conformal.frozen import Frozen, Past, Setup, calibrates, freeze, score
 
 Array = NDArray[np.float64]
 
@@ -27,9 +27,17 @@ GROWTH = 0.1
 PLAIN = Setup()
 COLUMNS = ("context", "reward", "cost", "label")
 
+TRIED = 10
+"""`reach` goes by the 10th largest applied intensity with a known outcome: one odd round does not move it."""
+
 
 class Rounds:
-    """Updated in place; `batch` is the shape before the rows, () for one learner."""
+    """Updated in place; `batch` is the shape before the rows, () for one learner.
+
+    `history` is how many rounds, the first ones, only train. `left` holds the numbers of the rounds that are left out,
+    each with whether the last refit knew it. `tried` holds the largest applied intensities with a known outcome,
+    ascending, `TRIED` at most.
+    """
 
     def __init__(self, dim: int, *, ridge: Any, batch: tuple[int, ...] = (), setup: Setup = PLAIN) -> None:
         self.dim, self.ridge, self.batch, self.setup = dim, float(ridge), batch, setup
@@ -37,6 +45,11 @@ class Rounds:
         self.next_fit = FIRST_FIT
         self.context, self.reward, self.cost = (_room(64, batch, shape) for shape in ((dim,), (), ()))
         self.label = _room(64, batch, (), np.int64)
+        self.columns = (*COLUMNS, "measured") if setup.needs_information else COLUMNS
+        self.measured = _room(64 if setup.needs_information else 0, batch, ())
+        self.history = 0
+        self.left: dict[int, bool] = {}
+        self.tried: list[float] = []
         self.labels: dict[Hashable, int] = {}
         self.crowd = 100
         self.known = np.zeros((*batch, 0), dtype=bool)
@@ -56,10 +69,29 @@ class Rounds:
         self.count += 1
         return self.count - 1
 
-    def fill(self, number: int, reward: float, cost: float) -> None:
-        """The outcome of a round that was added without one; a round that left the window stays forgotten."""
-        if number >= self.dropped:
-            self.reward[..., number - self.dropped], self.cost[..., number - self.dropped] = reward, cost
+    def fill(self, number: int, reward: float, cost: float, *, measured: float = 0.0, intensity: float = 0.0) -> None:
+        """The outcome of a round that was added without one; a round that left the window or is left out stays so."""
+        if number < self.dropped or number in self.left:
+            return
+        place = number - self.dropped
+        self.reward[..., place], self.cost[..., place] = reward, cost
+        if self.setup.needs_information:
+            self.measured[..., place] = measured
+            self.tried = sorted([*self.tried, intensity])[-TRIED:]
+
+    def leave_out(self, number: int) -> None:
+        """Take a round without a known outcome out: it neither calibrates nor trains, from the next refit on."""
+        if number >= self.dropped and not np.isfinite(self.cost[..., number - self.dropped]).any():
+            self.left[number] = False
+
+    @property
+    def tenth(self) -> float | None:
+        """The 10th largest applied intensity with a known outcome; None before there are ten."""
+        return self.tried[0] if len(self.tried) == TRIED else None
+
+    def calibrates(self, numbers: Any) -> Any:
+        """Which rounds calibrate, by number: not those that only train."""
+        return calibrates(numbers, self.setup.form) & (numbers >= self.history)
 
     def refit(self) -> None:
         """Freeze new predictors, scores and groups from the rounds in the window, and forget what left it.
@@ -69,18 +101,21 @@ class Rounds:
         last = max(self.dropped, self.count - self.setup.lag)
         drop = max(0, last - self.dropped - self.setup.window)
         part = slice(drop, last - self.dropped)
+        self.left = {number: True for number in self.left if number >= self.dropped + drop}
         frozen = self._freeze(self.dropped + drop, part, np.isfinite(self.cost[..., part]))
         if drop:
             self._move(drop, self.cost.shape[-1] - drop)
             self.dropped += drop
         self.known = np.isfinite(self.cost[..., : last - self.dropped])
         self.frozen, self.fitted = frozen, last
-        self.next_fit = self.count + max(1, int(np.ceil(GROWTH * (self.count - self.dropped) - 1e-9)))
+        own = self.count - max(self.dropped, self.history)
+        grown = self.count + max(1, int(np.ceil(GROWTH * own - 1e-9)))
+        self.next_fit = max(grown, self.history + FIRST_FIT)
 
     def _move(self, first: int, size: int) -> None:
         """The rows from `first` on, in room for `size`."""
         axis = len(self.batch)
-        for name in COLUMNS:
+        for name in self.columns:
             old = getattr(self, name)
             kept = old[(slice(None),) * axis + (slice(first, None),)]
             new = _room(size, self.batch, old.shape[axis + 1 :], old.dtype)
@@ -93,10 +128,18 @@ class Rounds:
             self.frozen = self._freeze(self.dropped, slice(0, self.fitted - self.dropped), self.known)
 
     def _freeze(self, first: int, part: slice, known: Any) -> Frozen:
-        cost = np.where(known, self.cost[..., part], np.inf)
         numbers = np.arange(first, first + known.shape[-1])
-        context, reward, label = self.context[..., part, :], self.reward[..., part], self.label[..., part]
-        return freeze(self.setup, self.ridge, numbers, context, reward, cost, label)
+        past = Past(
+            numbers,
+            self.context[..., part, :],
+            self.reward[..., part],
+            np.where(known, self.cost[..., part], np.inf),
+            self.label[..., part],
+            self.measured[part] if self.setup.needs_information else None,
+            self.history,
+        )
+        gone = np.isin(numbers, [number for number, told in self.left.items() if told])
+        return freeze(self.setup, self.ridge, _without(past, gone) if gone.any() else past)
 
     def code(self, context: Any, benefit: Any) -> Any:
         """The group of rounds at `context`: twice the label's number, and one more where benefit is expected."""
@@ -138,7 +181,7 @@ class Rounds:
         if frozen is None:
             return
         last = max(self.fitted, self.count - self.setup.lag)
-        held = first + np.flatnonzero(calibrates(np.arange(self.fitted, last), self.setup.form))
+        held = first + np.flatnonzero(self.calibrates(np.arange(self.fitted, last)))
         rows, cost = self.context[..., held, :], self.cost[..., held]
         scores = score(cost, frozen.cost(rows), frozen.scale(rows))
         codes = self.code(rows, frozen.reward(rows))
@@ -146,6 +189,14 @@ class Rounds:
         for step in range(held.size):
             self.capital = exchangeability.update(self.capital, chances[..., step])
             self.alarmed = self.alarmed | exchangeability.alarm(self.capital)
+
+
+def _without(past: Past, gone: Any) -> Past:
+    """The rounds that are not left out."""
+    kept = np.flatnonzero(~gone)
+    rows = {name: getattr(past, name)[..., kept] for name in ("numbers", "reward", "cost", "label")}
+    measured = None if past.measured is None else past.measured[kept]
+    return past._replace(context=past.context[..., kept, :], measured=measured, **rows)
 
 
 def _room(size: int, batch: tuple[int, ...], shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
