@@ -72,7 +72,7 @@ def test_false_alarms_and_detection_are_as_asked(count):
 
 
 def test_what_cannot_be_watched_is_said():
-    with pytest.raises(InvalidInput, match="conformal"):
+    with pytest.raises(InvalidInput, match="too few"):
         watch_log(played(4, 20), make_spec(promise="conformal"))
     with pytest.raises(InvalidInput, match="level"):
         watch_log(played(4, 20), SPEC, level=1.5)

@@ -22,6 +22,8 @@ def check(
 ) -> None:
     """Check what the promise rests on: norms, tails, linearity, drift, dose curve, noise, single rounds.
 
+    Of a conformal spec: exchangeability, contexts, carry-over, information, dose curve, rounds at the start dose.
+
     Exit status: 0 if no check raises a flag, 1 if one does, 2 if something is wrong with the input.
     """
     from safedial.cli.output import print_json
@@ -36,6 +38,7 @@ def check(
         target=target,  # pyright: ignore[reportArgumentType] -- checked by check_log
         level=level,
         horizon=horizon,
+        policy=file.policy,
     )
     flagged = [each.name for each in findings if each.flagged]
     if out:
@@ -57,9 +60,9 @@ def _print(findings: list, words: str, title: str) -> None:
 
     table = new_table(title, "check", "evidence", f"flag at {findings[0].needed:.0f}")
     for each in findings:
-        table.add_row(each.title, shown(each.evidence), "FLAG" if each.flagged else "quiet")
+        table.add_row(each.title, shown(each.evidence), each.word)
     print_table(table)
     for each in findings:
-        if each.flagged:
+        if each.word in ("FLAG", "shown", "not applicable"):
             typer.echo(f"{each.title}. {each.found} {each.means}\n")
     typer.echo(words)

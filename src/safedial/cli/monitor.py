@@ -20,13 +20,15 @@ def monitor(
 ) -> None:
     """Watch the promise over a log: evidence over time, and the round of the alarm.
 
+    Of a conformal spec the evidence is that rounds are not exchangeable; costs above the threshold are counted.
+
     Exit status: 0 without an alarm, 1 with one, 2 if something is wrong with the input.
     """
     from safedial.cli.output import print_json, print_pairs
     from safedial.diagnostics.promise import watch_log
 
     told, file = read_inputs(log, spec, context_columns)
-    watch = watch_log(told, file.spec, level=level)
+    watch = watch_log(told, file.spec, level=level, dose=file.dose, policy=file.policy)
     if out:
         from safedial.plots.monitor import draw_monitor
 

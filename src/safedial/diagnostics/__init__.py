@@ -7,16 +7,22 @@ whenever one stops to look. `check_log` raises a flag at `len(CHECKS)`/(0.9·lev
 false flag in the whole life of a study is at most `level`, whatever the dependence between the checks; a tenth of the
 level pays for the confidence set that `tails` and `influence` lean on. Checks of the reward are a family of their own.
 
+A conformal spec states no constants, and its promise rests on exchangeable rounds: its checks are those of
+conformal_checks.py, of which three are wagers (3/level each).
+
 Online: call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. For a round at a
 time, the moments of evidence.py add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import SafetySpec
+from safedial.diagnostics.conformal_checks import WAGERS, check_conformal
+from safedial.diagnostics.conformal_rounds import ConformalRounds, walk_log
 from safedial.diagnostics.dose_curve import check_dose_curve
 from safedial.diagnostics.drift import check_drift
 from safedial.diagnostics.finding import Finding
@@ -48,8 +54,7 @@ def needed_evidence(level: float) -> float:
     >>> round(needed_evidence(0.05), 1)
     155.6
     """
-    sound = isinstance(level, (int, float)) and 0.0 < level < 1.0
-    require(sound, "level", level, "must lie strictly between 0 and 1", "0.05 is one false flag in twenty logs")
+    _check_level(level)
     return len(CHECKS) / ((1.0 - ESTIMATION_SHARE) * level)
 
 
@@ -61,7 +66,8 @@ def check_log(
     target: Target = "cost",
     level: float = LEVEL,
     horizon: int | None = None,
-) -> tuple[Rounds, list[Finding]]:
+    policy: Mapping[str, Any] | None = None,
+) -> tuple[Rounds | ConformalRounds, list[Finding]]:
     """All checks of a log against a spec; and the rounds they looked at.
 
     Args:
@@ -69,6 +75,7 @@ def check_log(
         target: "cost", on which the promise rests, or "reward".
         level: the chance of any false flag.
         horizon: the planned number of rounds, fixed in advance; by default the log's length.
+        policy: for a conformal spec: the spec file's policy, whose form, groups and so on are walked through.
 
     >>> from safedial.logs import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -81,9 +88,19 @@ def check_log(
     >>> [finding.name for finding in check_log(log, replace(spec, cost_noise=0.2))[1] if finding.flagged]
     ['tails', 'noise']
     """
+    if spec.promise == "conformal":
+        _check_level(level)
+        require(target == "cost", "target", target, "must be cost for a conformal spec", "its promise is on costs")
+        walked = walk_log(log, spec, as_dose(dose), policy)
+        return walked, check_conformal(walked, needed=WAGERS / level)
     needed = needed_evidence(level)
     rounds = read_rounds(log, spec, as_dose(dose), target=target, horizon=horizon, slack_risk=ESTIMATION_SHARE * level)
     return rounds, [check(rounds, needed=needed) for check in CHECKS.values()]
 
 
-__all__ = ["CHECKS", "LEVEL", "Finding", "Rounds", "check_log", "needed_evidence", "read_rounds"]
+def _check_level(level: Any) -> None:
+    sound = isinstance(level, (int, float)) and 0.0 < level < 1.0
+    require(sound, "level", level, "must lie strictly between 0 and 1", "0.05 is one false flag in twenty logs")
+
+
+__all__ = ["CHECKS", "LEVEL", "ConformalRounds", "Finding", "Rounds", "check_log", "needed_evidence", "read_rounds"]

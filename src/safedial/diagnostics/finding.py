@@ -18,8 +18,10 @@ class Finding:
 
     Attributes:
         name, title: as in `CHECKS`.
-        evidence: the largest value that the e-process took: about 1 while the assumption holds.
+        evidence: the largest value that the e-process took: about 1 while the assumption holds; None where the check is
+            no wager.
         needed: the evidence at which the check raises its flag.
+        word: "FLAG" or "quiet"; of a check that is no wager also "shown" (no flag is ever raised) or "not applicable".
         tested, found, means: three sentences for people.
         rounds, curve: the e-process over time.
         details: numbers behind `found`, plain values.
@@ -27,8 +29,9 @@ class Finding:
 
     name: str
     title: str
-    evidence: float
-    needed: float
+    evidence: float | None
+    needed: float | None
+    word: str
     tested: str
     found: str
     means: str
@@ -38,11 +41,11 @@ class Finding:
 
     @property
     def flagged(self) -> bool:
-        return self.evidence >= self.needed
+        return self.word == "FLAG"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        words = {name: getattr(self, name) for name in ("name", "title", "evidence", "needed", "flagged")}
+        words = {name: getattr(self, name) for name in ("name", "title", "evidence", "needed", "flagged", "word")}
         return {**words, "tested": self.tested, "found": self.found, "means": self.means, **self.details}
 
 
@@ -67,6 +70,7 @@ def finding(
         title=title,
         evidence=largest,
         needed=needed,
+        word="FLAG" if largest >= needed else "quiet",
         tested=tested,
         found=found,
         means=broken if largest >= needed else fine,
@@ -76,12 +80,32 @@ def finding(
     )
 
 
-def shown(evidence: float) -> str:
+def stated(name: str, title: str, word: str, *, tested: str, found: str, means: str, **details: Any) -> Finding:
+    """A finding that is no wager: what was found decides, or nothing is decided."""
+    nothing = np.empty(0)
+    return Finding(
+        name=name,
+        title=title,
+        evidence=None,
+        needed=None,
+        word=word,
+        tested=tested,
+        found=found,
+        means=means,
+        rounds=nothing,
+        curve=nothing,
+        details=details,
+    )
+
+
+def shown(evidence: float | None) -> str:
     """Evidence as a person reads it.
 
-    >>> shown(0.3), shown(1234.5), shown(1.0), shown(3e54)
-    ('0.3', '1,234', '1', '10^54')
+    >>> shown(0.3), shown(1234.5), shown(1.0), shown(3e54), shown(None)
+    ('0.3', '1,234', '1', '10^54', '')
     """
+    if evidence is None:
+        return ""
     if evidence >= 1e6:
         return f"10^{math.floor(math.log10(evidence))}"
     return f"{evidence:,.0f}" if evidence >= 100 else f"{evidence:.2g}"

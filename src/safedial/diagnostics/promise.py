@@ -1,18 +1,22 @@
 """The promise itself, watched over a log: do costs exceed the threshold more often than it allows?
 
 The evidence is that of core/monitor.py, fed in decision order with the rounds that the promise covers: those that were
-certified and whose applied action was at most the advised one (where the log says what was advised).
+certified and whose applied action was at most the advised one (where the log says what was advised). A conformal
+promise is watched by what it rests on (conformal_watch.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from safedial.core import monitor
+from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import SafetySpec
+from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
 from safedial.diagnostics.rounds import Array
 from safedial.errors import require
 from safedial.logs import Log
@@ -41,6 +45,10 @@ class Watch:
     evidence: Array = field(repr=False)
     alarm_round: int | None
     left_out: int
+
+    @property
+    def counted(self) -> Array:
+        return self.rounds
 
     @property
     def violations(self) -> int:
@@ -72,8 +80,16 @@ class Watch:
         )
 
 
-def watch_log(log: Log, spec: SafetySpec, *, level: float = LEVEL) -> Watch:
-    """Feed a log to the monitor.
+def watch_log(
+    log: Log,
+    spec: SafetySpec,
+    *,
+    level: float = LEVEL,
+    dose: DoseCurve | Dose | None = None,
+    policy: Mapping[str, Any] | None = None,
+) -> Watch | ExchangeabilityWatch:
+    """Feed a log to the monitor; where the promise is conformal, to the test of exchangeability, which needs the dose
+    curve and the spec file's policy.
 
     >>> from safedial.logs import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -85,9 +101,8 @@ def watch_log(log: Log, spec: SafetySpec, *, level: float = LEVEL) -> Watch:
     False
     """
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
-    marginal = spec.promise == "conformal"
-    way_out = "an Agent watches exchangeability instead (docs/conformal.md)" if marginal else ""
-    require(not marginal, "promise", spec.promise, "is not one that holds round by round given the past", way_out)
+    if spec.promise == "conformal":
+        return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
     state, told = monitor.init(), []
     for index in range(len(log)):
         seen = _counted(log, spec, index)

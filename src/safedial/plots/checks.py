@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.diagnostics import Finding, Rounds
+from safedial.diagnostics import ConformalRounds, Finding, Rounds
 from safedial.plots.style import COLOURS, new_figure, title
 
 SHOWN_REGIONS = 8
@@ -15,8 +15,10 @@ LEAST = 1e-3
 """Evidence below this is drawn here."""
 
 
-def checks_figure(rounds: Rounds, findings: Sequence[Finding]) -> Any:
-    """Six panels of one log."""
+def checks_figure(rounds: Rounds | ConformalRounds, findings: Sequence[Finding]) -> Any:
+    """Six panels of one log; three where the spec is conformal."""
+    if isinstance(rounds, ConformalRounds):
+        return _conformal_figure(rounds, findings)
     by_name = {each.name: each for each in findings}
     figure, axes = new_figure(columns=3, rows=2, height=2.5)
     _evidence(axes[0], findings)
@@ -27,6 +29,25 @@ def checks_figure(rounds: Rounds, findings: Sequence[Finding]) -> Any:
     _regions(axes[5], by_name["noise"], rounds)
     handles = axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=len(findings), fontsize=7, frameon=False)
+    return figure
+
+
+def _conformal_figure(walked: ConformalRounds, findings: Sequence[Finding]) -> Any:
+    figure, axes = new_figure(columns=3, height=2.5)
+    wagers = [each for each in findings if each.evidence is not None]
+    _evidence(axes[0], wagers)
+    axes[0].legend(fontsize=6, frameon=False)
+    axes[1].hist(walked.chance, bins=np.linspace(0.0, 1.0, 21), color=COLOURS["hp_conformal"])
+    axes[1].axhline(walked.chance.size / 20.0, color="grey", linestyle="--", linewidth=1)
+    title(axes[1], "ranks of calibration rounds (dashed: even)")
+    axes[1].set_xlabel("share of earlier scores at least as high")
+    found = next(each for each in findings if each.name == "dose_curve")
+    known = np.isfinite(walked.outcome) & (walked.fitted != 0.0)
+    axes[2].plot(walked.intensity[known], (walked.outcome - walked.fitted)[known], ".", color="0.75", markersize=2)
+    axes[2].plot(found.details["bands"], found.details["mean_residuals"], "o-", color=COLOURS["on_expectation"])
+    axes[2].axhline(0.0, color="grey", linewidth=0.8)
+    title(axes[2], "cost per unit beyond its prediction")
+    axes[2].set_xlabel("intensity")
     return figure
 
 

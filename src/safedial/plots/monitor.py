@@ -6,16 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from safedial.diagnostics.conformal_watch import ExchangeabilityWatch
 from safedial.diagnostics.promise import Watch
 from safedial.plots.style import COLOURS, new_figure, save, title
 
 LARGEST = 1e12
 
 
-def draw_monitor(watch: Watch, path: Path) -> Path:
+def draw_monitor(watch: Watch | ExchangeabilityWatch, path: Path) -> Path:
     """Two panels of one log, as PNG."""
+    marginal = isinstance(watch, ExchangeabilityWatch)
     figure, (above, below) = new_figure(columns=2, height=2.5)
-    start = watch.rounds[0] - 1.0
+    start = watch.counted[0] - 1.0
     rounds = np.concatenate([[start], watch.rounds])
     above.step(
         rounds, np.minimum(np.concatenate([[1.0], watch.evidence]), LARGEST), where="post", color=COLOURS["hp_ucb"]
@@ -25,11 +27,13 @@ def draw_monitor(watch: Watch, path: Path) -> Path:
     above.set_yscale("log")
     low, high = above.get_ylim()
     above.set_ylim(min(low, 0.3), max(high, 8.0 / watch.level))
-    title(above, "evidence that the promise is broken")
+    title(above, "evidence that rounds are not exchangeable" if marginal else "evidence that the promise is broken")
+    rounds = np.concatenate([[start], watch.counted])
     broken, allowed = (np.cumsum(np.concatenate([[0.0], each])) for each in (watch.violated, watch.allowed))
     below.step(rounds, broken, where="post", color=COLOURS["on_expectation"])
     below.plot(rounds, allowed, color="grey", linestyle="--", linewidth=1)
-    below.text(rounds[-1], allowed[-1], "allowed ", fontsize=7, color="0.3", ha="right", va="bottom")
+    word = "promised on average " if marginal else "allowed "
+    below.text(rounds[-1], allowed[-1], word, fontsize=7, color="0.3", ha="right", va="bottom")
     title(below, "costs above the threshold, in all")
     for panel in (above, below):
         panel.set_xlabel("round")

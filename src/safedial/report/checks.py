@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from safedial.core.margin import margin_assumptions
-from safedial.diagnostics import Finding, Rounds
+from safedial.diagnostics import ConformalRounds, Finding, Rounds
 from safedial.diagnostics.finding import shown
 from safedial.files import write_text
 from safedial.plots.checks import checks_figure
@@ -16,7 +16,9 @@ from safedial.report.page import document, html_table, inline
 from safedial.version import __version__
 
 
-def write_checks(path: Path, rounds: Rounds, findings: Sequence[Finding], *, log: str, level: float) -> Path:
+def write_checks(
+    path: Path, rounds: Rounds | ConformalRounds, findings: Sequence[Finding], *, log: str, level: float
+) -> Path:
     """The page: the promise, a table, a picture, and three sentences for each check."""
     return write_text(path, document("safedial check", _body(rounds, findings, log, level)))
 
@@ -26,33 +28,52 @@ def verdict(findings: Sequence[Finding]) -> str:
     flagged = [each.title.lower() for each in findings if each.flagged]
     if not flagged:
         return "No check raised a flag: nothing in this log speaks against the spec. That is not a proof that it holds."
-    strongest = max(findings, key=lambda each: each.evidence).title.lower()
+    strongest = max(findings, key=lambda each: each.evidence or 0.0).title.lower()
     first = f" Begin with {strongest}, the strongest evidence." if len(flagged) > 1 else ""
     return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
 
 
-def _body(rounds: Rounds, findings: Sequence[Finding], log: str, level: float) -> str:
-    spec = rounds.spec
-    lines = [[each.title, shown(each.evidence), "FLAG" if each.flagged else "quiet"] for each in findings]
+def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: str, level: float) -> str:
+    lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
+    wagers = sum(each.evidence is not None for each in findings)
+    conformal = isinstance(rounds, ConformalRounds)
+    promise = _conformal_promise(rounds) if conformal else _certified_promise(rounds)
+    slack = "" if conformal else "; a tenth of it pays for the confidence set that two of the checks use"
+    drawn = "Evidence over time, ranks, costs by dose"
+    if not conformal:
+        drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
     return "\n".join(
         [
             "<h1>Does this log bear out the spec?</h1>",
-            f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {rounds.target} checked. The spec promises "
-            f"P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in {'any round, ever,' if spec.promise == 'joint' else 'every round'} if S = "
-            f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "
-            f"linear, and noise is sub-Gaussian given the past{html.escape(''.join(f'; {each}' for each in margin_assumptions(spec)))}.</p>",
+            f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {promise}</p>",
             f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
             html_table(["check", "evidence", "verdict"], lines),
             f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
-            f"{len(findings)} checks together, and however often one looks, false flags have probability at most {level:g} (union bound; a tenth "
-            "of it pays for the confidence set that two of the checks use). One broken assumption can raise several flags: begin with the strongest.</small></p>",
-            inline(
-                picture, "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
-            ),
+            f"{wagers} checks with evidence together, and however often one looks, false flags have probability at most {level:g} (union "
+            f"bound{slack}). One broken assumption can raise several flags: begin with the strongest.</small></p>",
+            inline(picture, drawn),
             *(_section(each) for each in findings),
             f"<p><small>safedial {__version__}. Residuals are taken before each round's update.</small></p>",
         ]
+    )
+
+
+def _certified_promise(rounds: Rounds) -> str:
+    spec = rounds.spec
+    span = "any round, ever," if spec.promise == "joint" else "every round"
+    return (
+        f"{rounds.target} checked. The spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in {span} if S = "
+        f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "
+        f"linear, and noise is sub-Gaussian given the past{html.escape(''.join(f'; {each}' for each in margin_assumptions(spec)))}."
+    )
+
+
+def _conformal_promise(rounds: ConformalRounds) -> str:
+    spec = rounds.spec
+    return (
+        f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration rounds, if "
+        "rounds are exchangeable and the dose curve is exact."
     )
 
 

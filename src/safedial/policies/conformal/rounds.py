@@ -175,18 +175,22 @@ class Rounds:
         require(fine, "group", label, "must return a text or a number for each context")
         return label
 
-    def watch(self) -> None:
-        """Bet on the calibration rounds since the last refit, in order, under the predictors of that time."""
+    def chances(self) -> tuple[Any, Any]:
+        """The numbers and the p-values of the calibration rounds since the last refit, under its predictors."""
         frozen, first = self.frozen, self.fitted - self.dropped
-        if frozen is None:
-            return
         last = max(self.fitted, self.count - self.setup.lag)
-        held = first + np.flatnonzero(self.calibrates(np.arange(self.fitted, last)))
-        rows, cost = self.context[..., held, :], self.cost[..., held]
+        held = np.flatnonzero(self.calibrates(np.arange(self.fitted, last)))
+        if frozen is None:
+            return held[:0], np.empty((*self.batch, 0))
+        rows, cost = self.context[..., first + held, :], self.cost[..., first + held]
         scores = score(cost, frozen.cost(rows), frozen.scale(rows))
         codes = self.code(rows, frozen.reward(rows))
-        chances = p_values(frozen.scores, frozen.codes, scores, codes)
-        for step in range(held.size):
+        return self.fitted + held, p_values(frozen.scores, frozen.codes, scores, codes)
+
+    def watch(self) -> None:
+        """Bet on the calibration rounds since the last refit, in order, under the predictors of that time."""
+        numbers, chances = self.chances()
+        for step in range(len(numbers)):
             self.capital = exchangeability.update(self.capital, chances[..., step])
             self.alarmed = self.alarmed | exchangeability.alarm(self.capital)
 

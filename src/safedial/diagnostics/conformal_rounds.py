@@ -1,0 +1,135 @@
+"""What the checks of a conformal spec look at: a log, walked through as HP-Conformal would learn from it.
+
+    y_t = (C_t − b₀)/g_c(α_t)      p_t: the rank of a calibration round's score among the earlier ones of its group
+
+Refits come when the policy's would, so p-values and evidence are those of an `Agent` that decided these rounds and
+heard of every outcome at once. A round without a dose has no known outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core import exchangeability
+from safedial.core.dose import Dose
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.logs import Log
+from safedial.online.conformal_door import REACH
+from safedial.policies import make_policy
+from safedial.policies.conformal.rounds import FIRST_FIT, Rounds
+from safedial.policies.hp_conformal import cost_bound
+
+Array = NDArray[np.float64]
+
+LEAST = 2 * FIRST_FIT
+"""Rounds with a dose below which nothing is checked: there would be no score to rank."""
+
+LEARNING = ("form", "confidence", "group", "scaled", "predictor", "window", "lag")
+"""The options of `hp_conformal` that say how it learns; the others say what it gives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConformalRounds:
+    """A log's rounds, in order; n rows.
+
+    Attributes:
+        number: the rounds' numbers in the log. context: (n, d).
+        intensity: g_c(action). outcome: y_t, +∞ where there was no dose. fitted: ĉ(x_t) before the outcome.
+        bounded: whether the round had a conformal bound before its outcome; else its dose is the start's.
+        exceeded: whether its cost was above τ. covered: whether the applied action was at most the advised one.
+        ranked, chance, evidence: by calibration round: its row, its p-value, and the evidence after it that rounds are
+            not exchangeable.
+        rounds: all that was learned, refitted at the end.
+    """
+
+    spec: SafetySpec
+    number: Array
+    names: tuple[str, ...]
+    context: Array
+    intensity: Array
+    outcome: Array
+    fitted: Array
+    bounded: NDArray[np.bool_]
+    exceeded: NDArray[np.bool_]
+    covered: NDArray[np.bool_]
+    ranked: Any
+    chance: Array
+    evidence: Array
+    rounds: Rounds
+
+    def __len__(self) -> int:
+        return int(np.isfinite(self.outcome).sum())
+
+
+def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Mapping[str, Any] | None = None) -> ConformalRounds:
+    """Learn from a log round by round; `policy` is a spec file's policy, of which only how it learns counts."""
+    harm, gain = (np.asarray(curve.effect(log.action), dtype=float) for curve in (dose.cost, dose.reward))
+    dosed = harm > 0.0
+    rule = f"rounds with a dose are too few: at least {LEAST} are needed"
+    require(int(dosed.sum()) >= LEAST, "log", int(dosed.sum()), rule)
+    measured = log.cost - log.baseline_cost
+    with np.errstate(over="ignore"):
+        outcome = np.where(dosed, measured / np.where(dosed, harm, 1.0), np.inf)
+        reward = np.where(gain > 0.0, log.reward / np.where(gain > 0.0, gain, 1.0), 0.0)
+    require(np.all(np.isfinite(outcome[dosed]) & np.isfinite(reward[dosed])), "log", "outcomes", "over g: not finite")
+    rule = make_policy("hp_conformal", **_options(policy, log), reach=REACH)
+    rounds: Rounds = rule.init(log.dim, ridge=spec.ridge)
+    fitted, bounded, bets = np.zeros(len(log)), np.zeros(len(log), dtype=bool), []
+    for index, context in enumerate(log.context):
+        if rounds.count >= rounds.next_fit:
+            bets.append(rounds.chances())
+            rounds.refit()
+        seen = rule.predict(rounds, context)
+        fitted[index], bounded[index] = seen.cost, cost_bound(seen, spec, rule.options["confidence"]) < np.inf
+        number = rounds.append(context, 0.0, np.inf)
+        if dosed[index]:
+            told = {"measured": float(measured[index]), "intensity": float(harm[index])}
+            rounds.fill(number, float(reward[index]), float(outcome[index]), **told)
+    bets.append(rounds.chances())
+    rounds.refit()
+    ranked, chance = (np.concatenate(parts) for parts in zip(*bets, strict=True))
+    told = np.isfinite(chance)
+    return ConformalRounds(
+        spec=spec,
+        number=log.round,
+        names=log.names,
+        context=log.context,
+        intensity=harm,
+        outcome=outcome,
+        fitted=fitted,
+        bounded=bounded,
+        exceeded=log.cost > spec.threshold,
+        covered=dosed & ~(log.action > log.advised),
+        ranked=ranked[told].astype(np.int64),
+        chance=chance[told],
+        evidence=evidence_path(chance[told]),
+        rounds=rounds,
+    )
+
+
+def evidence_path(chances: Array) -> Array:
+    """The evidence of core/exchangeability.py after each p-value; columns are processes of their own."""
+    capital, path = exchangeability.init(chances.shape[1:]), np.empty(chances.shape)
+    for index, chance in enumerate(chances):
+        capital = exchangeability.update(capital, chance)
+        path[index] = exchangeability.evidence(capital)
+    return path
+
+
+def _options(policy: Mapping[str, Any] | None, log: Log) -> dict[str, Any]:
+    """How the policy learns; a group by its feature's name is that feature's column."""
+    given = dict(policy or {})
+    name = given.get("name", "hp_conformal")
+    require(name == "hp_conformal", "policy", name, "does not give a conformal promise", "name hp_conformal")
+    options = {option: given[option] for option in LEARNING if option in given}
+    if isinstance(options.get("group"), str):
+        group = options["group"]
+        require(group in log.names, "group", group, "must be one of the context's columns", ", ".join(log.names))
+        options["group"] = log.names.index(group)
+    return options
