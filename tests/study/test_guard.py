@@ -163,7 +163,8 @@ def test_a_conformal_study_starts_with_the_declared_dose_and_earns_its_bound(sto
         promises.append(decision.promise)
         assert decision.certificate["promise"] == decision.promise
         if number % 7 != 3:
-            study.tell(decision.id, reward=0.3 * decision.intensity, cost=0.6 * decision.intensity)
+            rate = 0.6 + 0.01 * math.cos(3.0 * number)
+            study.tell(decision.id, reward=0.3 * decision.intensity, cost=rate * decision.intensity)
     assert promises[0] == "declared"
     assert promises[-1] == "conformal"
     study.void("conformal.4", reason="wrong patient", unrelated=True)

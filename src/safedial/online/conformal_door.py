@@ -39,11 +39,11 @@ def conformal_start(
     sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     options = {**policy.options, "group": _column(policy.options["group"], features)}
-    if version > 1:
-        options = {"reach": REACH, "history": "train", **options}
     setting = None if start_action is None else real("start_action", start_action)
     if setting is not None:
         options["start_dose"] = _declared(options["start_dose"], dose, dial, setting)
+    if version > 1:
+        options = {"reach": REACH, "history": "train", "least_dose": _least(dose, dial), **options}
     if options["start_dose"] is None:
         known = spec.cost_noise is not None and spec.coefficient_bound is not None
         require(
@@ -53,34 +53,40 @@ def conformal_start(
             "is missing: until there are rounds enough, a dose must come from somewhere",
             "declare one that is safe for every context, or give cost_noise and coefficient_bound to certify one",
         )
-        if version > 1:
-            options = {"least_dose": None, **options}
-            proved = dial.levels is None or "least_dose" in policy.options
-            require(
-                proved,
-                "start_action",
-                None,
-                "is missing: a dial with levels needs a start that you declare safe, since a round whose advice lies "
-                "below the lowest level would be given nothing, and which rounds are must not depend on outcomes",
-                "declare one of the levels",
-            )
+        require(
+            options.get("least_dose") is None,
+            "start_action",
+            None,
+            "is missing: a dial with levels needs a start that you declare safe, since a round whose advice lies below "
+            "the lowest level would be given nothing, and which rounds are must not depend on outcomes",
+            "declare one of the levels",
+        )
         return make_policy(policy.name, **options), None
     if setting is None:
         setting = dial.setting(float(dose.cost.action(options["start_dose"])))
     gives = float(dose.cost.effect(dial.action(setting))) > 0.0
     require(gives, "start_action", dial.text(setting), "gives nothing, and nothing would ever be learned")
-    if version > 1 and "least_dose" not in options:
-        lowest = dial.lowest_level
-        options["least_dose"] = None if lowest is None else float(dose.cost.effect(dial.action(lowest)))
-    share = options["probe"] if isinstance(options["probe"], (int, float)) else 0.0
-    if dial.levels and options.get("least_dose") is None and dial.setting(float(dose.cost.action(share))) == dial.low:
+    if options.get("least_dose") is None:
+        _warn_where_probes_are_nothing(options["probe"], dose, dial)
+    return make_policy(policy.name, **options), setting
+
+
+def _least(dose: Dose, dial: Dial) -> float | None:
+    """The intensity of the dial's lowest level; None for a continuous dial."""
+    lowest = dial.lowest_level
+    return None if lowest is None else float(dose.cost.effect(dial.action(lowest)))
+
+
+def _warn_where_probes_are_nothing(probe: Any, dose: Dose, dial: Dial) -> None:
+    """Rules without a least dose give nothing below the lowest level."""
+    share = probe if isinstance(probe, (int, float)) else 0.0
+    if dial.levels and dial.setting(float(dose.cost.action(share))) == dial.low:
         warnings.warn(
             "where no benefit is expected only a small probe would be given, which lies below the dial's lowest level: "
             "such rounds are given nothing, teach nothing, and count as unknown; a larger probe would help",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
-    return make_policy(policy.name, **options), setting
 
 
 def certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | None:

@@ -17,6 +17,7 @@ FEEDBACK = {
     "contexts do not depend on outcomes that are not yet reported",
 }
 VOIDED = "rounds that were passed over were void for reasons that have nothing to do with their outcomes"
+LEFT_OUT = "rounds that were left out were void for reasons unrelated to their contexts, settings and outcomes"
 IMPORTED = "the imported rounds are complete and unselected, and their actions were fixed before their outcomes"
 
 
@@ -61,9 +62,10 @@ class StudyDecision(NamedTuple):
         """Every number and assumption behind the action, as plain values."""
         facts = certificate(self.decision)
         rests = [FEEDBACK[self.folding] if words == REPORTED else words for words in facts["assumptions"]]
+        leaves_out = self.decision.rules.version > 1 and self.decision.rules.policy.promise == "conformal"
         if rests and self.body["void"]:
-            rests.append(VOIDED)
-        if rests and self.body["imported"]:
+            rests.append(LEFT_OUT if leaves_out else VOIDED)
+        if rests and self.body["imported"] and self.decision.rules.policy.options.get("history") != "train":
             rests.append(IMPORTED)
         told = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
         if self.decision.rules.version > 1:

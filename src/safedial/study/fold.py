@@ -88,6 +88,10 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     now = state.study.rules_version > 1
     if not now:
         state.last_action = body["action"]
+    elif isinstance(state.learner, ConformalLearner):
+        state.learner.count_start(body["promise"])
+        if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
+            state.learner.leave_out(place)
     if body["intensity"] > 0.0:
         watched = not body["doubt"] and body["promise"] != "none"
         number, action, baseline = body["round"], body["action"], body["baseline_cost"]
@@ -122,7 +126,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
             state.last_known, state.last_action = turn.number, min(sample.applied, turn.action)
     elif turn.number == state.rounds:
         state.last_action = sample.applied
-    if now and sample.weight <= 0.0 and not state.study.conformal:
+    if now and sample.weight <= 0.0:
         _lose(state, decision, turn, skip=bool(body.get("unrelated")), counted=True)
     elif state.study.conformal:
         state.learner.learn(turn.context, turn.norm, sample, turn.place)
@@ -185,7 +189,8 @@ def _found_again(state: State, decision: int) -> Round | None:
 def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool = False) -> None:
     """A round that teaches nothing: passed over, or, where that may have to do with its outcome, the end of learning.
 
-    `counted`: the watch has seen what it can see of it.
+    HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has seen
+    what it can see of it.
     """
     state.void += 1
     state.new_void += 1
@@ -194,7 +199,11 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     if state.study.ordered:
         state.held[decision] = turn, None, not skip
         _advance(state)
-    elif not state.study.conformal and not skip:
+    elif isinstance(state.learner, ConformalLearner):
+        if skip and state.study.rules_version > 1:
+            state.learner.leave_out(turn.place)
+            _notice(state)
+    elif not skip:
         state.frozen = True
 
 

@@ -93,6 +93,9 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     step = fields.get("max_step")
     if step is not None:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
+        lowest = rules.dial.lowest_level if rules.version > 1 and rules.policy.promise == "conformal" else None
+        reaches = lowest is None or rules.dial.low + step >= lowest
+        require(reaches, "guard.max_step", step, "must reach the dial's lowest level", "or nothing would ever be given")
     share = fields.get("max_unwatched")
     if share is not None:
         require(0.0 < real("guard.max_unwatched", share) <= 1.0, "guard.max_unwatched", share, "must lie in (0, 1]")

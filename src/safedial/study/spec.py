@@ -20,7 +20,10 @@ from safedial.policies import POLICIES, Policy, make_policy
 from safedial.study.guard import Guard, read_guard
 
 PROMISE = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
-OPTIONS = ("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag")
+OPTIONS = (
+    *("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag"),
+    *("reach", "history"),
+)
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
 SINCE_2 = ("baseline_range",)
 """What only studies of version 2 and later may state."""
@@ -88,10 +91,20 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> Study
             baseline_range=fields.get("baseline_range"),
             version=version,
         )
+    _check_levels(rules)
     folding = fields.get("folding", "prefix")
     require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
     guard = read_guard(fields.get("guard"), rules)
     return StudySpec(rules=rules, guard=guard, folding=folding, fields=_written(rules, guard, folding))
+
+
+def _check_levels(rules: Rules) -> None:
+    """HP-Conformal on a dial with levels has a proof only if the lowest level is given where less would be."""
+    stated, lowest = rules.policy.options.get("least_dose"), rules.dial.lowest_level
+    if rules.version == 1 or rules.policy.promise != "conformal" or lowest is None:
+        return
+    level = float(rules.dose.cost.effect(rules.dial.action(lowest)))
+    require(stated == level, "least_dose", stated, f"must be that of the dial's lowest level, {level}", "leave it out")
 
 
 def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:

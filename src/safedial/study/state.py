@@ -142,4 +142,6 @@ class State:
         }
         if self.study.rules_version > 1:
             told |= {"unwatched": self.unwatched, "resumes": len(self.resumes)}
+            if isinstance(self.learner, ConformalLearner):
+                told["start_rounds"] = self.learner.starts
         return told
