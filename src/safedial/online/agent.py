@@ -258,7 +258,8 @@ class Agent:
                 either, the outcome is taken for the oldest open round's.
             unrelated: where nothing was applied though something was advised: you state that the reason has nothing to
                 do with the outcome. Otherwise nothing is learned from this round on (`frozen`), because rounds without
-                a dose teach nothing, and to leave out those that were feared would bias what is learned.
+                a dose teach nothing, and to leave out those that were feared would bias what is learned. (HP-Conformal
+                leaves the round out if it is unrelated to the context too, and otherwise counts it as unbounded.)
 
         Outcomes of decisions feed the monitor: as measured, or, where more was applied than advised, as they would have
         been at the advice. An outcome that is reported before any decision (history), or of a round that promised
@@ -278,7 +279,11 @@ class Agent:
             known = self._open[number].baseline_cost if number else 0.0
             applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
         sample = normalise(self._rules, applied, reward, cost, baseline, vector)
+        place = self._open[number].place if number else None
         self._fold(vector, norm, sample, number, unrelated=unrelated)
+        if unrelated and place is not None and sample.intensity == 0.0 and isinstance(self._learner, ConformalLearner):
+            self._learner.leave_out(place)
+            self._notice()
 
     def update_many(
         self,
