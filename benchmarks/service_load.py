@@ -32,6 +32,7 @@ SPEC = {
     "cost_noise": 0.3,
     "coefficient_bound": 1,
     "context_bound": 1,
+    "fallback_action": 0.0,
     "guard": {"max_open": 1_000_000},
 }
 

@@ -97,14 +97,20 @@ class Client:
         context: Sequence[float] | Mapping[str, float],
         *,
         key: str | None = None,
+        meta: Mapping[str, Any] | None = None,
         baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
     ) -> Advice:
         """Advice for a context; the fallback action where the service cannot give any.
 
+        `key` (a visit, say) and `meta` ({"patient": "P-04"}) are kept with the decision; without a key one is made.
         A refusal of the request itself (a wrong context, a key that may not) raises `InvalidInput`: nothing is wrong
         with the service then.
         """
-        body = {"context": context if isinstance(context, Mapping) else list(context), "baseline_cost": baseline_cost}
+        body: dict[str, Any] = {"context": context if isinstance(context, Mapping) else list(context)}
+        body |= {"baseline_cost": baseline_cost}
+        body |= {"meta": dict(meta)} if meta else {}
+        body |= {"allow_extrapolation": True} if allow_extrapolation else {}
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
             answer = self._send("POST", path, body, key=key or uuid.uuid4().hex)
@@ -118,7 +124,10 @@ class Client:
     def tell(
         self, decision_id: str, *, reward: float, cost: float, applied_action: float | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Report an outcome; sent again after a failure, it is written once."""
+        """Report an outcome; sent again after a failure, it is written once.
+
+        `more` is observed_at, throttled or unrelated, as for `Study.tell`.
+        """
         body = {"reward": reward, "cost": cost, "applied_action": applied_action, **more}
         return self._about(decision_id, "outcome", body)
 

@@ -9,11 +9,12 @@ class InvalidInput(ValueError):
     """Input that breaks a stated rule. Nothing was changed by the call that raised it.
 
     `code` names the rule for programs: a service answers with it, without the words, which may hold the value.
+    `public` is what it may add: words in which no value of the caller's stands.
     """
 
-    def __init__(self, message: str = "", code: str = "invalid_input") -> None:
+    def __init__(self, message: str = "", code: str = "invalid_input", *, public: str = "") -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.public = code, public
 
 
 class MissingExtra(ImportError):

@@ -10,7 +10,7 @@
     dim = 3
     [[policy]]                  optional; a policy's name and options
     name = "hp_probe"
-    [features]                  optional; names, center, scale, intercept of raw values (`Features`)
+    [features]                  optional; names, center, scale, intercept, ranges, units of raw values (`Features`)
     [dial]                      optional; low, high, unit, levels (`Dial`)
 
 The tables are those of a grid file with one value in each place: `safedial sweep run` takes a spec file as a grid of
@@ -21,6 +21,7 @@ one cell, and turning a value into a list makes it an axis. `simulate --spec`, `
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 COMMENT = 100
 """The width of comments."""
+
+BARE = re.compile("[A-Za-z0-9_-]+")
+"""A name that TOML takes without quotes."""
 
 TABLES = ("spec", "dose", "world", "policy", "features", "dial", "sweep")
 
@@ -206,8 +210,12 @@ def _made(kind: Any, table: Mapping[str, Any], name: str) -> Any:
 def _toml(value: Any) -> str:
     """A value as TOML writes it: JSON, but for tables."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml(part)}" for key, part in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml(part)}" for key, part in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _toml_key(key: str) -> str:
+    return key if BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
 def _comment(words: str) -> list[str]:

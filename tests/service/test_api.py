@@ -38,6 +38,45 @@ def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service)
     assert {row["name"] for row in service.get("/v1/studies").json()["studies"]} == {"trial", "infusion"}
 
 
+def test_visits_metadata_ranges_and_doses_of_nothing_over_http(service):
+    features = {"names": ["age", "weight"], "scale": [200, 200], "ranges": {"age": [0, 120]}}
+    guard = {"max_unwatched": 0.25, "max_open_hours": 48}
+    spec = {**SPEC, "features": features, "guard": guard, "baseline_range": [0, 0.2]}
+    made = service.post("/v1/studies", {"name": "ward", "spec": spec}).json()
+    assert made["warnings"] == [
+        "if the study stops, 0 is advised to everybody: state fallback_action if nothing is not safe"
+    ]
+    assert made["spec"]["guard"]["max_open_hours"] == 48
+    stated = service.post("/v1/studies", {"name": "stated", "spec": {**spec, "fallback_action": 0}})
+    assert stated.json()["warnings"] == []
+    path, context = "/v1/studies/ward/decisions", {"age": 65, "weight": 90}
+    body = {"context": context, "meta": {"patient": "P-04", "first": True}}
+    decision = service.post(path, body, Idempotency_Key="visit-17").json()
+    assert (decision["certificate"]["key"], decision["certificate"]["meta"]) == ("visit-17", body["meta"])
+    assert service.post(path, body, Idempotency_Key="visit-17").json() == decision
+    assert service.post(path, {"context": context}, Idempotency_Key="visit-17").code == "key_reused"
+    odd = service.post(path, {**body, "meta": {"patient": ["P-04"]}})
+    assert (odd.status, odd.code, odd.json()["field"]) == (422, "invalid_input", "meta")
+    far = {"context": {"age": 617, "weight": 90}}
+    refused = service.post(path, far)
+    assert (refused.status, refused.code, refused.json()["field"]) == (422, "out_of_range", "context")
+    assert "age must lie between 0 and 120" in refused.json()["detail"]
+    assert b"617" not in refused.content
+    near = {"context": {"age": 125, "weight": 90}, "allow_extrapolation": True}
+    assert service.post(path, near).json()["certificate"]["extrapolated"] == ["age"]
+    assert service.post(path, {**body, "baseline_cost": 0.3}).status == 422
+    outcome = {"reward": 0, "cost": 0, "applied_action": 0, "unrelated": True}
+    assert service.post(f"/v1/decisions/{decision['id']}/outcome", outcome).status == 201
+    state = service.get("/v1/studies/ward").json()
+    assert (state["void"], state["frozen"], state["unwatched"], state["resumes"]) == (1, False, 0, 0)
+    assert state["oldest_open"]
+    document = service.get("/openapi.json").json()["components"]["schemas"]
+    assert {"meta", "allow_extrapolation"} <= document["Ask"]["properties"].keys()
+    assert "unrelated" in document["Outcome"]["properties"]
+    assert {"max_unwatched", "max_open_hours"} <= document["Guard"]["properties"].keys()
+    assert "baseline_range" in document["Spec"]["properties"]
+
+
 def test_events_come_in_pages_from_an_inclusive_seq(service):
     for number in range(5):
         service.ask("trial", [0.1 * number, 0.1])

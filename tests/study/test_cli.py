@@ -65,6 +65,39 @@ def test_a_round_from_the_shell(study, tmp_path):
     assert "checked" in study("backup", tmp_path / "copy.db")[1]
 
 
+def test_a_visit_from_the_shell(study, tmp_path):
+    features = {"names": ["age", "weight"], "scale": [200, 200], "ranges": {"age": [0, 120]}}
+    fields = [*CREATE[2:], "--set", f"features={json.dumps(features)}"]
+    code, out, err = study("create", "ward", *fields, "--set", 'dial={"high": 20, "unit": "mg"}')
+    assert (code, out) == (0, "Study ward is ready.\n")
+    assert err == (
+        "safedial: warning: if the study stops, 0 mg is advised to everybody: state fallback_action if nothing is not "
+        "safe\n"
+    )
+    made = answer(study("create", "safe", *fields, "--set", "fallback_action=0", "--json"))
+    assert made["warnings"] == []
+    context = '{"age": 65, "weight": 90}'
+    words = ["ask", "ward", context, "--key", "visit-17", "--meta", "patient=P-04", "--meta", "weeks=2"]
+    assert "Visit: visit-17." in study(*words)[1]
+    decision = answer(study(*words, "--json"))
+    assert decision["certificate"]["meta"] == {"patient": "P-04", "weeks": 2}
+    assert "used for another request" in study(*words[:-1], "weeks=3")[2]
+    assert "NAME=VALUE" in study("ask", "ward", context, "--meta", "patient")[2]
+    code, out, err = study("ask", "ward", '{"age": 600, "weight": 90}')
+    assert (code, out) == (2, "")
+    assert "context['age'] = 600: must lie between 0 and 120" in err
+    far = answer(study("ask", "ward", '{"age": 125, "weight": 90}', "--allow-extrapolation", "--json"))
+    assert far["certificate"]["extrapolated"] == ["age"]
+    told = ["tell", decision["id"], "--reward", 0, "--cost", 0, "--applied-action", 0]
+    assert study(*told, "--unrelated")[0] == 0
+    status = answer(study("status", "ward", "--json"))
+    assert (status["void"], status["frozen"], status["unwatched"], status["resumes"]) == (1, False, 0, 0)
+    shown = study("status", "ward")[1]
+    for name in ("unwatched", "resumes", "oldest open", "0.0 hours ago"):
+        assert name in shown
+    assert answer(study("verify", "ward", "--json"))["ok"]
+
+
 def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
     for _ in range(2):
         study("ask", "trial", "0.6,0.3")

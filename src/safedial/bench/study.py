@@ -23,6 +23,7 @@ from safedial.study.database import reading
 from safedial.study.door import read_raw
 from safedial.study.load import Source, catch_up, load_state
 from safedial.study.operations import ask, tell
+from safedial.study.record import Noted
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 from safedial.study.verify import verify_log
@@ -42,6 +43,7 @@ def study_spec(dim: int) -> dict[str, Any]:
         "cost_noise": 1.0,
         "coefficient_bound": 1.0,
         "context_bound": 1.0,
+        "fallback_action": 0.0,
         "guard": {"max_open": 10**9, "alarm_level": 1e-9},
     }
 
@@ -104,8 +106,8 @@ def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> 
         read = [read_raw(study.spec.rules, context) for context in contexts]
 
         def work(desk: Any, read: Any = read, noise: Any = noise) -> None:
-            for (raw, vector, norm), (reward, cost) in zip(read, noise, strict=True):
-                made = ask(desk, raw=raw, vector=vector, norm=norm, baseline_cost=0.0, key=None, actor="bench")
+            for asked, (reward, cost) in zip(read, noise, strict=True):
+                made = ask(desk, asked=asked, noted=Noted(), baseline_cost=0.0, actor="bench")
                 body = {"applied_action": None, "throttled": False}
                 body |= {"reward": reward * made.intensity, "cost": cost * made.intensity}
                 tell(desk, made.seq, body, actor="bench")

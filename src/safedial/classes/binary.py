@@ -148,7 +148,7 @@ def binary(*, norm: float = 1.0, odds: float = 1.0) -> FunctionClass:
         {"norm": size, "odds": odds},
         (
             f"the cost is 0 or 1, with odds {odds:g}·z·exp⟨x, μ⟩, ‖μ‖ at most {size:g}, given all earlier rounds",
-            "each dose is fixed before its outcome",
+            "each dose uses nothing about its round's outcome beyond the context",
         ),
         init,
         look,

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.study_output import Format, JsonFlag, Storage, print_answer, read_context, read_fields
+from safedial.cli.study_output import (
+    Format,
+    JsonFlag,
+    Storage,
+    print_answer,
+    read_context,
+    read_fields,
+    read_pairs,
+    with_age,
+)
 
 study = typer.Typer(no_args_is_help=True, help="Run a study: an append-only log of decisions and outcomes.")
 
@@ -44,11 +53,16 @@ def create(
     json: JsonFlag = False,
 ) -> None:
     """Create a study: --set dim=2 --set threshold=0.5 …, or --spec FILE."""
-    from safedial.study import Store, create_study
+    from safedial.study import Store
+    from safedial.study.manage import make_study
 
     with Store(storage) as store:
-        made = create_study(name, read_fields(spec, field), storage=store, load_if_exists=load_if_exists)
-        print_answer({"name": made.name, "spec": made.spec.fields}, format, json, f"Study {name} is ready.")
+        fields = read_fields(spec, field)
+        made, notes = make_study(name, fields, storage=store, load_if_exists=load_if_exists, actor=None)
+        answer = {"name": made.name, "spec": made.spec.fields, "warnings": notes}
+        for note in notes:
+            typer.echo(f"safedial: warning: {note}", err=True)
+        print_answer(answer, format, json, f"Study {name} is ready.")
 
 
 @study.command("list")
@@ -65,14 +79,28 @@ def ask(
     name: Name,
     context: Annotated[str, typer.Argument(help="0.6,0.3 or JSON: a list, or an object of features.")],
     storage: Storage,
-    key: Annotated[str | None, typer.Option(help="Asking again with this key gives the same decision.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The visit, say: asking again with this key gives the same decision.")
+    ] = None,
+    meta: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, noted down with the decision; may be repeated.")
+    ] = None,
     baseline_cost: Annotated[float, typer.Option(help="The known cost without any action.")] = 0.0,
+    allow_extrapolation: Annotated[
+        bool, typer.Option("--allow-extrapolation", help="Take features outside their stated ranges, and mark it.")
+    ] = False,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Advise an action for a context."""
     with opened(storage, name) as found:
-        decision = found.ask(read_context(context), key=key, baseline_cost=baseline_cost)
+        decision = found.ask(
+            read_context(context),
+            key=key,
+            meta=read_pairs("--meta", meta),
+            baseline_cost=baseline_cost,
+            allow_extrapolation=allow_extrapolation,
+        )
         print_answer(decision.to_dict(), format, json, str(decision.explain()))
 
 
@@ -85,6 +113,10 @@ def tell(
     applied_action: Annotated[float | None, typer.Option(help="What was applied, where it is not the advice.")] = None,
     observed_at: Annotated[str | None, typer.Option(help="When it was measured, ISO 8601.")] = None,
     throttled: Annotated[bool, typer.Option(help="It was lowered or stopped because of the outcome.")] = False,
+    unrelated: Annotated[
+        bool,
+        typer.Option("--unrelated", help="Nothing was applied, for a reason that has nothing to do with the outcome."),
+    ] = False,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
@@ -97,6 +129,7 @@ def tell(
             applied_action=applied_action,
             observed_at=observed_at,
             throttled=throttled,
+            unrelated=unrelated,
         )
         word = "Written" if receipt.created else "Known already"
         print_answer(receipt.to_dict(), format, json, f"{word}: event {receipt.seq}.")
@@ -191,7 +224,8 @@ def explain(decision_id: DecisionId, storage: Storage, format: Format = "table",
 def status(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
     """Print counts, the monitor's evidence, and whether and why the study has stopped."""
     with opened(storage, name) as found:
-        print_answer(found.status(), format, json)
+        told = found.status()
+        print_answer(told if json or format == "json" else with_age(told), format, json)
 
 
 @study.command()

@@ -47,14 +47,36 @@ def read_context(words: str) -> Any:
 def read_fields(spec: Path | None, fields: list[str] | None) -> dict[str, Any]:
     """A study's specification from a file and from NAME=VALUE words, which come last."""
     found = {} if spec is None else _from_file(spec)
-    for field in fields or []:
-        name, equals, text = field.partition("=")
-        require(equals and name, "--set", field, "must be NAME=VALUE", "for example --set dim=2")
+    stated = read_pairs("--set", fields)
+    return {**found, **{name.replace("-", "_"): value for name, value in stated.items()}}
+
+
+def read_pairs(option: str, words: list[str] | None) -> dict[str, Any]:
+    """NAME=VALUE words; a value is JSON where it can be, else text.
+
+    >>> read_pairs("--meta", ["patient=P-04", "first=true", "ward=3"])
+    {'patient': 'P-04', 'first': True, 'ward': 3}
+    """
+    found = {}
+    for word in words or []:
+        name, equals, text = word.partition("=")
+        require(equals and name, option, word, "must be NAME=VALUE", f"for example {option} dim=2")
         try:
-            found[name.replace("-", "_")] = json_.loads(text)
+            found[name] = json_.loads(text)
         except ValueError:
-            found[name.replace("-", "_")] = text
+            found[name] = text
     return found
+
+
+def with_age(status: dict[str, Any]) -> dict[str, Any]:
+    """A study's status with the age of the oldest open outcome beside its time."""
+    from datetime import UTC, datetime
+
+    since = status.get("oldest_open")
+    if not since:
+        return status
+    waited = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+    return {**status, "oldest_open": f"{since[:16].replace('T', ' ')} UTC, {waited / 3600:.1f} hours ago"}
 
 
 def _from_file(path: Path) -> dict[str, Any]:

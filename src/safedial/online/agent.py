@@ -28,7 +28,18 @@ from safedial.online import savefile
 from safedial.online.advice import decide, make_learner
 from safedial.online.conformal import ConformalLearner
 from safedial.online.decision import Decision, Rules
-from safedial.online.door import check_decision, column, in_row, make_rules, read_baseline, read_context, read_contexts
+from safedial.online.door import (
+    NewContext,
+    check_decision,
+    column,
+    in_row,
+    make_rules,
+    read_baseline,
+    read_context,
+    read_contexts,
+    read_new_context,
+    read_new_contexts,
+)
 from safedial.online.memory import arguments, recall, remember
 from safedial.online.outcome import Sample, allowed_risk, cost_at_advice, counted_from, normalise
 from safedial.online.units import Dial, Features
@@ -203,37 +214,42 @@ class Agent:
         self._expected = self._decisions
         self._open = {number: advice._replace(watched=False) for number, advice in self._open.items()}
 
-    def decide(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
+    def decide(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) that arises without any action.
 
         Each call is a round: it counts for the joint promise and shrinks the probe. To look without deciding, use
-        `preview`.
+        `preview`. `allow_extrapolation` takes a context outside the stated ranges of its features, and marks the
+        decision (`Decision.extrapolated`).
         """
-        vector, norm = read_context(self._rules, context)
+        asked = read_new_context(self._rules, context, allow_extrapolation)
         baseline = read_baseline(self._rules, baseline_cost)
         self._begin()
-        return self._decide(vector, norm, baseline)
+        return self._decide(asked, baseline)
 
-    def preview(self, context: Context, *, baseline_cost: float = 0.0) -> Decision:
+    def preview(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
         """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
-        vector, norm = read_context(self._rules, context)
-        foreseen = self._learner.foresee(vector, norm)
+        asked = read_new_context(self._rules, context, allow_extrapolation)
+        foreseen = self._learner.foresee(asked.vector, asked.norm)
         baseline = read_baseline(self._rules, baseline_cost)
-        return self._advise(vector, foreseen, baseline, coin=0.5)._replace(preview=True)
+        return self._advise(asked, foreseen, baseline, coin=0.5)._replace(preview=True)
 
     def decide_many(
-        self, contexts: Iterable[Context], *, baseline_costs: Iterable[float] | None = None
+        self,
+        contexts: Iterable[Context],
+        *,
+        baseline_costs: Iterable[float] | None = None,
+        allow_extrapolation: bool = False,
     ) -> list[Decision]:
         """One decision for each context, all from what is known now: the same as calling `decide` in turn.
 
         (HP-Conformal refits before the first of them at most, so that none suffers from the others' open outcomes.)
         """
-        vectors = read_contexts(self._rules, contexts)
-        baselines = column("baseline_costs", baseline_costs, len(vectors))
+        asked = read_new_contexts(self._rules, contexts, allow_extrapolation)
+        baselines = column("baseline_costs", baseline_costs, len(asked))
         for row, baseline in enumerate(baselines):
             in_row(row, read_baseline, self._rules, baseline)
         self._begin()
-        return [self._decide(*vector, baseline) for vector, baseline in zip(vectors, baselines, strict=True)]
+        return [self._decide(each, baseline) for each, baseline in zip(asked, baselines, strict=True)]
 
     def update(
         self,
@@ -350,14 +366,14 @@ class Agent:
         if isinstance(self._learner, ConformalLearner) and self._learner.alarmed and not self._alarmed_at:
             self._alarmed_at = max(self._decisions, 1)
 
-    def _decide(self, vector: Vector, norm: float, baseline_cost: float) -> Decision:
+    def _decide(self, asked: NewContext, baseline_cost: float) -> Decision:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
-        decision = self._advise(vector, self._learner.predict(vector, norm), baseline_cost, coin)
+        decision = self._advise(asked, self._learner.predict(asked.vector, asked.norm), baseline_cost, coin)
         self._decisions += 1
         if isinstance(self._learner, ConformalLearner):
             self._learner.count_start(decision.promise)
         watched = decision.certified and not self._conformal
-        place = self._learner.open(vector)
+        place = self._learner.open(asked.vector)
         self._open[self._decisions] = Advice(place, decision.action, baseline_cost, watched)
         if len(self._open) > OPEN_LIMIT:
             self._expect()
@@ -368,11 +384,13 @@ class Agent:
     def _conformal(self) -> bool:
         return isinstance(self._learner, ConformalLearner)
 
-    def _advise(self, vector: Vector, prediction: Any, baseline_cost: float, coin: float) -> Decision:
+    def _advise(self, asked: NewContext, prediction: Any, baseline_cost: float, coin: float) -> Decision:
         rules, number = self._rules, self._decisions + 1
         stopped = "" if not self.alarmed else "alarm" if rules.policy.promise == "certified" else "drift"
         learner, spec = self._learner, self._safe_spec
-        return decide(rules, spec, learner, prediction, vector, number, baseline_cost, coin=coin, stopped=stopped)
+        more: Any = {"coin": coin, "stopped": stopped}
+        decision = decide(rules, spec, learner, prediction, asked.vector, number, baseline_cost, **more)
+        return decision._replace(extrapolated=asked.extrapolated) if asked.extrapolated else decision
 
     def _fold(self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool = True) -> None:
         """Learn from the outcome of round `number` (0: history), and watch it."""

@@ -36,7 +36,7 @@ def assumptions(rules: Rules) -> list[str]:
         *noise_assumptions(spec),
         conformal.exact_curves(rules),
         "a stated baseline cost is exact",
-        "the applied action is at most the advised one and is fixed before the outcome acts",
+        conformal.overrides(rules),
         REPORTED,
         f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
     ]
@@ -121,6 +121,7 @@ def _common(decision: Decision) -> dict[str, Any]:
         "holds": decision.promise in ("certified", "conformal"),
         "round": decision.round,
         "context": decision.context.tolist(),
+        "extrapolated": list(decision.extrapolated),
         "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
         "spec": rules.spec.to_dict() | ({"promise": "none"} if rules.policy.promise == "heuristic" else {}),
         "dim": rules.dim,
@@ -164,6 +165,9 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         largest = f"the largest {word} one is {dial.text(decision.safe_action)}"
     head = f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
     lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
+    if decision.extrapolated:
+        names = ", ".join(decision.extrapolated)
+        lines.append(f"  WARNING: {names} lies outside the range stated for it, which the caller allowed.")
     if decision.doubt:
         lines.append("  WARNING: nothing is promised here; the fallback is advised.")
         return "\n".join([*lines, f"  Promise: {facts['statement']}."])

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from safedial.core.margin import noise_margin, round_risk
-from safedial.online.conformal_certificate import exact_curves
+from safedial.online.conformal_certificate import exact_curves, overrides
 from safedial.online.decision import Decision, Rules
 from safedial.online.noise_certificate import division, noise_assumptions, part_given, sensor_margin
 from safedial.online.units import rounded_down
@@ -27,7 +27,7 @@ def assumptions(rules: Rules, reported: str) -> list[str]:
         f"{stated}every context has norm at most L = {spec.context_bound:g} (checked)",
         *([] if class_.binary else noise),
         exact_curves(rules),
-        "the applied action is at most the advised one and is fixed before the outcome acts",
+        overrides(rules),
         reported,
         f"ridge = {spec.ridge:g}, the classes, the margin and the policy were fixed before the first round",
     ]

@@ -20,6 +20,13 @@ def exact_curves(rules: Rules) -> str:
     )
 
 
+def overrides(rules: Rules, above: str = "") -> str:
+    """What must be true of the applied action; `above` is what else it must be."""
+    words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
+    void = "; a dose of 0 that is not vouched for counts as void" if rules.version > 1 else ""
+    return f"{words}the context{void}"
+
+
 def assumptions(decision: Decision) -> list[str]:
     """All that this decision's promise rests on, one sentence each."""
     rules = decision.rules
@@ -27,7 +34,7 @@ def assumptions(decision: Decision) -> list[str]:
     shared = [
         exact_curves(rules),
         "sensors do not err; a stated baseline cost is exact",
-        "the applied action is at most the advised one, is above zero, and is fixed before the outcome acts",
+        overrides(rules, ", is above zero,"),
     ]
     if decision.promise == "declared":
         return ["the start dose, and less, is safe for every context, as you declared"]

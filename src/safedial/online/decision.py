@@ -59,6 +59,7 @@ class Decision(NamedTuple):
         doubt: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
         preview: True where nobody decided: the answer of `Agent.preview`.
         habit: "" or a key of `LIMITS`: which of a study's own limits lowered the action.
+        extrapolated: the features whose values lie outside their stated ranges, which the caller allowed.
     """
 
     action: float
@@ -74,6 +75,7 @@ class Decision(NamedTuple):
     rules: Rules
     preview: bool = False
     habit: str = ""
+    extrapolated: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,14 @@ from safedial.policies.fixed import fixed
 
 Result = TypeVar("Result")
 Vector = NDArray[np.float64]
+
+
+class NewContext(NamedTuple):
+    """A context to decide on, its norm, and the features that lie outside their stated ranges."""
+
+    vector: Vector
+    norm: float
+    extrapolated: tuple[str, ...]
 
 
 def make_rules(
@@ -78,9 +86,39 @@ def make_rules(
 
 def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
     """Each context of a list, an array or a table; a refusal names the row."""
+    return [in_row(row, read_context, rules, context) for row, context in enumerate(_rows(contexts))]
+
+
+def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[NewContext]:
+    """`read_new_context` of each; a refusal names the row."""
+    return [
+        in_row(row, read_new_context, rules, context, allow_extrapolation)
+        for row, context in enumerate(_rows(contexts))
+    ]
+
+
+def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> NewContext:
+    """The context of a round to decide; refused outside a stated range of its features, unless that is allowed."""
+    allowed = allow_extrapolation
+    require(isinstance(allowed, bool), "allow_extrapolation", allowed, "must be True or False")
+    features, outside = rules.features, ()
+    if features is not None and features.ranges:
+        context = features.values(context)
+        outside = features.outside(context) if np.isfinite(context).all() else ()
+        if outside and not allowed:
+            name = outside[0]
+            low, high = features.ranges[name]
+            rule = f"must lie between {low:g} and {high:g}, the range stated for it"
+            way_out = "correct it, or allow_extrapolation, and the decision is marked"
+            words = f"context[{name!r}] = {context[features.names.index(name)]:g}: {rule}; {way_out}"
+            raise InvalidInput(words, "out_of_range", public=f"{name} {rule}; {way_out}")
+    return NewContext(*read_context(rules, context), outside)
+
+
+def _rows(contexts: Any) -> list[Any]:
     if hasattr(contexts, "columns") and hasattr(contexts, "to_dict"):
         contexts = contexts.to_dict("records")
-    return [in_row(row, read_context, rules, context) for row, context in enumerate(listed("contexts", contexts))]
+    return listed("contexts", contexts)
 
 
 def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vector, float]:

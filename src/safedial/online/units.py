@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -95,16 +95,24 @@ class Features:
         names: one a feature; contexts may then be given as a mapping, in any order.
         center, scale: one number a feature; 0 and 1 by default.
         intercept: append a constant 1. It counts in ‖x‖ ≤ L.
+        ranges: {name: (low, high)} of raw values that make sense, for as many features as you like. A context outside
+            is refused unless the caller allows it (`allow_extrapolation`): 600 years is a typing error.
+        units: {name: unit}, for people.
 
-    >>> Features(names=("age", "weight"), center=(50, 70), scale=(30, 40), intercept=True).transform(
-    ...     {"weight": 90, "age": 65}).tolist()
+    >>> features = Features(names=("age", "weight"), center=(50, 70), scale=(30, 40), intercept=True,
+    ...                     ranges={"age": (0, 120)}, units={"age": "years"})
+    >>> features.transform({"weight": 90, "age": 65}).tolist()
     [0.5, 0.5, 1.0]
+    >>> features.outside([600, 90]), features.text([65, 90])
+    (('age',), 'age 65 years, weight 90')
     """
 
     names: tuple[str, ...]
     center: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
     intercept: bool = False
+    ranges: Mapping[str, tuple[float, float]] | None = field(default=None, hash=False)
+    units: Mapping[str, str] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         listed = np.iterable(self.names) and not isinstance(self.names, str)
@@ -122,21 +130,48 @@ class Features:
         require(all(value > 0 for value in self.scale or ()), "scale", self.scale, "must be > 0")
         object.__setattr__(self, "_center", np.array(self.center))
         object.__setattr__(self, "_scale", np.array(self.scale))
+        object.__setattr__(self, "ranges", self._by_name("ranges", _ends))
+        object.__setattr__(self, "units", self._by_name("units", _unit))
+
+    def _by_name(self, what: str, read: Callable[[str, Any], Any]) -> dict[str, Any]:
+        """One of the mappings by feature, checked, in the order of `names`."""
+        given = getattr(self, what) or {}
+        require(isinstance(given, Mapping), what, given, "must be a mapping from names of features")
+        unknown = sorted(set(given) - set(self.names), key=str)
+        require(not unknown, what, unknown, "has names that are no features", "choose from " + ", ".join(self.names))
+        return {name: read(f"{what}[{name!r}]", given[name]) for name in self.names if name in given}
 
     @property
     def dim(self) -> int:
         return len(self.names) + bool(self.intercept)
 
-    def transform(self, raw: Any) -> NDArray[np.float64]:
-        """The context of one round, from a list in the order of `names` or from anything with keys (a dict, a row)."""
+    def outside(self, raw: Any) -> tuple[str, ...]:
+        """The features whose raw value, in the order of `names`, lies outside its range."""
+        ranges: Mapping[str, tuple[float, float]] = self.ranges or {}
+        found = ((name, value, ranges[name]) for name, value in zip(self.names, raw, strict=True) if name in ranges)
+        return tuple(name for name, value, (low, high) in found if not low <= value <= high)
+
+    def text(self, raw: Any) -> str:
+        """Raw values, in the order of `names`, as a person reads them."""
+        units: Mapping[str, str] = self.units or {}
+        return ", ".join(
+            f"{name} {float(value):.6g} {units.get(name, '')}".rstrip()
+            for name, value in zip(self.names, raw, strict=True)
+        )
+
+    def values(self, raw: Any) -> NDArray[np.float64]:
+        """Raw values in the order of `names`, from a list in that order or from anything with keys (a dict, a row)."""
         if hasattr(raw, "keys"):
             given = set(raw.keys())
             missing, extra = sorted(set(self.names) - given), sorted(given - set(self.names), key=str)
             if missing or extra:
                 raise InvalidInput(f"context: missing features {missing}, unknown features {extra}", "wrong_features")
             raw = [real(f"context[{name!r}]", raw[name], finite=False) for name in self.names]
-        values = as_vector(raw, len(self.names), "context")
-        scaled = (values - self._center) / self._scale  # type: ignore[attr-defined] -- set in __post_init__
+        return as_vector(raw, len(self.names), "context")
+
+    def transform(self, raw: Any) -> NDArray[np.float64]:
+        """The context of one round, from its raw values."""
+        scaled = (self.values(raw) - self._center) / self._scale  # type: ignore[attr-defined] -- set in __post_init__
         return np.append(scaled, 1.0) if self.intercept else scaled
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,7 +180,22 @@ class Features:
             "center": list(self.center or ()),
             "scale": list(self.scale or ()),
             "intercept": self.intercept,
+            **({"ranges": {name: list(ends) for name, ends in self.ranges.items()}} if self.ranges else {}),
+            **({"units": dict(self.units)} if self.units else {}),
         }
+
+
+def _ends(name: str, given: Any) -> tuple[float, float]:
+    two = isinstance(given, (list, tuple)) and len(given) == 2
+    require(two, name, given, "must be two numbers, low and high")
+    low, high = (real(name, end) for end in given)
+    require(low <= high, name, given, "must have its lower end first")
+    return low, high
+
+
+def _unit(name: str, given: Any) -> str:
+    require(isinstance(given, str), name, given, "must be text")
+    return given
 
 
 def rounded_down(value: float, least: float = -math.inf) -> str:

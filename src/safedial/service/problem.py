@@ -1,8 +1,8 @@
 """Errors over HTTP: one table of codes, one form (problem+json, RFC 9457), and no value of the caller's in any of them.
 
 A refusal of the study carries a code (`safedial.study.MEANINGS`); the answer gives that code, its meaning and the name
-of the field, never the words of the error itself, which may hold a context. Only a specification's refusal, which holds
-no context, is answered in full.
+of the field, and what the error marks as `public`, never its other words, which may hold a context. Only a
+specification's refusal, which holds no context, is answered in full.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ STATUS = {
     "wrong_dimension": 422,
     "wrong_features": 422,
     "context_out_of_bounds": 422,
+    "out_of_range": 422,
     "key_reused": 422,
     "reason_required": 422,
     "unknown_study": 404,
@@ -108,7 +109,7 @@ def answer_error(error: Exception, fields: Iterable[str] = (), *, whole: bool = 
         return answer(error.code, error.detail, field=error.field)
     if isinstance(error, InvalidInput):
         named = str(error).partition(" = ")[0].partition(":")[0].partition("[")[0].partition(".")[0]
-        detail = str(error) if whole and error.code == "invalid_input" else ""
+        detail = str(error) if whole and error.code == "invalid_input" else error.public
         return answer(error.code, detail, field=named if named in fields else "")
     place = "".join(traceback.format_tb(error.__traceback__)[-3:])
     log.error("%s\n%s", type(error).__name__, place)

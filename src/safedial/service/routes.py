@@ -14,23 +14,24 @@ from safedial.service.access import Caller
 from safedial.service.desk import Service
 from safedial.service.problem import Problem
 from safedial.service.routing import idempotency_key, reply, route
-from safedial.study import create_study, list_studies
+from safedial.study import list_studies
 from safedial.study.errors import StudyError
+from safedial.study.manage import make_study
 from safedial.study.spec import read_spec
 
 LARGEST_DIM = 1_000
 """A study made over HTTP has at most so many numbers in a context: d x d of them are held in memory."""
 
 
-@route("POST", "/v1/studies", role="admin", takes=wire.NewStudy, gives=wire.StudyState, status=201, key=True)
+@route("POST", "/v1/studies", role="admin", takes=wire.NewStudy, gives=wire.NewStudyState, status=201, key=True)
 async def create(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Create a study. With an Idempotency-Key, the same request again finds the study that it made."""
     if caller.study:
         raise Problem("forbidden", "this key is for one study")
     again = idempotency_key(request) is not None
     check_spec(fields["spec"])
-    made = await asyncio.to_thread(
-        create_study,
+    made, notes = await asyncio.to_thread(
+        make_study,
         fields["name"],
         fields["spec"],
         storage=service.store,
@@ -38,7 +39,7 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
         load_if_exists=again,
     )
     service.studies[made.name] = made
-    return reply(await state_of(made), 201)
+    return reply({**await state_of(made), "warnings": notes}, 201)
 
 
 def check_spec(given: Any) -> None:
@@ -77,6 +78,8 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
     asked = study.ask(
         fields["context"],
         baseline_cost=fields.get("baseline_cost", 0.0),
+        meta=fields.get("meta"),
+        allow_extrapolation=fields.get("allow_extrapolation", False),
         key=idempotency_key(request),
         actor=caller.actor,
         wait=False,

@@ -11,6 +11,24 @@ class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Guard(BaseModel):
+    """When a study stops advising, and what lowers an action: docs/study.md."""
+
+    model_config = ConfigDict(extra="allow")
+    alarm_level: float | None = Field(
+        None, gt=0, lt=1, description="of the alarms on the promise and on the noise; 0.01"
+    )
+    max_open: int | None = Field(None, ge=1, description="decisions that may wait for an outcome; 10,000")
+    max_open_hours: float | None = Field(None, gt=0, description="how long an outcome may be open")
+    max_void: int | None = Field(None, ge=1, description="rounds that may be void, expired or throttled")
+    max_unwatched: float | None = Field(
+        None, gt=0, le=1, description="share of decisions that may end without an outcome that the watch can count; 0.5"
+    )
+    max_step: float | None = Field(None, gt=0, description="the largest step up from the setting before")
+    caps: list[dict[str, Any]] | None = Field(None, description='[{"when": {"age": {"min": 75}}, "limit": 2}]')
+    stop: dict[str, int] | None = Field(None, description='{"violations": 3, "of_last": 50, "decisions": 1000}')
+
+
 class Spec(BaseModel):
     """What is fixed for a study's life. Not all fields are listed: docs/study.md has them."""
 
@@ -30,8 +48,18 @@ class Spec(BaseModel):
     radius: str | None = Field(None, description="mixture, determinant or paper")
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
     dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
-    features: dict[str, Any] | None = Field(None, description='{"names": [...], "center": [...], "scale": [...]}')
-    guard: dict[str, Any] | None = Field(None, description="caps, largest step, limits on open outcomes, stop rule")
+    features: dict[str, Any] | None = Field(
+        None,
+        description='{"names": [...], "center": [...], "scale": [...], "ranges": {"age": [0, 120]}, "units": {...}}',
+    )
+    start_action: float | None = Field(None, description="hp_conformal: a setting declared safe for every context")
+    fallback_action: float | None = Field(
+        None, description="what is advised while the study is stopped; the dial's low end unless stated"
+    )
+    baseline_range: list[float | None] | None = Field(
+        None, min_length=2, max_length=2, description="between what a baseline_cost must lie; [0, null] unless stated"
+    )
+    guard: Guard | None = None
     folding: str | None = Field(None, description="prefix or arrival")
 
 
@@ -44,15 +72,28 @@ class Ask(_Closed):
     """A context, in the order of the study's features or by their names."""
 
     context: list[float] | dict[str, float]
-    baseline_cost: float = Field(0.0, description="the known cost at action 0")
+    baseline_cost: float = Field(0.0, description="the known cost at action 0; in the study's baseline_range")
+    meta: dict[str, str | float | bool] | None = Field(
+        None, description="noted down with the decision, for people: {patient: P-04}; at most 20 short names and values"
+    )
+    allow_extrapolation: bool = Field(
+        False, description="take a context outside the stated ranges of its features, and mark the decision"
+    )
 
 
 class Outcome(_Closed):
     reward: float
     cost: float
-    applied_action: float | None = Field(None, description="where it is not the advice; fixed before the outcome acted")
+    applied_action: float | None = Field(
+        None, description="where it is not the advice; whoever chose it knew nothing of the outcome beyond the context"
+    )
     observed_at: str | None = Field(None, description="ISO 8601")
     throttled: bool = Field(False, description="the action was lowered because of the outcome: no override")
+    unrelated: bool = Field(
+        False,
+        description="where nothing was applied though something was advised: you state that the reason has nothing "
+        "to do with the outcome; otherwise the round counts as void",
+    )
 
 
 class Correction(_Closed):
@@ -132,9 +173,16 @@ class StudyState(BaseModel):
     outcomes: int
     open: int
     violations: int
+    unwatched: int | None = Field(None, description="rounds that ended without an outcome that the watch can count")
+    resumes: int | None = Field(None, description="how often a person took an alarm back")
+    oldest_open: str | None = Field(None, description="when the oldest decision that waits for an outcome was made")
     evidence: float
     stopped: str
     spec: dict[str, Any]
+
+
+class NewStudyState(StudyState):
+    warnings: list[str] = Field(description="what is worth a second thought before the first decision")
 
 
 class Verification(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from safedial.online.certificate import REPORTED, certificate, explain
 from safedial.online.decision import Decision, Text
 from safedial.study.event import Event, moment
-from safedial.study.record import decision_of
+from safedial.study.record import decision_of, noted_in
 from safedial.study.spec import StudySpec
 
 FEEDBACK = {
@@ -18,7 +18,10 @@ FEEDBACK = {
 }
 VOIDED = "rounds that were passed over were void for reasons that have nothing to do with their outcomes"
 LEFT_OUT = "rounds that were left out were void for reasons unrelated to their contexts, settings and outcomes"
-IMPORTED = "the imported rounds are complete and unselected, and their actions were fixed before their outcomes"
+IMPORTED = (
+    "the imported rounds are complete and unselected, and whoever chose their actions knew nothing about their "
+    "outcomes beyond the contexts"
+)
 
 
 class StudyDecision(NamedTuple):
@@ -72,20 +75,37 @@ class StudyDecision(NamedTuple):
             resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
             told |= {"rules": self.decision.rules.version, "resumed": resumed}
             told |= {"frozen": self.body["frozen"], "unwatched": self.body["unwatched"]}
+            told |= noted_in(self.body)._asdict()
         named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
-        return {**facts, **named, **told, "assumptions": rests}
+        return {**facts, **named, **told, "raw_context": self._raw(), "assumptions": rests}
+
+    def _raw(self) -> dict[str, float] | list[float]:
+        """The context as it was given, by the features' names where they have some."""
+        raw, features = self.body["context"], self.decision.rules.features
+        return raw if features is None else dict(zip(features.names, raw, strict=True))
 
     def explain(self) -> Text:
         """The certificate in plain words."""
         facts = self.certificate
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
-        lines = [head, explain(self.decision, facts)]
+        lines = [head, *self._who(facts), explain(self.decision, facts)]
         if facts.get("unwatched"):
             lines.append(f"  Rounds without an outcome that shows whether the promise was kept: {facts['unwatched']}.")
         if facts.get("frozen"):
             lines.append("  Learning has ended: a round was lost for a reason that may have to do with its outcome.")
         lines += [f"  Resumed after {each['rule']} on {each['at'][:10]}." for each in facts.get("resumed", ())]
         return Text("\n".join(lines))
+
+    def _who(self, facts: dict[str, Any]) -> list[str]:
+        """For whom it was asked: the visit, what was noted down, and the features."""
+        features, lines = self.decision.rules.features, []
+        if facts.get("key") is not None:
+            lines.append(f"  Visit: {facts['key']}.")
+        if facts.get("meta"):
+            lines.append("  Noted: " + ", ".join(f"{name} {value}" for name, value in facts["meta"].items()) + ".")
+        if features is not None:
+            lines.append(f"  For: {features.text(self.body['context'])}.")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line and the service answer."""

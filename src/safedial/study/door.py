@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import getpass
 import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from safedial.errors import require
 from safedial.online.decision import Rules
-from safedial.online.door import read_context
-from safedial.online.units import as_vector, real
+from safedial.online.door import read_new_context
+from safedial.online.units import real
 from safedial.study.errors import StudyError
 from safedial.study.event import now
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LONGEST = 10_000
 """The longest text that an event keeps: a reason, an actor, a key."""
+
+META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
+"""Names, number and longest text of the metadata of a decision."""
 
 
 def split_id(decision_id: Any) -> tuple[str, int]:
@@ -31,18 +35,63 @@ def no_decision(decision_id: Any) -> StudyError:
     return StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision")
 
 
-def read_raw(rules: Rules, context: Any) -> tuple[list[float], Any, float]:
-    """(raw values in the features' order, the context as a vector, its norm), checked."""
-    if rules.features is None:
-        vector, norm = read_context(rules, context)
-        return vector.tolist(), vector, norm
-    names = rules.features.names
-    if hasattr(context, "keys"):
-        rules.features.transform(context)
-        context = [real(f"context[{name!r}]", context[name]) for name in names]
-    raw = as_vector(context, len(names), "context")
-    vector, norm = read_context(rules, raw)
-    return raw.tolist(), vector, norm
+class Asked(NamedTuple):
+    """What a decision is asked for: raw values in the features' order, the context, its norm."""
+
+    raw: list[float]
+    vector: Any
+    norm: float
+
+
+def read_raw(rules: Rules, context: Any, *, allow_extrapolation: bool = False) -> Asked:
+    """A context to decide on, checked."""
+    values = context if rules.features is None else rules.features.values(context)
+    read = read_new_context(rules, values, allow_extrapolation)
+    raw = read.vector if rules.features is None else values
+    return Asked(raw.tolist(), read.vector, read.norm)
+
+
+def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
+    """What a caller notes down with a decision: a few short names with short values."""
+    if meta is None:
+        return None
+    require(
+        version > 1,
+        "meta",
+        type(meta).__name__,
+        f"is not kept by a study of rules {version}, whose events keep the form they began with",
+        "leave it out, or create a new study",
+    )
+    proper = isinstance(meta, Mapping) and len(meta) <= MOST_META
+    require(proper, "meta", type(meta).__name__, f"must be a mapping of at most {MOST_META} names to plain values")
+    return {_meta_name(name): _meta_value(name, value) for name, value in meta.items()} or None
+
+
+def _meta_name(name: Any) -> str:
+    proper = isinstance(name, str) and META_NAME.fullmatch(name)
+    require(proper, "meta", name, "has a name that is not 1 to 40 letters, digits, - and _")
+    return name
+
+
+def _meta_value(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        proper = len(value) <= LONGEST_META and value.isprintable() and _encodes(value)
+        require(proper, f"meta[{name!r}]", value, f"must be printable text of at most {LONGEST_META} characters")
+        return value
+    plain = isinstance(value, (bool, int, float))
+    require(plain, f"meta[{name!r}]", value, "must be text, a number, true or false")
+    number = real(f"meta[{name!r}]", float(value) if isinstance(value, bool) else value)
+    exact = not isinstance(value, int) or abs(number) <= 2.0**53
+    require(exact, f"meta[{name!r}]", value, "must be at most 2^53", "give it as text")
+    return value
+
+
+def read_key(version: int, key: Any) -> str | None:
+    """An idempotency key; from version 2 on it stands on certificates, so it must be printable."""
+    text = checked_text("key", key)
+    fits = text is None or version == 1 or text.isprintable()
+    require(fits, "key", key, "must be printable text")
+    return text
 
 
 def actor_name(actor: str | None) -> str:

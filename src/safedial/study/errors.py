@@ -10,6 +10,7 @@ MEANINGS = {
     "wrong_dimension": "the context does not have the study's dimension",
     "wrong_features": "the context lacks a feature or has one that the study does not know",
     "context_out_of_bounds": "the context is longer than the study's context_bound",
+    "out_of_range": "a feature lies outside the range that the study states for it",
     "unknown_study": "there is no study of that name",
     "unknown_decision": "there is no such decision in this study",
     "unknown_key": "there is no such key",

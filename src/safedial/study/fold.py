@@ -45,6 +45,9 @@ def decide_next(state: State, vector: Vector, norm: float, raw: list[float], bas
         baseline_cost,
         stopped=stopped,
     )
+    features = study.rules.features
+    if features is not None and features.ranges:
+        decision = decision._replace(extrapolated=features.outside(raw))
     return with_habits(study.guard, decision, raw, state.last_action)
 
 

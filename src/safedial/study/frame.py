@@ -57,12 +57,14 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "seq": event.seq,
         "round": None if imported else body["round"],
         "at": moment(event.at),
+        "key": body.get("key"),
         "action": None if imported else body["action"],
         "safe_action": body.get("safe_action"),
         "intensity": body.get("intensity"),
         "promise": body.get("promise", "imported"),
         "doubt": body.get("doubt", ""),
         "habit": body.get("habit", ""),
+        "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
         "status": "imported" if imported else "open" if body["intensity"] > 0 else "nothing given",
         "applied_action": body.get("applied_action"),
@@ -72,7 +74,8 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "violated": None if not imported else body["cost"] > rules.spec.threshold,
     }
     row["threshold"] = rules.spec.threshold
-    return {**row, **dict(zip((f"context.{each}" for each in names), body["context"], strict=True))}
+    row |= dict(zip((f"context.{each}" for each in names), body["context"], strict=True))
+    return {**row, **{f"meta.{each}": value for each, value in body.get("meta", {}).items()}}
 
 
 def _told(row: dict[str, Any], event: Event) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.online.decision import Rules
-from safedial.online.door import in_row, read_context
+from safedial.online.door import in_row, read_new_context
 from safedial.online.outcome import normalise
 from safedial.online.units import real
 
@@ -32,7 +32,7 @@ def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
     values["applied_action"] = _number("action", action)
     values["baseline_cost"] = _number("baseline_cost", row.get("baseline_cost") or 0.0)
     raw = _context(rules, row)
-    vector, _ = read_context(rules, raw)
+    vector = read_new_context(rules, raw).vector
     applied, baseline = values["applied_action"], values["baseline_cost"]
     normalise(rules, applied, values["reward"], values["cost"], baseline, vector)
     return {"context": raw, **values}

@@ -21,7 +21,7 @@ _KEYS = sa.text("SELECT key, digest, seq FROM idempotency WHERE study_id = :stud
     sa.bindparam("keys", expanding=True)
 )
 _KEYED = sa.text(
-    "SELECT k.seq, k.digest, e.kind, e.decision, e.at, e.actor, e.reason, e.body, e.hash FROM idempotency AS k "
+    "SELECT k.seq, k.key, k.digest, e.kind, e.decision, e.at, e.actor, e.reason, e.body, e.hash FROM idempotency AS k "
     "LEFT JOIN events AS e ON e.study_id = k.study_id AND e.seq = k.seq WHERE k.study_id = :study ORDER BY k.seq"
 )
 _HEAD = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study")
@@ -114,7 +114,7 @@ def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[b
 
 
 def keyed_events(connection: Any, study: int) -> Any:
-    """Rows of every idempotency key: its seq, the digest of its request, and the fields of the event behind a seq.
+    """Rows of every idempotency key: its seq, the key, the digest of its request, and the fields of the event there.
 
     Use it in a `with`: it reads a chunk at a time.
     """

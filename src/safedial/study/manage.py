@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def create_study(
     actor: str | None = None,
     **more: Any,
 ) -> Study:
-    """Create a study, or open the one that exists.
+    """Create a study, or open the one that exists. What is worth a second thought comes as a warning.
 
     Args:
         name: letters, digits, - and _.
@@ -42,21 +43,30 @@ def create_study(
     """
     given = spec.to_dict() if isinstance(spec, SafetySpec) else {} if spec is None else spec
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be a SafetySpec or a mapping")
-    whole = {**given, **more}
+    made, notes = make_study(name, {**given, **more}, storage=storage, load_if_exists=load_if_exists, actor=actor)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return made
+
+
+def make_study(
+    name: str, whole: Mapping[str, Any], *, storage: str | Store, load_if_exists: bool, actor: str | None
+) -> tuple[Study, list[str]]:
+    """`create_study`, and what is worth a second thought about a study that was made."""
     require(
         isinstance(name, str) and NAME.fullmatch(name), "name", name, "must be letters, digits, - and _, at most 64"
     )
     store = storage if isinstance(storage, Store) else Store(storage)
-    created = _created(store, name, whole, actor_name(actor))
-    if not created and not load_if_exists:
+    notes = _created(store, name, whole, actor_name(actor))
+    if notes is None and not load_if_exists:
         raise StudyError(
             "study_exists", f"name = {name!r}: there is such a study already; load_if_exists=True opens it"
         )
     opened = Study(store, name, actor=actor)
-    if not created and whole:
+    if notes is None and whole:
         same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
         require(same, "spec", name, "is not the one the study was created with", "a changed promise is a new study")
-    return opened
+    return opened, notes or []
 
 
 def open_study(name: str, *, storage: str | Store, actor: str | None = None) -> Study:
@@ -79,14 +89,22 @@ def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -
         raise no_decision(decision_id) if error.code == "unknown_study" else error from error
 
 
-def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> bool:
-    """Make the study unless there is one of that name; whether it was made. Creations wait for each other."""
+def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> list[str] | None:
+    """Make the study unless there is one of that name: warnings, or None. Creations wait for each other."""
     with writing(store.engine) as connection:
         lock_head(connection, STORE_LOG)
         if find_study(connection, name) is not None:
-            return False
-        made = read_spec(fields)
+            return None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            made = read_spec(fields)
         desk = Desk(Source(connection, add_study(connection, name), name), State(made))
         desk.append("study_created", {"name": name, "rules": made.rules_version, "spec": made.fields}, actor=actor)
         desk.flush()
-        return True
+    rules, notes = made.rules, [str(each.message) for each in caught]
+    if fields.get("fallback_action") is None and rules.fallback_action == rules.dial.low:
+        nothing = rules.dial.text(rules.fallback_action)
+        notes.append(
+            f"if the study stops, {nothing} is advised to everybody: state fallback_action if nothing is not safe"
+        )
+    return notes

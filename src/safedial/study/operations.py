@@ -14,10 +14,11 @@ from safedial.online.conformal import ConformalLearner
 from safedial.online.outcome import normalise
 from safedial.study.answer import Receipt, StudyDecision, decided
 from safedial.study.desk import Desk
+from safedial.study.door import Asked
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
 from safedial.study.fold import context_of, decide_next
-from safedial.study.record import body_of
+from safedial.study.record import Noted, body_of, noted_in
 
 VALUES = ("reward", "cost", "applied_action", "throttled")
 
@@ -31,10 +32,15 @@ def request_of(event: Event) -> Any:
     """The request that made an event, as its digest was taken; None for kinds that take no key."""
     body = event.fields()
     if event.kind == "decided":
-        return ["ask", body["context"], body["baseline_cost"]]
+        return asking(body["context"], body["baseline_cost"], noted_in(body))
     if event.kind == "correction":
         return ["correct", event.decision, {name: body[name] for name in body["changed"]}, event.reason]
     return ["resume", body["forget"], event.reason] if event.kind == "resumed" else None
+
+
+def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
+    """A question, as its digest is taken; without metadata as it was before there were any."""
+    return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
 
 
 def once(desk: Desk, key: str | None, request: Any, make: Callable[[], Event]) -> tuple[Event, bool]:
@@ -53,21 +59,19 @@ def once(desk: Desk, key: str | None, request: Any, make: Callable[[], Event]) -
     return event, False
 
 
-def ask(
-    desk: Desk, *, raw: list[float], vector: Any, norm: float, baseline_cost: float, key: str | None, actor: str
-) -> StudyDecision:
+def ask(desk: Desk, *, asked: Asked, noted: Noted, baseline_cost: float, actor: str) -> StudyDecision:
     bodies = []
 
     def make() -> Event:
         at = desk.time_of_decision()
-        decision = decide_next(desk.state, vector, norm, raw, baseline_cost)
-        bodies.append(body_of(decision, raw, desk.state))
-        return desk.append("decided", bodies[0], actor=actor, vector=vector, at=at)
+        decision = decide_next(desk.state, asked.vector, asked.norm, asked.raw, baseline_cost)
+        bodies.append(body_of(decision, asked.raw, desk.state, noted))
+        return desk.append("decided", bodies[0], actor=actor, vector=asked.vector, at=at)
 
-    event, created = once(desk, key, ["ask", raw, baseline_cost], make)
+    event, created = once(desk, noted.key, asking(asked.raw, baseline_cost, noted), make)
     if not created and event.kind != "decided":
-        raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another request")
-    context = vector if created else context_of(desk.state, event.fields()["context"])
+        raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
+    context = asked.vector if created else context_of(desk.state, event.fields()["context"])
     return decided(desk.state.study, desk.source.name, event, context, bodies[0] if created else None)
 
 

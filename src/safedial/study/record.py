@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,13 +18,24 @@ from safedial.study.state import State
 from safedial.version import __version__
 
 
-def body_of(decision: Decision, raw: list[float], state: State) -> dict[str, Any]:
+class Noted(NamedTuple):
+    """What a caller says with a question: the idempotency key, and metadata."""
+
+    key: str | None = None
+    meta: dict[str, Any] | None = None
+
+
+def noted_in(body: Mapping[str, Any]) -> Noted:
+    """What was noted down in the body of a `decided` event."""
+    return Noted(body.get("key"), body.get("meta"))
+
+
+def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
     """Plain values; a bound that is not finite (nothing is known yet) is null. `state` is what was known before."""
     choice, seen = decision.choice, decision.prediction
     bounds, safe = choice.bounds, choice.safe
-    since_2 = {"frozen": state.frozen, "resumed": list(state.resumes), "unwatched": state.unwatched}
     return {
-        **(since_2 if decision.rules.version > 1 else {}),
+        **(_since_2(decision, state, noted) if decision.rules.version > 1 else {}),
         "action": decision.action,
         "baseline_cost": decision.baseline_cost,
         "context": raw,
@@ -53,6 +64,17 @@ def body_of(decision: Decision, raw: list[float], state: State) -> dict[str, Any
         },
         "prediction": _view(seen) if isinstance(seen, View) else _prediction(seen),
     }
+
+
+def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
+    """What bodies of version 2 hold besides; `evidence` is that of the exchangeability watch."""
+    told = {"frozen": state.frozen, "resumed": list(state.resumes), "unwatched": state.unwatched}
+    told |= {name: value for name, value in noted._asdict().items() if value is not None}
+    if decision.extrapolated:
+        told["extrapolated"] = list(decision.extrapolated)
+    if state.study.conformal:
+        told["evidence"] = state.evidence
+    return told
 
 
 def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision:
@@ -87,6 +109,7 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         body["doubt"],
         rules,
         habit=body["habit"],
+        extrapolated=tuple(body.get("extrapolated", ())),
     )
 
 

@@ -115,7 +115,7 @@ def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
         "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
         "dose": rules.dose.to_dict(),
         "dial": rules.dial.to_dict(),
-        "features": rules.features.to_dict() if rules.features else None,
+        "features": _features(rules),
         "start_action": rules.start_action,
         "fallback_action": rules.fallback_action,
         "folding": folding,
@@ -124,6 +124,13 @@ def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
     if rules.version > 1:
         written["baseline_range"] = [None if math.isinf(end) else end for end in (low, high)]
     return {name: value for name, value in written.items() if value is not None}
+
+
+def _features(rules: Rules) -> dict[str, Any] | None:
+    if rules.features is None:
+        return None
+    resolved = {"ranges": {}, "units": {}} if rules.version > 1 else {}
+    return {**resolved, **rules.features.to_dict()}
 
 
 def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:

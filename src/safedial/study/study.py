@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,22 @@ from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.desk import Desk
-from safedial.study.door import actor_name, checked_text, microseconds, no_decision, read_raw, split_id, written_time
-from safedial.study.event import Event
+from safedial.study.door import (
+    actor_name,
+    checked_text,
+    microseconds,
+    no_decision,
+    read_key,
+    read_meta,
+    read_raw,
+    split_id,
+    written_time,
+)
+from safedial.study.event import Event, moment
 from safedial.study.frame import effective_rows, write_rows
 from safedial.study.history import read_history
 from safedial.study.log import events_about, read_event, read_events
+from safedial.study.record import Noted
 from safedial.study.spec import StudySpec
 from safedial.study.store import Store
 from safedial.study.verify import Report
@@ -62,15 +74,27 @@ class Study:
         context: Any,
         *,
         key: str | None = None,
+        meta: Mapping[str, Any] | None = None,
         baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
         actor: str | None = None,
         wait: bool = True,
     ) -> Any:
-        """Advise an action for `context`. With a `key`, asking again gives the same decision."""
-        raw, vector, norm = read_raw(self.spec.rules, context)
-        baseline = read_baseline(self.spec.rules, baseline_cost)
-        work = partial(operations.ask, raw=raw, vector=vector, norm=norm, baseline_cost=baseline)
-        return self._write(partial(work, key=checked_text("key", key), actor=self._who(actor)), wait, key)
+        """Advise an action for `context`.
+
+        Args:
+            key: names the request, a visit say. Asking again with it gives the same decision; it stands on the
+                certificate and in exports.
+            meta: what else to note down with the decision, {"patient": "P-04", "ward": "3b"}: at most 20 names with
+                text of at most 200 characters, numbers or booleans. It is for people, and changes no advice.
+            allow_extrapolation: take a context outside the stated ranges of its features, and mark the decision.
+        """
+        rules = self.spec.rules
+        asked = read_raw(rules, context, allow_extrapolation=allow_extrapolation)
+        noted = Noted(read_key(rules.version, key), read_meta(rules.version, meta))
+        baseline = read_baseline(rules, baseline_cost)
+        work = partial(operations.ask, asked=asked, noted=noted, baseline_cost=baseline, actor=self._who(actor))
+        return self._write(work, wait, key)
 
     def tell(
         self,
@@ -196,8 +220,9 @@ class Study:
     ) -> int:
         """Warm start: past rounds from a CSV or parquet file, or from mappings with context, action, reward and cost.
 
-        All of them, before the first decision, or none. What it rests on: they are complete and unselected, and each
-        action was fixed before its outcome. They prove nothing about the promise, and the monitor does not count them.
+        All of them, before the first decision, or none. What it rests on: they are complete and unselected, and whoever
+        chose an action knew nothing about its outcome beyond the context. They prove nothing about the promise, and the
+        monitor does not count them. A context outside a stated range of its features is refused.
         """
         rows = read_history(self.spec.rules, rounds)
         work = partial(operations.bring_in, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor))
@@ -206,8 +231,8 @@ class Study:
     def decision(self, decision_id: str) -> StudyDecision:
         """A decision that was made, with its certificate."""
         event = self._event(decision_id)
-        _, vector, _ = read_raw(self.spec.rules, event.fields()["context"])
-        return decided(self.spec, self.name, event, vector)
+        asked = read_raw(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
+        return decided(self.spec, self.name, event, asked.vector)
 
     def about(self, decision_id: str) -> list[dict[str, Any]]:
         """What was said about a decision afterwards: outcome, correction, void, expiry."""
@@ -226,7 +251,12 @@ class Study:
 
     def status(self) -> dict[str, Any]:
         """Counts, the monitor's evidence, and whether and why the study has stopped."""
-        return self._write(lambda desk: {"name": self.name, **desk.state.summary()}, True)
+        return self._write(self._status, True)
+
+    def _status(self, desk: Desk) -> dict[str, Any]:
+        oldest = next(iter(self._waiting(desk, most=1)), None)
+        since = None if oldest is None else moment(oldest[1])
+        return {"name": self.name, **desk.state.summary(), "oldest_open": since}
 
     def state_digest(self) -> str:
         """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
@@ -286,6 +316,6 @@ class Study:
             raise no_decision(decision_id)
         return event
 
-    def _waiting(self, desk: Desk) -> list[tuple[int, int]]:
+    def _waiting(self, desk: Desk, most: int | None = None) -> list[tuple[int, int]]:
         desk.flush()
-        return [(seq, event.at) for seq in desk.state.open if (event := desk.event(seq))]
+        return [(seq, event.at) for seq in islice(desk.state.open, most) if (event := desk.event(seq))]

@@ -21,12 +21,14 @@ from safedial.study.fold import context_of, decide_next
 from safedial.study.load import Source, read_study, take
 from safedial.study.log import keyed_events, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import request_digest, request_of
-from safedial.study.record import body_of
+from safedial.study.record import body_of, noted_in
 from safedial.study.snapshot import pack, parts
 from safedial.study.state import State
 
 TOLERANCE, LOOSE, SHOT_LOOSE = 1e-12, 1e-9, 1e-6
 ACTIONS = ("action", "intensity", "safe_action")
+UNCOMPARED = {"version", "evidence"}
+"""What another build may write otherwise: evidence of exchangeability comes from ranks, and a rounding may turn one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +151,12 @@ class _Check:
         if not self.recompute:
             return
         with keyed_events(self.source.connection, self.source.study) as rows:
-            for seq, name, *fields in rows:
+            for seq, key, name, *fields in rows:
                 if fields[0] is None:
                     raise _Bad(seq, "is missing: an idempotency key stands for it")
-                if request_digest(request_of(Event(seq, *fields))) != bytes(name):
+                event = Event(seq, *fields)
+                told = event.fields().get("key", key) if event.kind == "decided" else key
+                if request_digest(request_of(event)) != bytes(name) or told != key:
                     raise _Bad(seq, "has an idempotency key of another request")
 
     def link(self, event: Event) -> None:
@@ -191,7 +195,8 @@ class _Check:
         """The decision must come out as it is written; its context, for the fold."""
         raw = body["context"]
         vector = context_of(state, raw)
-        again = body_of(decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"]), raw, state)
+        decision = decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"])
+        again = body_of(decision, raw, state, noted_in(body))
         self.decisions += 1
         if canonical(again) == event.body:
             return vector
@@ -229,8 +234,8 @@ def _near(a: NDArray[Any], b: NDArray[Any]) -> bool:
 
 def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
     """Whether a decision of another build is the same one: its actions within 1e-12, other numbers within 1e-9."""
-    names = again.keys() - {"version"}
-    return names == body.keys() - {"version"} and all(
+    names = again.keys() - UNCOMPARED
+    return names == body.keys() - UNCOMPARED and all(
         _close(again[name], body[name], TOLERANCE if name in ACTIONS else LOOSE) for name in names
     )
 

@@ -1,0 +1,250 @@
+"""A decision can be joined to its visit: the key and free metadata stand wherever the decision stands."""
+
+import csv
+import json
+import math
+import sqlite3
+
+import pytest
+
+from safedial import InvalidInput, open_study
+from safedial.study import Store, create_study
+from safedial.study.event import canonical
+from safedial.study.operations import request_digest
+from tests.recorded.test_recorded import HERE
+from tests.recorded.write import restored
+from tests.study.conftest import SPEC
+
+FEATURES = {
+    "names": ["age", "weight"],
+    "center": [50, 70],
+    "scale": [200, 200],
+    "ranges": {"age": [0, 120]},
+    "units": {"age": "years", "weight": "kg"},
+}
+META = {"patient": "P-04", "ward": "3b", "first": True, "weeks": 2, "dose_before": 1.5}
+VISIT = {"age": 65, "weight": 90}
+
+
+@pytest.fixture
+def ward(store):
+    return create_study("ward", {**SPEC, "features": FEATURES, "dial": {"high": 20, "unit": "mg"}}, storage=store)
+
+
+def test_key_and_metadata_stand_in_the_log_the_certificate_the_words_and_the_exports(ward, tmp_path):
+    decision = ward.ask(VISIT, key="visit-17", meta=META)
+    plain = ward.ask(VISIT)
+    body = ward.events(from_seq=decision.seq)["events"][0]["body"]
+    assert (body["key"], body["meta"]) == ("visit-17", META)
+    assert "key" not in ward.events(from_seq=plain.seq)["events"][0]["body"]
+    for told in (decision, ward.decision(decision.id)):
+        assert (told.certificate["key"], told.certificate["meta"]) == ("visit-17", META)
+        assert told.certificate["raw_context"] == VISIT
+    words = str(ward.explain(decision.id))
+    assert "Visit: visit-17." in words
+    assert "patient P-04, ward 3b" in words
+    assert "For: age 65 years, weight 90 kg." in words
+    row = ward.frame().iloc[0]
+    assert (row["key"], row["meta.patient"], row["meta.ward"]) == ("visit-17", "P-04", "3b")
+    ward.export(tmp_path / "out.csv")
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert [(row["key"], row["meta.weeks"]) for row in rows] == [("visit-17", "2"), ("", "")]
+    ward.export(tmp_path / "out.parquet")
+    assert ward.verify().ok
+
+
+def test_the_same_visit_with_other_metadata_is_another_request(ward):
+    first = ward.ask(VISIT, key="visit-17", meta=META)
+    again = ward.ask(VISIT, key="visit-17", meta=dict(reversed(META.items())))
+    assert (again.id, again.certificate) == (first.id, first.certificate)
+    for other in (None, {**META, "ward": "4"}):
+        with pytest.raises(InvalidInput, match="key") as refused:
+            ward.ask(VISIT, key="visit-17", meta=other)
+        assert refused.value.code == "key_reused"
+    ward.ask(VISIT, key="visit-18")
+    with pytest.raises(InvalidInput, match="key"):
+        ward.ask(VISIT, key="visit-18", meta=META)
+    assert ward.status()["decisions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("meta", "words"),
+    [
+        ([("patient", "P-04")], "mapping"),
+        ("patient=P-04", "mapping"),
+        ({f"n{number}": 1 for number in range(21)}, "at most 20"),
+        ({"a b": 1}, "letters, digits"),
+        ({"": 1}, "letters, digits"),
+        ({"x" * 41: 1}, "letters, digits"),
+        ({7: 1}, "letters, digits"),
+        ({"note": "x" * 201}, "200 characters"),
+        ({"note": "P-04\n  Visit: forged"}, "printable"),
+        ({"note": "\ud800"}, "printable"),
+        ({"note": math.nan}, "finite"),
+        ({"note": math.inf}, "finite"),
+        ({"note": 2**60}, "text"),
+        ({"note": 10**400}, "too large"),
+        ({"note": None}, "text, a number"),
+        ({"note": {"a": 1}}, "text, a number"),
+        ({"note": ["a"]}, "text, a number"),
+    ],
+)
+def test_metadata_that_is_no_flat_mapping_of_short_values_is_refused_and_nothing_is_written(lite, meta, words):
+    with pytest.raises(InvalidInput, match=words) as refused:
+        lite.ask([0.1, 0.2], meta=meta)
+    assert "meta" in str(refused.value)
+    assert lite.status()["seq"] == 1
+
+
+def test_a_key_that_would_forge_a_line_is_refused(lite):
+    with pytest.raises(InvalidInput, match="printable"):
+        lite.ask([0.1, 0.2], key="visit-17.\n  Promise: everything")
+    assert lite.status()["seq"] == 1
+
+
+def test_no_metadata_is_as_good_as_an_empty_one(lite):
+    first = lite.ask([0.1, 0.2], key="a", meta={})
+    assert lite.ask([0.1, 0.2], key="a").id == first.id
+    assert "meta" not in lite.events(from_seq=first.seq)["events"][0]["body"]
+
+
+def test_a_question_without_metadata_keeps_the_digest_it_always_had(lite):
+    lite.ask([0.1, 0.2], key="visit-17")
+    with lite.store.engine.begin() as connection:
+        stored = connection.exec_driver_sql("SELECT digest FROM idempotency").scalar()
+    assert bytes(stored) == request_digest(["ask", [0.1, 0.2], 0.0])
+
+
+def test_a_study_of_earlier_rules_refuses_metadata_and_keeps_its_events_form(tmp_path):
+    with Store(restored(HERE / "85a7184", tmp_path / "store.db")) as store:
+        study = open_study("linear", storage=store, actor="tester")
+        before = study.status()["seq"]
+        with pytest.raises(InvalidInput, match=r"rules 1.*new study"):
+            study.ask([0.1, 0.2], meta={"patient": "P-04"})
+        assert study.status()["seq"] == before
+        old = study.events(from_seq=7, limit=1)["events"][0]
+        new = study.ask([0.1, 0.2], key="later\nvisit")
+        assert old["kind"] == "decided"
+        assert study.events(from_seq=new.seq)["events"][0]["body"].keys() == old["body"].keys()
+        assert study.ask([0.1, 0.2], key="later\nvisit").id == new.id
+        assert study.verify().ok
+
+
+@pytest.mark.parametrize("change", [{"key": "visit-18"}, {"meta": {"patient": "P-05"}}])
+def test_verify_finds_a_visit_that_was_rewritten_with_all_its_hashes(tmp_path, change):
+    from safedial.study.event import Event, digest
+
+    path = tmp_path / "trial.db"
+    with Store(f"sqlite:///{path}") as store:
+        study = create_study("trial", SPEC, storage=store)
+        study.ask([0.1, 0.2], key="visit-17", meta={"patient": "P-04"})
+        study.ask([0.2, 0.2], key="visit-19")
+        assert study.verify().ok
+    with sqlite3.connect(path) as connection:
+        columns = (
+            "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events WHERE study_id = 1 ORDER BY seq"
+        )
+        last = bytes(32)
+        for event in [Event(*row) for row in connection.execute(columns)]:
+            body = event.fields() | (change if event.seq == 2 else {})
+            last = digest(last, "trial", event._replace(body=canonical(body)))
+            connection.execute(
+                "UPDATE events SET body = ?, hash = ? WHERE study_id = 1 AND seq = ?",
+                (canonical(body), last, event.seq),
+            )
+        connection.execute("UPDATE studies SET head_hash = ? WHERE id = 1", (last,))
+    connection.close()
+    with Store(f"sqlite:///{path}") as store:
+        report = open_study("trial", storage=store).verify()
+    assert (report.ok, report.first_bad) == (False, 2)
+    assert "idempotency key" in report.problem
+
+
+def test_a_context_outside_a_stated_range_is_refused_unless_allowed_and_then_marked(ward):
+    for context in ({"age": 600, "weight": 70}, [600, 70]):
+        with pytest.raises(InvalidInput, match=r"context\['age'\] = 600: .*between 0 and 120.*allow") as refused:
+            ward.ask(context)
+        assert refused.value.code == "out_of_range"
+        assert "600" not in refused.value.public
+    assert ward.status()["seq"] == 1
+    inside = ward.ask(VISIT, allow_extrapolation=True)
+    assert inside.certificate["extrapolated"] == []
+    assert "extrapolated" not in ward.events(from_seq=inside.seq)["events"][0]["body"]
+    old = ward.ask({"age": 130, "weight": 70}, key="visit-1", allow_extrapolation=True)
+    assert old.certificate["extrapolated"] == ["age"]
+    assert old.decision.extrapolated == ("age",)
+    assert ward.decision(old.id).certificate == old.certificate
+    assert ward.events(from_seq=old.seq)["events"][0]["body"]["extrapolated"] == ["age"]
+    assert "age lies outside the range" in str(ward.explain(old.id))
+    assert ward.frame()["extrapolated"].tolist() == ["", "age"]
+    ward.tell(old.id, reward=0.1, cost=0.1)
+    assert ward.verify().ok
+    with pytest.raises(InvalidInput, match="allow_extrapolation"):
+        ward.ask(VISIT, allow_extrapolation="yes")
+
+
+def test_a_conformal_study_without_a_context_bound_is_protected_by_its_ranges(store):
+    fields = {"promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+    study = create_study("ward", {**fields, "features": FEATURES}, storage=store)
+    with pytest.raises(InvalidInput) as refused:
+        study.ask({"age": 600, "weight": 70})
+    assert refused.value.code == "out_of_range"
+    for number in range(30):
+        decision = study.ask({"age": 40 + number, "weight": 70})
+        study.tell(decision.id, reward=0.1, cost=0.1 * decision.intensity)
+    assert study.verify().ok
+
+
+def test_history_outside_a_stated_range_is_refused_whole(ward):
+    row = {"age": 60, "weight": 70, "action": 3, "reward": 0.1, "cost": 0.1}
+    with pytest.raises(InvalidInput, match=r"row 2: context\['age'\] = 600") as refused:
+        ward.import_history([row, {**row, "age": 600}])
+    assert refused.value.code == "out_of_range"
+    assert ward.status()["seq"] == 1
+
+
+def test_a_new_study_writes_its_ranges_down_and_an_old_one_keeps_its_form(ward, store, tmp_path):
+    assert ward.spec.fields["features"]["ranges"] == {"age": [0.0, 120.0]}
+    bare = {name: FEATURES[name] for name in ("names", "center", "scale")}
+    made = create_study("bare", {**SPEC, "features": bare}, storage=store)
+    assert made.spec.fields["features"]["ranges"] == {}
+    assert create_study("bare", {**SPEC, "features": bare}, storage=store, load_if_exists=True).name == "bare"
+    with Store(restored(HERE / "85a7184", tmp_path / "recorded.db")) as recorded:
+        assert "ranges" not in open_study("ward", storage=recorded).spec.fields["features"]
+
+
+def test_a_fallback_of_nothing_that_nobody_stated_is_named_at_creation(store):
+    fields = {**SPEC, "dial": {"high": 20, "unit": "mg"}}
+    with pytest.warns(UserWarning, match="if the study stops, 0 mg is advised to everybody: state fallback_action"):
+        create_study("unstated", fields, storage=store)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_stated_fallback_and_a_study_that_is_opened_give_no_warning(store, tmp_path):
+    for name, stated in (("nothing", 0.0), ("half", 0.5)):
+        create_study(name, {**SPEC, "fallback_action": stated}, storage=store)
+    start = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+    create_study("conformal", start, storage=store)
+    with pytest.warns(UserWarning, match="if the study stops, 0 is advised"):
+        create_study("unstated", SPEC, storage=store)
+    create_study("unstated", SPEC, storage=store, load_if_exists=True)
+    open_study("unstated", storage=store)
+
+
+def test_the_status_says_since_when_an_outcome_is_open(lite):
+    assert lite.status()["oldest_open"] is None
+    first, second = lite.ask([0.1, 0.2]), lite.ask([0.1, 0.2])
+    assert lite.status()["oldest_open"] == first.certificate["at"]
+    lite.tell(first.id, reward=0.1, cost=0.1)
+    assert lite.status()["oldest_open"] == second.certificate["at"]
+    assert json.dumps(lite.status())
+
+
+def test_certificates_say_what_an_override_may_use_and_what_a_dose_of_nothing_counts_as(lite, store):
+    fields = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "cost_noise": 0.3}
+    conformal = create_study("conformal", {**fields, "coefficient_bound": 1}, storage=store)
+    for study in (lite, conformal):
+        rests = " | ".join(study.ask([0.1, 0.2]).certificate["assumptions"])
+        assert "uses nothing about this round's outcome beyond the context" in rests
+        assert "a dose of 0 that is not vouched for counts as void" in rests
+        assert "fixed before the outcome" not in rests
