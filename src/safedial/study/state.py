@@ -43,7 +43,7 @@ class Round(NamedTuple):
     action: float
     baseline_cost: float
     watched: bool
-    place: int | None
+    place: Any
     at: int = 0
     tag: str = ""
 
