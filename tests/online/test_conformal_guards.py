@@ -299,3 +299,14 @@ def test_a_start_without_the_earlier_rounds_forgets_what_was_tried():
     assert agent._learner.rounds.tenth > 0.14
     agent.resume(forget=True)
     assert agent._learner.rounds.tenth is None
+
+
+def test_an_agent_leaves_out_a_round_that_was_given_nothing_for_an_unrelated_reason():
+    agent, _ = taught(30)
+    for vouched in (True, False):
+        agent.update(agent.decide([0.1, 0.2, 1.0]), 0.0, reward=0.0, cost=0.0, unrelated=vouched)
+    assert list(agent._learner.rounds.left) == [30]
+    taught(60, agent, seed=5)
+    assert agent._learner.rounds.left == {30: True}
+    agent.update([0.1, 0.2, 1.0], 0.0, 0.0, 0.0, round=agent.decide([0.1, 0.2, 1.0]).round, unrelated=True)
+    assert list(agent._learner.rounds.left) == [30, 92]
