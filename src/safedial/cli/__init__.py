@@ -21,7 +21,7 @@ from safedial.cli.service import demo, key, serve
 from safedial.cli.simulate import simulate
 from safedial.cli.study import study
 from safedial.cli.sweep import sweep
-from safedial.errors import InvalidInput, MissingExtra
+from safedial.errors import InvalidInput, MissingExtra, explained
 from safedial.version import __version__
 
 app = typer.Typer(
@@ -76,6 +76,10 @@ def main() -> None:
         app()
     except (InvalidInput, MissingExtra) as error:
         sys.exit(_complain(str(error), 2))
+    except ModuleNotFoundError as error:
+        if not explained(error):
+            raise
+        sys.exit(_complain(explained(error), 2))
     except Interrupted:
         sys.exit(_complain("interrupted; what was finished is kept", 130))
 

@@ -38,11 +38,12 @@ def calibrate(
     """
     from safedial.calibration import calibrate as run
     from safedial.calibration import fits
-    from safedial.cli.output import print_json, progress_bar
+    from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.errors import require
     from safedial.online.units import Dial
     from safedial.specfile import spec_text
 
+    need_pictures(plot)
     way_out = "the largest cost that is acceptable cannot be read from data"
     require(out is None or threshold is not None, "--threshold", threshold, "is needed to write a spec file", way_out)
     dial = Dial(low=dial_low, high=dial_high, unit=unit)

@@ -26,10 +26,11 @@ def check(
 
     Exit status: 0 if no check raises a flag, 1 if one does, 2 if something is wrong with the input.
     """
-    from safedial.cli.output import print_json
+    from safedial.cli.output import need_pictures, print_json
     from safedial.diagnostics import check_log
     from safedial.report.checks import verdict, write_checks
 
+    need_pictures(out)
     told, file = read_inputs(log, spec, context_columns)
     rounds, findings = check_log(
         told,

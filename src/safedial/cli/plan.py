@@ -30,7 +30,7 @@ def plan(
     """Say what to expect of a study: violations, reward, doses, if the spec is true and if it is not."""
     import time
 
-    from safedial.cli.output import print_json, progress_bar
+    from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.core.dose import Dose
     from safedial.errors import require
     from safedial.planning import plan as run
@@ -40,6 +40,7 @@ def plan(
     from safedial.specfile import load_spec, named_policy
 
     fields = {name: value for name, value in locals().items() if name in FIELDS and value is not None}
+    need_pictures(out)
     file = load_spec(spec) if spec else None
     stated = stated_spec(fields, file)
     known: Any = dim if dim is not None else file and file.dim
