@@ -108,8 +108,9 @@ def parse_log(
     dial: Dial | None = None,
     needs: Sequence[str] = NEEDED,
     least_rows: int = 1,
+    widen_dial: str = "state a [dial] in the spec file",
 ) -> Log:
-    """The log of that text.
+    """The log of that text; `widen_dial` says how settings beyond the dial's range can be allowed.
 
     >>> log = parse_log("age,action,reward,cost\\n0.3,0.5,0.1,0.2\\n0.4,0.6,0.0,0.1\\n")
     >>> log.names, len(log), log.cost.tolist()
@@ -131,7 +132,7 @@ def parse_log(
     range_ = dial or Dial()
     for name in ("action", "advised"):
         if name in numbers:
-            numbers[name] = _shares(name, numbers[name], range_)
+            numbers[name] = _shares(name, numbers[name], range_, widen_dial)
     if export:
         numbers["advised"] = np.where(export.covered, numbers["advised"], -math.inf)
         numbers["action"] = np.where(export.teaches, numbers["action"], 0.0)
@@ -248,13 +249,13 @@ def _hint(name: str) -> str:
     return "fill it in" if name in KNOWN else "name the context columns, if this is none"
 
 
-def _shares(name: str, settings: Array, dial: Dial) -> Array:
+def _shares(name: str, settings: Array, dial: Dial, widen_dial: str) -> Array:
     """Settings of the dial as actions in [0, 1]."""
     outside = np.flatnonzero((settings < dial.low) | (settings > dial.high))
     if outside.size:
         row = int(outside[0])
         raise InvalidInput(
             f"log row {row + 1}, column {name!r} = {settings[row]:g}: must lie between {dial.low:g} and {dial.high:g}; "
-            "scale it, or state a [dial] in the spec file"
+            f"scale it, or {widen_dial}"
         )
     return (settings - dial.low) / (dial.high - dial.low)

@@ -145,6 +145,14 @@ def test_calibrate_says_what_it_cannot_do_and_writes_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["one.csv"]
 
 
+def test_calibrate_says_how_to_state_the_dials_range(tmp_path):
+    (tmp_path / "pilot.csv").write_text("x1,action,cost\n" + 30 * "0.1,500,0.1\n0.2,750,0.1\n")
+    done = run("calibrate", "pilot.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--dial-high" in done.stderr
+    assert "spec file" not in done.stderr
+
+
 def test_plan_says_what_to_expect_and_writes_a_page(folder):
     words = ["plan", "--spec", "spec.toml", "--rounds", "100", "--seeds", "5"]
     done = run(*words, "--out", "plan", cwd=folder)

@@ -98,6 +98,25 @@ def test_a_visit_from_the_shell(study, tmp_path):
     assert answer(study("verify", "ward", "--json"))["ok"]
 
 
+def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
+    for _ in range(4):
+        study("ask", "trial", "0.6,0.3")
+    assert "learns nothing, until the outcome" in study("expire", "trial.2", "--reason", "six weeks")[1]
+    assert "void trial.3 --unrelated" in study("expire", "trial.3", "--reason", "six weeks")[1]
+    assert "passed over" in study("void", "trial.2", "--reason", "moved away", "--unrelated")[1]
+    assert "passed over" in study("expire", "trial.4", "--reason", "moved away", "--unrelated")[1]
+    assert "learns nothing any more" in study("void", "trial.3", "--reason", "looked bad")[1]
+    told = study("tell", "trial.5", "--reward", 0, "--cost", 0, "--throttled")[1]
+    assert "learns nothing any more" in told
+    study("create", "arrival", *CREATE, "--set", "folding=arrival")
+    study("ask", "arrival", "0.6,0.3")
+    assert "learns from its other rounds" in study("expire", "arrival.2", "--reason", "six weeks")[1]
+    fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
+    study("create", "free", *(word for field in fields for word in ("--set", field)))
+    study("ask", "free", "0.6,0.3")
+    assert "no bound" in study("expire", "free.2", "--reason", "six weeks")[1]
+
+
 def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
     for _ in range(2):
         study("ask", "trial", "0.6,0.3")

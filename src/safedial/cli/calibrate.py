@@ -9,6 +9,8 @@ import typer
 
 from safedial.cli.inputs import Columns, Json, LogFile, split
 
+WIDEN = "give the dial's range: --dial-high (the largest setting) and --dial-low"
+
 
 def calibrate(
     log: LogFile,
@@ -81,15 +83,15 @@ def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) ->
     text = read_text(log, "log")
     heads = next(csv.reader(text.splitlines()), [])
     outcomes = ("cost", "reward") if "reward" in [name.strip() for name in heads] else ("cost",)
-    told = parse_log(text, context_columns=columns, dial=dial, needs=("action", "cost"))
+    options: Any = {"context_columns": columns, "dial": dial, "needs": ("action", "cost"), "widen_dial": WIDEN}
+    told = parse_log(text, **options)
     if not (standardize and told.dim):
         return told, outcomes, None
     center = [float(f"{value:.4g}") for value in told.context.mean(axis=0)]
     spread = told.context.std(axis=0) * told.dim**0.5
     scale = [float(f"{value:.3g}") if value > 0 else 1.0 for value in spread]
     features = Features(names=told.names, center=tuple(center), scale=tuple(scale), intercept=True)
-    again = parse_log(text, context_columns=columns, features=features, dial=dial, needs=("action", "cost"))
-    return again, outcomes, features
+    return parse_log(text, features=features, **options), outcomes, features
 
 
 def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | None, **parts: Any) -> tuple[Any, dict]:

@@ -19,6 +19,7 @@ from safedial.cli.study_output import (
     read_fields,
     read_pairs,
     with_age,
+    without_outcome,
 )
 
 study = typer.Typer(no_args_is_help=True, help="Run a study: an append-only log of decisions and outcomes.")
@@ -132,7 +133,8 @@ def tell(
             unrelated=unrelated,
         )
         word = "Written" if receipt.created else "Known already"
-        print_answer(receipt.to_dict(), format, json, f"{word}: event {receipt.seq}.")
+        after = " " + without_outcome(found.spec, decision_id, unrelated=False, final=True) if throttled else ""
+        print_answer(receipt.to_dict(), format, json, f"{word}: event {receipt.seq}.{after}")
 
 
 @study.command()
@@ -164,7 +166,8 @@ def void(
     """Take a round out. Unless its reason is unrelated to the outcome, the model stops before it."""
     with opened(storage, decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
-        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}.")
+        after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=True)
+        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}. {after}")
 
 
 @study.command()
@@ -176,10 +179,13 @@ def expire(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Stop waiting for an outcome."""
+    """Stop waiting for an outcome. Unless its absence is unrelated to it, a certified study learns nothing until it
+    comes after all.
+    """
     with opened(storage, decision_id) as found:
-        (receipt,) = found.expire([decision_id], reason=reason, unrelated=unrelated)
-        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}.")
+        (receipt,) = found.expire(decision_id, reason=reason, unrelated=unrelated)
+        after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=False)
+        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}. {after}")
 
 
 @study.command()

@@ -35,6 +35,31 @@ def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "
         print_pairs("", {name: _short(value) for name, value in answer.items()})
 
 
+def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool) -> str:
+    """What a round whose outcome is not known does to the learning of a study, in words.
+
+    Args:
+        spec: the study's.
+        unrelated: whether the reason is stated to have nothing to do with the outcome.
+        final: whether the outcome can no longer come (void, throttled), or may come late (expired).
+    """
+    if unrelated:
+        return "The round is passed over: you stated that the reason has nothing to do with its outcome."
+    if spec.conformal:
+        return (
+            "The round counts as one whose cost has no bound, which keeps doses low; a few such rounds can hold the "
+            "study at its start dose."
+        )
+    if final:
+        return "From this round on the study learns nothing any more: leaving a round out could bias all that follows."
+    if not spec.ordered:
+        return "The study learns from its other rounds as before, and takes this outcome if it still comes."
+    return (
+        "From this round on the study learns nothing, until the outcome is reported after all. If its absence has "
+        f"nothing to do with the outcome, say so: safedial study void {decision_id} --unrelated --reason ..."
+    )
+
+
 def read_context(words: str) -> Any:
     """0.6,0.3 or JSON."""
     text = words.strip()

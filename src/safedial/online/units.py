@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -165,7 +165,8 @@ class Features:
             given = set(raw.keys())
             missing, extra = sorted(set(self.names) - given), sorted(given - set(self.names), key=str)
             if missing or extra:
-                raise InvalidInput(f"context: missing features {missing}, unknown features {extra}", "wrong_features")
+                words = f"context: missing features {missing}, unknown features {extra}"
+                raise InvalidInput(words, "wrong_features", public=_public_words(self.names, missing, len(extra)))
             raw = [real(f"context[{name!r}]", raw[name], finite=False) for name in self.names]
         return as_vector(raw, len(self.names), "context")
 
@@ -196,6 +197,21 @@ def _ends(name: str, given: Any) -> tuple[float, float]:
 def _unit(name: str, given: Any) -> str:
     require(isinstance(given, str), name, given, "must be text")
     return given
+
+
+def _public_words(names: tuple[str, ...], missing: list[str], unknown: int) -> str:
+    """Which features are wrong, in names of the specification alone; those that nobody knows are counted.
+
+    >>> _public_words(("age", "weight"), ["weight"], 1)
+    'missing: weight; not known: 1 other; the features are age, weight'
+    """
+    parts = [f"missing: {_listed(missing)}"] if missing else []
+    parts += [f"not known: {unknown} other" + ("s" if unknown > 1 else "")] if unknown else []
+    return "; ".join([*parts, f"the features are {_listed(names)}"])
+
+
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def rounded_down(value: float, least: float = -math.inf) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 from safedial.core.dose import Dose
@@ -54,10 +55,25 @@ def make_policy(name: str, **options: Any) -> Policy:
         near = get_close_matches(str(name), POLICIES, n=1)
         way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
         raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
-    try:
-        return POLICIES[name](**options)
-    except TypeError as error:
-        raise InvalidInput(f"policy {name}: {error}; its options are those of safedial.{name}") from error
+    known = tuple(signature(POLICIES[name]).parameters)
+    for option in options:
+        if option not in known:
+            raise InvalidInput(f"policy {name}: has no option {option!r}; {_way_out(option, known)}")
+    return POLICIES[name](**options)
+
+
+ELSEWHERE = {
+    "start_action": "a study and an Agent take it (safedial study create --set start_action=..., "
+    "Agent(start_action=...)); as an intensity, from 0 to 1, it is the option start_dose",
+    "fallback_action": "a study and an Agent take it (safedial study create --set fallback_action=..., "
+    "Agent(fallback_action=...))",
+}
+"""Names that are taken for options of a policy, and where they belong."""
+
+
+def _way_out(option: str, known: tuple[str, ...]) -> str:
+    near = get_close_matches(option, known, n=1, cutoff=0.75)
+    return ELSEWHERE.get(option) or (f"did you mean {near[0]!r}?" if near else "it has " + ", ".join(known))
 
 
 @lru_cache(maxsize=64)

@@ -146,7 +146,10 @@ def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:
     require(
         known or given not in POLICIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
     )
-    for name in ("predictor", "scaled", "group"):
+    model = options.get("predictor")
+    rule = "cannot be part of a study: its log keeps plain values, and no model can be made again from them"
+    require(model is None, "predictor", model, rule, "leave it out for ridge regression, or use an Agent")
+    for name in ("scaled", "group"):
         own = not isinstance(options.get(name), (str, int, bool, type(None)))
         require(not own, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
     return make_policy(str(given), **options)

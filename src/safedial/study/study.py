@@ -175,16 +175,24 @@ class Study:
 
     def expire(
         self,
-        decision_ids: Iterable[str] | None = None,
+        decision_ids: str | Iterable[str] | None = None,
         *,
         reason: str,
         before: datetime | None = None,
         unrelated: bool = False,
         actor: str | None = None,
     ) -> list[Receipt]:
-        """Stop waiting for the outcomes of these decisions, or of all that were made before a time."""
+        """Stop waiting for the outcome of a decision, of several, or of all that were made before a time.
+
+        Args:
+            unrelated: you state that its absence has nothing to do with the outcome; the round is then passed over.
+                Otherwise a late outcome may still come, and until then the model learns nothing from that round on
+                (in arrival order it learns from the other rounds; HP-Conformal counts the round as unbounded).
+        """
         require((decision_ids is None) != (before is None), "before", before, "or decision_ids must be given, not both")
-        named = None if decision_ids is None else [self._seq(each) for each in decision_ids]
+        require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        listed = [decision_ids] if isinstance(decision_ids, str) else decision_ids
+        named = None if listed is None else [self._seq(each) for each in listed]
         arguments = {"unrelated": unrelated, "reason": checked_text("reason", reason), "actor": self._who(actor)}
 
         def work(desk: Desk) -> list[Receipt]:
