@@ -1,37 +1,20 @@
 """safedial: turn one dial for each context, with a promise on the realized cost in every round.
 
-The public names. `Agent`, `simulate` and the world load SciPy and are imported on first use, so that
-`import safedial` stays quick.
+The public names. Each is imported on first use, so that `import safedial` and the command line start quickly.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
-from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, MissingExtra
-from safedial.policies import (
-    POLICIES,
-    Policy,
-    clairvoyant,
-    epsilon_greedy,
-    fixed,
-    hp_bayes,
-    hp_conformal,
-    hp_probe,
-    hp_ucb,
-    make_policy,
-    nonlinear_hp_probe,
-    nonlinear_hp_ucb,
-    on_expectation,
-    thompson,
-)
 from safedial.version import __version__
 
 if TYPE_CHECKING:
     from safedial.calibration import calibrate
     from safedial.conformance import check_policy
+    from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
+    from safedial.core.spec import SafetySpec
     from safedial.diagnostics import check_log
     from safedial.diagnostics.promise import watch_log
     from safedial.logs import read_log
@@ -39,6 +22,22 @@ if TYPE_CHECKING:
     from safedial.online.decision import Decision
     from safedial.online.units import Dial, Features
     from safedial.planning import plan
+    from safedial.policies import (
+        POLICIES,
+        Policy,
+        clairvoyant,
+        epsilon_greedy,
+        fixed,
+        hp_bayes,
+        hp_conformal,
+        hp_probe,
+        hp_ucb,
+        make_policy,
+        nonlinear_hp_probe,
+        nonlinear_hp_ucb,
+        on_expectation,
+        thompson,
+    )
     from safedial.replay.record import Replay
     from safedial.replay.run import replay
     from safedial.simulation import Simulation, simulate
@@ -52,23 +51,45 @@ _LAZY = {
     "calibrate": "safedial.calibration",
     "check_log": "safedial.diagnostics",
     "check_policy": "safedial.conformance",
+    "clairvoyant": "safedial.policies",
     "create_study": "safedial.study",
     "Decision": "safedial.online.decision",
     "Dial": "safedial.online.units",
+    "Dose": "safedial.core.dose",
+    "DoseCurve": "safedial.core.dose",
+    "epsilon_greedy": "safedial.policies",
     "Features": "safedial.online.units",
+    "fixed": "safedial.policies",
+    "hill": "safedial.core.dose",
+    "hp_bayes": "safedial.policies",
+    "hp_conformal": "safedial.policies",
+    "hp_probe": "safedial.policies",
+    "hp_ucb": "safedial.policies",
+    "identity": "safedial.core.dose",
     "LinearWorld": "safedial.worlds.linear",
     "load_spec": "safedial.specfile",
+    "logistic": "safedial.core.dose",
+    "make_policy": "safedial.policies",
+    "nonlinear_hp_probe": "safedial.policies",
+    "nonlinear_hp_ucb": "safedial.policies",
     "NonlinearWorld": "safedial.worlds.nonlinear",
+    "on_expectation": "safedial.policies",
     "open_study": "safedial.study",
     "plan": "safedial.planning",
+    "POLICIES": "safedial.policies",
+    "Policy": "safedial.policies",
+    "power": "safedial.core.dose",
     "read_log": "safedial.logs",
     "Replay": "safedial.replay.record",
     "replay": "safedial.replay",
+    "SafetySpec": "safedial.core.spec",
     "save_spec": "safedial.specfile",
-    "Simulation": "safedial.simulation",
     "simulate": "safedial.simulation",
+    "Simulation": "safedial.simulation",
     "SpecFile": "safedial.specfile",
     "Study": "safedial.study",
+    "tabulated": "safedial.core.dose",
+    "thompson": "safedial.policies",
     "watch_log": "safedial.diagnostics.promise",
 }
 

@@ -29,6 +29,27 @@ def test_the_version_and_help_are_there():
         assert command in shown
 
 
+def test_a_command_loads_its_own_file_and_no_other():
+    program = (
+        "import atexit, sys; from safedial.cli import COMMANDS, main; "
+        "files = lambda: sorted({name for name in COMMANDS.values() if f'safedial.cli.{name}' in sys.modules}); "
+        "atexit.register(lambda: print(files(), 'numpy' in sys.modules)); main()"
+    )
+    for words, loaded in (
+        (["--version"], "[] False"),
+        (["doctor"], "['doctor'] False"),
+        (["study"], "['study'] False"),
+    ):
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+        assert done.stdout.strip().splitlines()[-1] == loaded, done.stderr
+
+
+def test_a_command_that_there_is_not_is_answered_with_the_nearest():
+    done = run("plann")
+    assert done.returncode == 2
+    assert "'plan'" in done.stderr
+
+
 def test_simulate_prints_one_object_alone_on_stdout():
     done = run(*SIMULATE, "--json")
     assert done.returncode == 0
@@ -201,7 +222,7 @@ def test_doctor_says_what_is_missing():
 def test_the_extras_of_doctor_are_those_of_the_package():
     import tomllib
 
-    from safedial.cli.doctor import EXTRAS
+    from safedial.errors import EXTRAS
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev"}

@@ -117,6 +117,18 @@ def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
     assert "no bound" in study("expire", "free.2", "--reason", "six weeks")[1]
 
 
+def test_a_warning_is_one_sentence_without_a_file_name(tmp_path):
+    fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.5")
+    dial = 'dial={"levels": [0.5, 1]}'
+    words = [word for field in (*fields, dial) for word in ("--set", field)]
+    command = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", f"sqlite:///{tmp_path}/a.db"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("safedial: warning: where no benefit is expected")
+    assert len(done.stderr.splitlines()) == 1
+    assert ".py" not in done.stderr
+
+
 def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
     for _ in range(2):
         study("ask", "trial", "0.6,0.3")

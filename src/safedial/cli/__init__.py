@@ -1,52 +1,25 @@
-"""The command line: one command group a file; heavy parts are imported when a command runs."""
+"""The command line: one command group a file; a command's file, and the heavy parts, are imported when it runs."""
 
 from __future__ import annotations
 
 import io
 import signal
 import sys
+import warnings
+from importlib import import_module
+from typing import Any
 
 import typer
 
-from safedial.cli.battery import battery
-from safedial.cli.bench import bench
-from safedial.cli.calibrate import calibrate
-from safedial.cli.check import check
-from safedial.cli.doctor import doctor
-from safedial.cli.eluder import eluder
-from safedial.cli.monitor import monitor
-from safedial.cli.plan import plan
-from safedial.cli.reproduce import reproduce
-from safedial.cli.service import demo, key, serve
-from safedial.cli.simulate import simulate
-from safedial.cli.study import study
-from safedial.cli.sweep import sweep
 from safedial.errors import InvalidInput, MissingExtra, explained
 from safedial.version import __version__
 
-app = typer.Typer(
-    name="safedial",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command()(simulate)
-app.command()(calibrate)
-app.command()(plan)
-app.command()(check)
-app.command()(monitor)
-app.add_typer(reproduce, name="reproduce")
-app.add_typer(sweep, name="sweep")
-app.add_typer(battery, name="battery")
-app.add_typer(study, name="study")
-app.add_typer(bench, name="bench")
-app.command()(eluder)
-app.command()(serve)
-app.add_typer(key, name="key")
-app.command()(demo)
-app.command()(doctor)
+COMMANDS = {
+    name: name for name in ("simulate", "calibrate", "plan", "check", "monitor", "reproduce", "sweep", "battery")
+}
+COMMANDS |= {"study": "study", "bench": "bench", "eluder": "eluder", "serve": "service", "key": "service"}
+COMMANDS |= {"demo": "service", "doctor": "doctor"}
+"""Every command and group, and the file that holds it."""
 
 
 def _version(wanted: bool) -> None:
@@ -55,11 +28,34 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Turn one dial anew for each context: high reward, and a promise on the realized cost in every round."""
+
+
+def make_app(wanted: str = "") -> typer.Typer:
+    """The program with all of its commands; where one of them is wanted, with that one alone, which starts sooner."""
+    made = typer.Typer(
+        name="safedial",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(root)
+    chosen = [wanted] if wanted in COMMANDS else [] if wanted == "--version" else list(COMMANDS)
+    for name in chosen:
+        part = getattr(import_module(f"safedial.cli.{COMMANDS[name]}"), name)
+        made.add_typer(part, name=name) if isinstance(part, typer.Typer) else made.command(name)(part)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module 'safedial.cli' has no attribute {name!r}")
+    return make_app()
 
 
 class Interrupted(BaseException):
@@ -67,13 +63,17 @@ class Interrupted(BaseException):
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one sentence on stderr and exit code 2, never a traceback."""
+    """Run the command line; a user's mistake is one sentence on stderr and exit code 2, never a traceback; a warning is
+    one sentence as well.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     signal.signal(signal.SIGINT, _interrupt)
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            make_app(next(iter(sys.argv[1:]), ""))()
     except (InvalidInput, MissingExtra) as error:
         sys.exit(_complain(str(error), 2))
     except ModuleNotFoundError as error:
@@ -86,6 +86,10 @@ def main() -> None:
 
 def _interrupt(*_: object) -> None:
     raise Interrupted
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    sys.stderr.write(f"safedial: warning: {message}\n")
 
 
 def _complain(message: str, code: int) -> int:

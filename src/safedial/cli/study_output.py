@@ -86,10 +86,7 @@ def read_pairs(option: str, words: list[str] | None) -> dict[str, Any]:
     for word in words or []:
         name, equals, text = word.partition("=")
         require(equals and name, option, word, "must be NAME=VALUE", f"for example {option} dim=2")
-        try:
-            found[name] = json_.loads(text)
-        except ValueError:
-            found[name] = text
+        found[name] = _read_value(text)
     return found
 
 
@@ -102,6 +99,20 @@ def with_age(status: dict[str, Any]) -> dict[str, Any]:
         return status
     waited = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
     return {**status, "oldest_open": f"{since[:16].replace('T', ' ')} UTC, {waited / 3600:.1f} hours ago"}
+
+
+def _read_value(text: str) -> Any:
+    """JSON, a number as people write it (.3), or the text itself.
+
+    >>> _read_value("[1, 2]"), _read_value(".3"), _read_value("certified")
+    ([1, 2], 0.3, 'certified')
+    """
+    for read in (json_.loads, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _from_file(path: Path) -> dict[str, Any]:
