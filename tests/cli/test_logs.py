@@ -2,11 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from safedial.logs import log_text
 from safedial.specfile import EXAMPLE
 from safedial.sweep.grid import read_grid
+from tests.calibration.test_confounded import clinic
 from tests.cli.test_cli import run
 
 SPEC = EXAMPLE.replace("dim = 2", 'dim = 3\n[[policy]]\nname = "hp_probe"')
@@ -36,9 +39,9 @@ def test_check_raises_a_flag_and_writes_one_page_with_nothing_fetched(folder):
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)
     assert "tails" in report["flagged"]
-    assert len(report["findings"]) == 7
+    assert len(report["findings"]) == 8
     page = (folder / "report.html").read_text()
-    assert page.count("For the promise:") == 7
+    assert page.count("For the promise:") == 8
     assert "data:image/png;base64," in page
     assert not re.search(r"(src|href)=.?https?:", page)
     assert "FLAG" in run("check", "log.csv", "--spec", "narrow.toml", "--target", "cost", cwd=folder).stdout
@@ -151,6 +154,37 @@ def test_calibrate_says_how_to_state_the_dials_range(tmp_path):
     assert done.returncode == 2
     assert "--dial-high" in done.stderr
     assert "spec file" not in done.stderr
+
+
+def test_a_calibration_that_learned_nothing_writes_no_spec_and_exits_1(tmp_path):
+    rows = "\n".join(f"{n % 7 / 10},{n % 15 + 1},{0 if n % 40 else 8}" for n in range(150))
+    (tmp_path / "pilot.csv").write_text(f"x1,action,cost\n{rows}\n")
+    words = ["calibrate", "pilot.csv", "--dial-high", "15", "--unit", "U", "--threshold", "5", "--resamples", "5"]
+    done = run(*words, "--out", "made.toml", "--plot", "curve.png", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "no spec file is made from this log. 146 of 150 costs are 0" in done.stderr
+    assert "Report the measured quantity" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.png", "pilot.csv"]
+    done = run(*words, "--json", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, report["spec"]) == (1, "", None)
+    assert report["problem"].startswith("146 of 150")
+
+
+def test_a_pilot_dosed_by_the_context_is_flagged_by_calibrate_and_by_check(tmp_path):
+    """The truth is proportional, and cross-validation says otherwise; the flag is raised and the identity kept."""
+    (tmp_path / "pilot.csv").write_text(log_text(replace(clinic(400), names=("a", "w", "c", "one"))))
+    words = ["calibrate", "pilot.csv", "--threshold", "20", "--total-risk", "0.05", "--out", "made.toml"]
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("FLAG, confounded doses (evidence 10^")
+    assert "is false with probability at most 5 %" in done.stdout
+    made = (tmp_path / "made.toml").read_text()
+    assert "# FLAG: In 400 rounds" in made
+    assert "[dose]" not in made, "the true curve is the identity"
+    done = run("check", "pilot.csv", "--spec", "made.toml", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "confounding" in json.loads(done.stdout)["flagged"]
 
 
 def test_plan_says_what_to_expect_and_writes_a_page(folder):

@@ -73,6 +73,14 @@ def hidden_baseline(seed: int, rounds: int) -> Log:
     return replace(log, baseline_cost=np.zeros(rounds))
 
 
+def doses_by_context(seed: int, rounds: int) -> Log:
+    """A pilot without advice, in which a feature guides the doses."""
+    log = played(seed, rounds)
+    action = np.clip(0.5 + 0.3 * log.context[:, 0] + 0.1 * np.random.default_rng(seed).normal(size=rounds), 0.05, 1.0)
+    outcomes = {name: getattr(log, name) / log.action * action for name in ("reward", "cost")}
+    return replace(log, action=action, advised=np.full(rounds, np.nan), **outcomes)
+
+
 def noise_by_context(seed: int, rounds: int) -> Log:
     return played(seed, rounds, noise="context-scale")
 
@@ -99,6 +107,7 @@ BREAKS: dict[str, tuple[str, Callable[[int, int], Log], int]] = {
     "coefficients that change": ("drift", changed, 300),
     "another dose curve": ("dose_curve", other_curve, 400),
     "a hidden baseline cost": ("dose_curve", hidden_baseline, 300),
+    "doses by context": ("confounding", doses_by_context, 100),
     "noise by context": ("noise", noise_by_context, 500),
     "noise by action": ("noise", noise_by_action, 400),
     "a slipped digit": ("influence", slipped_digit, 300),

@@ -1,6 +1,7 @@
 """The constants that a promise rests on, from pilot or published dose–response data.
 
-    log ─► families ─► fit, cross-validation, bootstrap ─► g with its uncertainty
+    log ─► confounded? ─► families ─► fit, cross-validation, bootstrap ─► g with its uncertainty
+               └─► powers, adjusted for the context ───────────────────────┘
                               └─► residuals, coefficients, contexts ─► κ_r, κ_c, S, L, each with its reason ─► spec file
 
 What comes out is a proposal for a person to judge. It is in-sample: use it for rounds to come, never to certify the log
@@ -10,11 +11,11 @@ it was made from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from safedial.calibration.adjusted import Allowed, choose_adjusted, widened
 from safedial.calibration.choose import FOLDS, Chosen, choose_curve
 from safedial.calibration.constants import (
     Proposal,
@@ -24,69 +25,21 @@ from safedial.calibration.constants import (
 )
 from safedial.calibration.families import families
 from safedial.calibration.fit import Data, Noise
-from safedial.core.dose import Dose
-from safedial.core.spec import VIOLATION_SHARE, SafetySpec
+from safedial.calibration.result import Calibration
+from safedial.diagnostics.confounding import BROKEN, assignment, words
+from safedial.diagnostics.evidence import average
+from safedial.diagnostics.finding import Finding, finding
 from safedial.errors import require
 from safedial.logs import Log
-from safedial.specfile import SpecFile
+from safedial.online.units import Dial
 
 LEAST_ROWS = 20
 
+LEVEL = 0.05
+"""The chance of a false flag for confounded doses."""
 
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """Curves by outcome, and the proposals by name of the spec's field."""
-
-    curves: dict[str, Chosen]
-    data: dict[str, Data] = field(repr=False)
-    proposals: dict[str, Proposal]
-    noise: Noise
-    dim: int
-    seen: tuple[float, float]
-    """The smallest and the largest positive dose of the log."""
-
-    @property
-    def dose(self) -> Dose:
-        cost = self.curves["cost"].fit.curve
-        return Dose(self.curves["reward"].fit.curve if "reward" in self.curves else cost, cost)
-
-    def spec_file(self, *, threshold: float, total_risk: float, **parts: Any) -> SpecFile:
-        """The proposals as a spec file; the threshold and the risk are yours to state."""
-        require(0.0 < total_risk < 1.0, "total_risk", total_risk, "must lie strictly between 0 and 1", "0.05 is 5 %")
-        constants: dict[str, Any] = {name: proposal.value for name, proposal in self.proposals.items()}
-        violation = round(VIOLATION_SHARE * total_risk, 12)
-        risks = {"violation_risk": violation, "estimation_risk": round(total_risk - violation, 12)}
-        spec = SafetySpec(threshold=threshold, **risks, **constants)
-        return SpecFile(spec=spec, dose=self.dose, dim=self.dim, policy={"name": "hp_probe"}, **parts)
-
-    def notes(self) -> dict[str, str]:
-        """The reasons, as comments of the spec file."""
-        words = [f"{name}: {self.words(name)}" for name in self.curves]
-        top = "Proposed by safedial calibrate, for a person to judge; it is made from data and proves nothing.\n"
-        return {"": top + "\n".join(words)} | {name: each.reason for name, each in self.proposals.items()}
-
-    def words(self, name: str) -> str:
-        """What was fitted, in a sentence."""
-        chosen = self.curves[name]
-        numbers = ", ".join(
-            f"{key} {value:.3g}" for key, value in chosen.fit.curve.parameters.items() if isinstance(value, float)
-        )
-        low, high = self.seen
-        edge = (
-            f" Doses outside {low:.3g} to {high:.3g} were never given: there the curve is a guess." if high < 1 else ""
-        )
-        shape = f"curve {chosen.fit.family}" + (f" ({numbers})" if numbers else "")
-        return (
-            f"{shape}, the simplest within one standard error of the best in {FOLDS}-fold cross-validation; "
-            f"{_uncertainty(chosen)}.{edge}"
-        )
-
-
-def _uncertainty(chosen: Chosen) -> str:
-    if not chosen.error:
-        return "it was not compared with any other, so how far it is off is not known"
-    words = f"at the doses used it is uncertain by {chosen.error:.1%}"
-    return f"{words} (95 %{', and what ' + ', '.join(chosen.rivals) + ' would say' if chosen.rivals else ''})"
+ORDERS = 20
+"""Orders of the rows over which that evidence is averaged."""
 
 
 def calibrate(
@@ -97,6 +50,7 @@ def calibrate(
     noise: Noise = "proportional",
     caution: float = 1.2,
     resamples: int = 100,
+    dial: Dial | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Calibration:
     """Fit dose curves and propose constants.
@@ -108,9 +62,11 @@ def calibrate(
             deviation is proposed for both the noise and the sensor's noise.
         caution: what S, L and κ are multiplied by.
         resamples: of the bootstrap.
+        dial: the log's units, for words and pictures.
         progress: called with the number of fits just finished, of `fits(log, ...)`.
 
     >>> from safedial.core.dose import hill
+    >>> from safedial.core.spec import SafetySpec
     >>> from safedial.logs import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
     >>> spec = SafetySpec(threshold=2, total_risk=0.05, reward_noise=0.2, cost_noise=0.2, coefficient_bound=1,
@@ -125,10 +81,16 @@ def calibrate(
     context = log.context if log.dim else np.ones((len(log), 1))
     values = {"cost": log.cost - log.baseline_cost, "reward": log.reward}
     data = {name: Data(context[used], log.action[used], values[name][used]) for name in outcomes}
-    curves = {
-        name: choose_curve(each, noise=noise, name=curve, resamples=resamples, progress=progress)
-        for name, each in data.items()
-    }
+    confounding = _confounding(log.rows(used))
+    curves: dict[str, Chosen] = {}
+    allowed: dict[str, Allowed] = {}
+    for name, each in data.items():
+        if confounding.flagged and curve == "auto":
+            curves[name], allowed[name] = choose_adjusted(each, noise=noise)
+        else:
+            curves[name] = choose_curve(each, noise=noise, name=curve, resamples=resamples, progress=progress)
+            if confounding.flagged:
+                curves[name], allowed[name] = widened(curves[name], each)
     levels = log.action[used]
     return Calibration(
         curves=curves,
@@ -137,6 +99,31 @@ def calibrate(
         noise=noise,
         dim=context.shape[1],
         seen=(float(levels.min()), float(levels.max())),
+        confounding=confounding,
+        allowed=allowed,
+        stated=curve != "auto",
+        dial=Dial() if dial is None else dial,
+    )
+
+
+def _confounding(log: Log) -> Finding:
+    """Whether the context guided the doses that no advice is on record for, over random orders of the rows."""
+    pilot = log.rows(np.isnan(log.advised))
+    rng, count = np.random.default_rng(0), len(pilot)
+    orders = [rng.permutation(count) for _ in range(ORDERS)]
+    found = [assignment(pilot.context[order], pilot.action[order]) for order in orders]
+    evidence = average([each.log_evidence[-1] if count else 0.0 for each in found])
+    return finding(
+        "confounding",
+        "Confounded doses",
+        needed=1.0 / LEVEL,
+        rounds=np.array([float(count)]),
+        log_evidence=np.array([evidence]),
+        tested="Were doses chosen without the context, or can they be predicted from it?",
+        found=words(found[0], pilot.names, count) if count else "Advice is on record for every round.",
+        fine="Nothing speaks against doses chosen without the context. Reasons that are not in the log cannot be seen.",
+        broken=f"{BROKEN} The curves here are adjusted for the context, and less certain for it.",
+        explained=found[0].explained,
     )
 
 

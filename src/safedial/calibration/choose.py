@@ -67,14 +67,14 @@ def choose_curve(
     rivals = {each: fit_curve(tried[each], data, noise).curve for each in close}
     low, high = np.quantile([curve.effect(GRID) for curve in curves], BAND, axis=0)
     heights = [low, high, *(np.asarray(curve.effect(GRID)) for curve in rivals.values())]
-    bootstrap = float(np.quantile(_departures(fit, curves, data.action), 0.95))
+    bootstrap = float(np.quantile(departures(fit, curves, data.action), 0.95))
     return Chosen(
         fit=fit,
         table=table,
         grid=GRID,
         low=np.min(heights, axis=0),
         high=np.max(heights, axis=0),
-        error=max([bootstrap, *_departures(fit, list(rivals.values()), data.action)]),
+        error=max([bootstrap, *departures(fit, list(rivals.values()), data.action)]),
         rivals=tuple(rivals),
     )
 
@@ -107,7 +107,7 @@ def _resampled(family: Family, fit: Fit, data: Data, noise: Noise, resamples: in
     return curves
 
 
-def _departures(fit: Fit, curves: list, actions: Array) -> list[float]:
+def departures(fit: Fit, curves: list, actions: Array) -> list[float]:
     """How far each curve lies from the fitted one at the doses of the log, relatively."""
     doses = np.linspace(float(actions.min()), float(actions.max()), 50)
     weights = np.asarray(fit.curve.effect(actions))

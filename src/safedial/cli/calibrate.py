@@ -36,7 +36,8 @@ def calibrate(
 ) -> None:
     """Fit a monotone dose curve and propose S, L and the noise constants, each with its reason.
 
-    The log needs action and cost; reward and context columns are used where they are there.
+    The log needs action and cost; reward and context columns are used where they are there. Exit status: 0, or 1 if the
+    log says too little for a spec file, which is then not written; 2 if something is wrong with the input.
     """
     from safedial.calibration import calibrate as run
     from safedial.calibration import fits
@@ -59,17 +60,22 @@ def calibrate(
             noise=noise,  # pyright: ignore[reportArgumentType] -- checked by calibrate
             caution=caution,
             resamples=resamples,
+            dial=dial,
             progress=advance,
         )
     text = None
-    if threshold is not None:
-        file, notes = _file(found, threshold, total_risk, fold_rounds, features=features, dial=dial)
+    if threshold is not None and not found.problem:
+        file, notes = _file(found, threshold, total_risk, fold_rounds, features=features)
         text = spec_text(file, notes=notes)
-    _write(found, text, out, plot)
+    written = _write(found, text, out, plot)
     if json:
-        print_json(_report(found) | {"spec": text, "files": [str(path) for path in (out, plot) if path]})
+        print_json(_report(found) | {"spec": text, "files": [str(path) for path in written]})
     else:
-        _print(found, [path for path in (out, plot) if path])
+        _print(found, written)
+    if found.problem:
+        if not json:
+            typer.echo(f"safedial: no spec file is made from this log. {found.problem}", err=True)
+        raise typer.Exit(1)
 
 
 def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) -> tuple[Any, tuple[str, ...], Any]:
@@ -117,7 +123,7 @@ def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | No
     return replace(file, spec=spec, policy=policy), notes | {"": notes[""] + "\n" + words}
 
 
-def _write(found: Any, text: str | None, out: Path | None, plot: Path | None) -> None:
+def _write(found: Any, text: str | None, out: Path | None, plot: Path | None) -> list[Path]:
     from safedial.files import write_text
 
     if plot:
@@ -126,6 +132,7 @@ def _write(found: Any, text: str | None, out: Path | None, plot: Path | None) ->
         draw_calibration(found, plot)
     if out and text:
         write_text(out, text)
+    return [path for path, made in ((out, text), (plot, True)) if path and made]
 
 
 def _report(found: Any) -> dict[str, Any]:
@@ -135,29 +142,46 @@ def _report(found: Any) -> dict[str, Any]:
                 "family": chosen.fit.family,
                 **chosen.fit.curve.to_dict(),
                 "error": chosen.error,
+                "allowed_powers": found.allowed[name].range if name in found.allowed else None,
                 "table": chosen.table,
             }
             for name, chosen in found.curves.items()
         },
+        "confounding": found.confounding.to_dict(),
+        "problem": found.problem,
         "proposals": {name: proposal._asdict() for name, proposal in found.proposals.items()},
     }
 
 
 def _print(found: Any, paths: list[Path]) -> None:
-    from safedial.cli.output import new_table, print_table
+    from safedial.diagnostics.finding import shown
 
+    flag = found.confounding
+    if flag.flagged:
+        level = f"(evidence {shown(flag.evidence)}; a flag at {flag.needed:.0f} is false with probability at most 5 %)"
+        typer.echo(f"FLAG, {flag.title.lower()} {level}. {flag.found} {flag.means}\n")
     for name, chosen in found.curves.items():
-        heads = ("free numbers", "held-out loss", "behind the best", "± one error")
-        table = new_table(f"Dose curve of the {name}, by cross-validation", "family", *heads)
-        for family, row in chosen.table.items():
-            mark = " *" if family == chosen.fit.family else ""
-            numbers = (f"{row[key]:.4f}" for key in ("loss", "difference", "error"))
-            table.add_row(family + mark, f"{row['free']:.0f}", *numbers)
-        print_table(table)
+        if chosen.table:
+            _print_families(name, chosen)
         typer.echo(f"The {name}'s {found.words(name)}\n")
     for name, proposal in found.proposals.items():
         typer.echo(f"{name} = {proposal.value:g}. {proposal.reason}")
     if paths:
         typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))
-    else:
+    elif not found.problem:
         typer.echo("Nothing written: give --threshold and --out to write a spec file, --plot for a picture.")
+
+
+TABLE = ("loss", "difference", "error")
+
+
+def _print_families(name: str, chosen: Any) -> None:
+    from safedial.cli.output import new_table, print_table
+
+    heads = ("free numbers", "held-out loss", "behind the best", "± one error")
+    table = new_table(f"Dose curve of the {name}, by cross-validation", "family", *heads)
+    for family, row in chosen.table.items():
+        mark = " *" if family == chosen.fit.family else ""
+        numbers = (f"{row[key]:.4f}" if abs(row[key]) < 1e5 else f"{row[key]:.1e}" for key in TABLE)
+        table.add_row(family + mark, f"{row['free']:.0f}", *numbers)
+    print_table(table)

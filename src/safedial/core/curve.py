@@ -78,6 +78,19 @@ class DoseCurve(Fields):
     def to_dict(self) -> dict[str, Any]:
         return {"curve": self.name, **self.parameters}
 
+    @property
+    def words(self) -> str:
+        """The curve for people, its numbers in four digits.
+
+        >>> from safedial.core.dose import identity, power, tabulated
+        >>> power(0.48963947731781143).words, identity().words, tabulated([0, 0.5, 1], [0, 0.2, 1]).words
+        ('power (exponent 0.4896)', 'identity', 'tabulated (actions 0 0.5 1, intensities 0 0.2 1)')
+        """
+        told = [
+            f"{name} {' '.join(f'{part:.4g}' for part in np.ravel(value))}" for name, value in self.parameters.items()
+        ]
+        return f"{self.name} ({', '.join(told)})" if told else self.name
+
     def heights(self) -> list[float]:
         """g on `GRID`: what tells two curves of one name apart."""
         return [_number(self, "effect", action) for action in GRID]

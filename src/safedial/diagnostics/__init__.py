@@ -23,6 +23,7 @@ from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import SafetySpec
 from safedial.diagnostics.conformal_checks import WAGERS, check_conformal
 from safedial.diagnostics.conformal_rounds import ConformalRounds, walk_log
+from safedial.diagnostics.confounding import check_confounding
 from safedial.diagnostics.dose_curve import check_dose_curve
 from safedial.diagnostics.drift import check_drift
 from safedial.diagnostics.finding import Finding
@@ -41,6 +42,7 @@ CHECKS: dict[str, Callable[..., Finding]] = {
     "linearity": check_linearity,
     "drift": check_drift,
     "dose_curve": check_dose_curve,
+    "confounding": check_confounding,
     "noise": check_noise,
     "influence": check_influence,
 }
@@ -52,7 +54,7 @@ def needed_evidence(level: float) -> float:
     """The evidence at which each check raises its flag.
 
     >>> round(needed_evidence(0.05), 1)
-    155.6
+    177.8
     """
     _check_level(level)
     return len(CHECKS) / ((1.0 - ESTIMATION_SHARE) * level)

@@ -40,6 +40,7 @@ class Rounds:
         rows, outcome: √ω·context and √ω·y.
         fitted: ⟨x_t, μ̂_{t−1}⟩, known before the outcome.
         residual: √ω·e_t. slack: what its error part is at most, β_t·width_t·√ω, with probability ≥ 1 − `slack_risk`.
+        free: where no advice is on record.
         noise: κ of the target. horizon: the planned number of rounds, fixed in advance.
     """
 
@@ -52,6 +53,7 @@ class Rounds:
     names: tuple[str, ...]
     context: Array
     action: Array
+    free: NDArray[np.bool_]
     intensity: Array
     weight: Array
     rows: Array
@@ -121,6 +123,7 @@ def read_rounds(
         names=log.names,
         context=log.context[used],
         action=log.action[used],
+        free=np.isnan(log.advised[used]),
         intensity=(cost_intensity if target == "cost" else reward_intensity)[used],
         weight=weight[used],
         rows=rows,

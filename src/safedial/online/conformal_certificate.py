@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.dose import DoseCurve
 from safedial.online.decision import Decision, Rules, bound_intensity, guarded
 from safedial.online.units import rounded_down
 from safedial.policies.conformal.frozen import places_of
@@ -16,7 +15,7 @@ from safedial.policies.conformal.frozen import places_of
 def exact_curves(rules: Rules) -> str:
     return (
         "the dose curves are exact, down to the smallest action used: "
-        f"reward {_curve(rules.dose.reward)}, cost {_curve(rules.dose.cost)}"
+        f"reward {rules.dose.reward.words}, cost {rules.dose.cost.words}"
     )
 
 
@@ -246,8 +245,3 @@ def _label(rules: Rules, label: Any) -> Any:
 def _nth(number: int) -> str:
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
-
-
-def _curve(curve: DoseCurve) -> str:
-    parameters = ", ".join(f"{name} {value}" for name, value in curve.parameters.items())
-    return f"{curve.name} ({parameters})" if parameters else curve.name

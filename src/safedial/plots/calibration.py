@@ -10,19 +10,21 @@ import numpy as np
 from safedial.calibration import Calibration
 from safedial.calibration.choose import Chosen
 from safedial.calibration.fit import Data
-from safedial.plots.style import COLOURS, new_figure, save, title
+from safedial.plots.style import COLOURS, dial_axis, new_figure, save, title
 
 BANDS = 12
 
 
 def draw_calibration(found: Calibration, path: Path) -> Path:
-    """One panel for each outcome, as PNG."""
+    """One panel for each outcome, as PNG, with doses in the dial's units."""
     figure, panels = new_figure(columns=len(found.curves), height=2.6)
     for panel, (name, chosen) in zip(panels, found.curves.items(), strict=True):
         _curve(panel, chosen, found.data[name], found.noise)
-        known = f"uncertain by {chosen.error:.1%}" if chosen.error else "uncertainty not known"
+        known = f"uncertain by {chosen.error:.0%}" if chosen.error else "uncertainty not known"
+        known = f"{known}, adjusted" if name in found.allowed else known
         title(panel, f"{name}: {chosen.fit.family}, {known}")
         panel.axvspan(found.seen[1], 1.0, color="0.93", linewidth=0, zorder=0)
+        dial_axis(panel, found.dial, "x")
     panels[0].legend(fontsize=6, frameon=False)
     return save(figure, path)
 
@@ -32,7 +34,6 @@ def _curve(panel: Any, chosen: Chosen, data: Data, noise: str) -> None:
     panel.plot(chosen.grid, chosen.fit.curve.effect(chosen.grid), color=COLOURS["hp_ucb"], label="fitted g, 90 % band")
     doses, heights, errors = _heights(chosen, data, noise)
     panel.errorbar(doses, heights, yerr=2.0 * errors, fmt="o", color="0.3", markersize=3, linewidth=0.8, label="data")
-    panel.set_xlabel("action")
     panel.set_ylabel("intensity g")
     panel.set_xlim(0.0, 1.02)
     panel.set_ylim(-0.1, 1.25)

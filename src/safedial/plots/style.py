@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import InvalidInput, import_extra
+from safedial.online.units import Dial
 
 COLUMN = 3.5
 """Inches: the width of one column."""
@@ -55,6 +56,18 @@ def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **option
 def title(panel: Any, words: str) -> None:
     """A panel's title in the size of its labels."""
     panel.set_title(words, fontsize=8)
+
+
+def dial_axis(panel: Any, dial: Dial, which: str) -> None:
+    """Label the x or the y axis of a panel, which shows shares of the dial, with settings in the dial's units."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis, width = getattr(panel, f"{which}axis"), dial.high - dial.low
+    settings = MaxNLocator(nbins=6).tick_values(dial.low, dial.high)
+    inside = [value for value in settings if dial.low <= value <= dial.high]
+    axis.set_ticks([(value - dial.low) / width for value in inside])
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{dial.low + share * width:,.6g}"))
+    axis.set_label_text(f"dose, {dial.unit}" if dial.unit else "setting of the dial")
 
 
 def png(figure: Any) -> bytes:

@@ -1,0 +1,147 @@
+"""What a calibration found, in numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from safedial.calibration.adjusted import Allowed
+from safedial.calibration.choose import FOLDS, Chosen
+from safedial.calibration.constants import Proposal
+from safedial.calibration.fit import Data, Noise
+from safedial.core.dose import Dose, DoseCurve, curve_from_dict
+from safedial.core.spec import VIOLATION_SHARE, SafetySpec
+from safedial.diagnostics.finding import Finding
+from safedial.errors import InvalidInput, require
+from safedial.online.units import Dial
+from safedial.specfile import SpecFile
+
+LARGEST_ERROR = 1.0
+"""A fitted curve that may be off by its own height says nothing about the dose's effect."""
+
+LARGEST_TIE = 1 / 3
+"""The share of equal costs, at several doses, beyond which costs say nothing about the dose."""
+
+UNSEEN = (
+    "That no reason which is not in the log both guided the doses and changed the outcomes (confounding) is assumed: "
+    "no data show it."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Curves by outcome, and the proposals by name of the spec's field.
+
+    Attributes:
+        confounding: whether the context guided the doses that no advice is on record for; evidence of 20 raises the
+            flag, which is false with probability at most 5 %.
+        allowed: by outcome, where that flag is raised: the powers of the curve that the data allow, adjusted for the
+            context.
+        stated: whether the family was stated rather than chosen by the data.
+        seen: the smallest and the largest positive dose of the log, as shares of the dial.
+        dial: the log's units, for words and pictures.
+    """
+
+    curves: dict[str, Chosen]
+    data: dict[str, Data] = field(repr=False)
+    proposals: dict[str, Proposal]
+    noise: Noise
+    dim: int
+    seen: tuple[float, float]
+    confounding: Finding
+    allowed: dict[str, Allowed]
+    stated: bool
+    dial: Dial
+
+    @property
+    def dose(self) -> Dose:
+        cost = _rounded(self.curves["cost"].fit.curve)
+        return Dose(_rounded(self.curves["reward"].fit.curve) if "reward" in self.curves else cost, cost)
+
+    @property
+    def problem(self) -> str:
+        """Why no promise should be made from this, in words; empty where nothing speaks against it."""
+        outcome, action = self.data["cost"].outcome, self.data["cost"].action
+        values, counts = np.unique(outcome, return_counts=True)
+        common = int(np.argmax(counts))
+        several = np.unique(action[outcome == values[common]]).size > 1
+        if several and counts[common] > LARGEST_TIE * len(outcome):
+            return (
+                f"{counts[common]} of {len(outcome)} costs are {values[common]:.4g}, at several doses: they hardly say "
+                "how the cost changes with the dose. Report the measured quantity, not its excess over a limit and "
+                "not whether it exceeded one."
+            )
+        error = self.curves["cost"].error
+        if error >= LARGEST_ERROR and not self.stated:
+            state = "or state the curve that you know, with --curve (in Python, curve=)"
+            cause = (
+                f"give part of the doses at random, {state}"
+                if self.confounding.flagged
+                else f"give more rows at doses that differ, {state}"
+            )
+            return f"At the doses used the cost's curve may be off by {error:.0%}: its shape was not learned; {cause}."
+        return ""
+
+    def spec_file(self, *, threshold: float, total_risk: float, **parts: Any) -> SpecFile:
+        """The proposals as a spec file; the threshold and the risk are yours to state."""
+        if self.problem:
+            raise InvalidInput(f"calibration: learned too little for a spec file. {self.problem}")
+        require(0.0 < total_risk < 1.0, "total_risk", total_risk, "must lie strictly between 0 and 1", "0.05 is 5 %")
+        constants: dict[str, Any] = {name: proposal.value for name, proposal in self.proposals.items()}
+        violation = round(VIOLATION_SHARE * total_risk, 12)
+        risks = {"violation_risk": violation, "estimation_risk": round(total_risk - violation, 12)}
+        spec = SafetySpec(threshold=threshold, **risks, **constants)
+        chosen: dict[str, Any] = {"dial": self.dial, "policy": {"name": "hp_probe"}} | parts
+        return SpecFile(spec=spec, dose=self.dose, dim=self.dim, **chosen)
+
+    def notes(self) -> dict[str, str]:
+        """The reasons, as comments of the spec file."""
+        top = ["Proposed by safedial calibrate, for a person to judge; it is made from data and proves nothing."]
+        top += [f"{name}: {self.words(name)}" for name in self.curves]
+        top += [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else [UNSEEN]
+        return {"": "\n".join(top)} | {name: each.reason for name, each in self.proposals.items()}
+
+    def words(self, name: str) -> str:
+        """What was fitted, in a sentence."""
+        chosen, (low, high) = self.curves[name], (self._dose(end) for end in self.seen)
+        edge = (
+            f" Doses outside {low} to {high} were never given: there the curve is a guess." if self.seen[1] < 1 else ""
+        )
+        how = f"the simplest within one standard error of the best in {FOLDS}-fold cross-validation; "
+        how = "as stated; " if self.stated else how
+        how = f"{self._adjusted(name)}; " if name in self.allowed else how
+        return f"curve {self._shape(chosen)}, {how}{_uncertainty(chosen)}.{edge}"
+
+    def _dose(self, share: float) -> str:
+        return f"{self.dial.low + share * (self.dial.high - self.dial.low):.4g} {self.dial.unit}".rstrip()
+
+    def _shape(self, chosen: Chosen) -> str:
+        shown = _rounded(chosen.fit.curve).words
+        return chosen.fit.family + shown.removeprefix(chosen.fit.curve.name)
+
+    def _adjusted(self, name: str) -> str:
+        low, high = self.allowed[name].range
+        base = "the dose" if not self.stated else "this curve"
+        words = (
+            f"adjusted for the context, which guided the doses: powers of {base} from {low:.2g} to {high:.2g} agree "
+            "with the data (95 %)"
+        )
+        return words if not self.stated or low <= 1.0 <= high else f"{words}, and this curve itself does not"
+
+
+def _uncertainty(chosen: Chosen) -> str:
+    if not chosen.error:
+        return "it was not compared with any other, so how far it is off is not known"
+    words = f"at the doses used it is uncertain by {chosen.error:.1%}"
+    return f"{words} (95 %{', and what ' + ', '.join(chosen.rivals) + ' would say' if chosen.rivals else ''})"
+
+
+def _rounded(curve: DoseCurve) -> DoseCurve:
+    """The curve with its numbers in four digits, which is more than a fit knows; as it is where that would spoil it."""
+    plain = {name: np.vectorize(lambda part: float(f"{part:.4g}"))(value) for name, value in curve.parameters.items()}
+    try:
+        return curve_from_dict({"curve": curve.name, **{name: value.tolist() for name, value in plain.items()}})
+    except InvalidInput:
+        return curve
