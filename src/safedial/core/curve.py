@@ -86,14 +86,18 @@ class DoseCurve(Fields):
         >>> power(0.48963947731781143).words, identity().words, tabulated([0, 0.5, 1], [0, 0.2, 1]).words
         ('power (exponent 0.4896)', 'identity', 'tabulated (actions 0 0.5 1, intensities 0 0.2 1)')
         """
-        told = [
-            f"{name} {' '.join(f'{part:.4g}' for part in np.ravel(value))}" for name, value in self.parameters.items()
-        ]
+        told = [f"{name} {_shown(value)}" for name, value in self.parameters.items()]
         return f"{self.name} ({', '.join(told)})" if told else self.name
 
     def heights(self) -> list[float]:
         """g on `GRID`: what tells two curves of one name apart."""
         return [_number(self, "effect", action) for action in GRID]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(_shown(part) for part in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _check_form(curve: DoseCurve) -> None:

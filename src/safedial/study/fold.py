@@ -84,7 +84,7 @@ def context_of(state: State, raw: list[float]) -> Vector:
 
 def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     state.learner.begin()
-    place = state.learner.open(vector)
+    place: Any = state.learner.open(vector)
     state.rounds += 1
     state.new_decisions += 1
     state.broken = state.broken or body["doubt"] == "assumption_broken"
