@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from safedial.study import Store, StoreUnavailable, create_study
+from safedial.study import Store, StoreUnavailable, StudyError, create_study
 from safedial.study.schema import sa
 from tests.study.conftest import SPEC
 
@@ -161,3 +161,27 @@ def test_a_study_whose_log_is_broken_does_not_hurt_the_others_of_its_batch(tmp_p
         assert [answer.exception() is None for answer in answers] == [False, True] * 5
         assert {getattr(answer.exception(), "code", "") for answer in answers} == {"log_broken", ""}
         assert whole.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("default", "used"), [("off", "on"), ("local", "on"), ("on", "on"), ("remote_apply", "remote_apply")]
+)
+def test_a_postgresql_that_acknowledges_before_the_disk_has_it_is_told_to_wait(postgres, default, used):
+    url = postgres.url()
+    with Store(url) as store, store.engine.begin() as connection:
+        name = connection.execute(sa.text("SELECT current_database()")).scalar()
+        connection.execute(sa.text(f"ALTER DATABASE {name} SET synchronous_commit = {default}"))
+    with Store(url) as store, store.engine.connect() as connection:
+        assert connection.execute(sa.text("SHOW synchronous_commit")).scalar() == used
+
+
+@pytest.mark.parametrize("found", ["", "one", "1.0", "-1", "1; DROP", "9" * 5000, "Ⅴ"])
+def test_a_schema_version_that_is_no_number_is_refused_in_one_sentence(tmp_path, found):
+    url = f"sqlite:///{tmp_path}/trial.db"
+    Store(url).close()
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        connection.execute("UPDATE safedial_meta SET value = ? WHERE name = 'schema'", (found,))
+    connection.close()
+    with pytest.raises(StudyError, match="must be a whole number") as refused:
+        Store(url)
+    assert (refused.value.code, str(refused.value).count("\n")) == ("wrong_schema", 0)

@@ -1,13 +1,15 @@
 """A database by its URL: SQLite by default, PostgreSQL by its address; the same statements on both.
 
 SQLite: write-ahead log, `synchronous=FULL` (a commit that was acknowledged survives a power cut), and transactions that
-take the write lock at once. PostgreSQL: READ COMMITTED, and a lock on the row of the study that is written; a writer
-that hangs in a transaction is cut off after a minute (unless the URL brings `options` of its own).
+take the write lock at once; each write is sure of its file (sqlite_file). A file that cannot be written is opened to
+read. PostgreSQL: READ COMMITTED, a lock on the row of the study that is written, and `synchronous_commit=on` whatever
+the server's default; a writer that hangs in a transaction is cut off after a minute (unless the URL brings `options` of
+its own).
 """
 
 from __future__ import annotations
 
-import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,8 @@ from typing import Any
 
 from safedial.errors import InvalidInput
 from safedial.study.errors import StoreUnavailable
-from safedial.study.schema import prepare, sa
+from safedial.study.schema import check_version, prepare, sa
+from safedial.study.sqlite_file import FileLost, SqliteFile
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process's lock before it says that the store is not available."""
@@ -54,8 +57,12 @@ def connect(storage: str, *, create: bool = True) -> Any:
         raise StoreUnavailable(f"storage = {shown(storage)}: there is no such file")
     engine = open_engine(storage)
     try:
-        with writing(engine) as connection:
-            prepare(connection)
+        if is_read_only(engine):
+            with reading(engine) as connection:
+                check_version(connection)
+        else:
+            with writing(engine) as connection:
+                prepare(connection)
     except BaseException:
         engine.dispose()
         raise
@@ -65,32 +72,57 @@ def connect(storage: str, *, create: bool = True) -> Any:
 def open_engine(storage: str, *, pool: int = 5) -> Any:
     """An engine that takes the tables as they are."""
     url = parse_url(storage)
-    lite = url.drivername.startswith("sqlite")
-    lock = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-    waits = f"-c lock_timeout={int(1000 * BUSY_SECONDS)} -c idle_in_transaction_session_timeout=60000"
-    away: dict[str, Any] = {"connect_timeout": 10, **({} if "options" in url.query else {"options": waits})}
-    arguments: dict[str, Any] = lock if lite else away
-    pooled = {"pool_size": pool, "max_overflow": 20, "pool_pre_ping": not lite}
-    engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, **pooled)
-    if lite:
-        sa.event.listen(engine, "connect", _pragmas)
+    pooled = {"pool_size": pool, "max_overflow": 20, "hide_parameters": True}
+    if url.drivername.startswith("sqlite"):
+        file = SqliteFile(str(url.database), busy_seconds=BUSY_SECONDS)
+        engine = sa.create_engine(url, creator=file.connect, **pooled)
+        engine.safedial_file = file
+    else:
+        waits = f"-c lock_timeout={int(1000 * BUSY_SECONDS)} -c idle_in_transaction_session_timeout=60000"
+        away = {"connect_timeout": 10, **({} if "options" in url.query else {"options": waits})}
+        engine = sa.create_engine(url, connect_args=away, pool_pre_ping=True, **pooled)
+        sa.event.listen(engine, "connect", _wait_for_disk)
     sa.event.listen(engine, "begin", _begin)
     return engine
+
+
+def is_read_only(engine: Any) -> bool:
+    """Whether the store lies where it can only be read."""
+    file = getattr(engine, "safedial_file", None)
+    return file is not None and file.read_only
 
 
 @contextmanager
 def writing(engine: Any) -> Iterator[Any]:
     """A connection in a write transaction, committed at the end or rolled back whole."""
-    with unavailable(), engine.connect().execution_options(safedial_write=True) as connection, connection.begin():
-        yield connection
-        _still_there(connection)
+    file: SqliteFile | None = getattr(engine, "safedial_file", None)
+    if is_read_only(engine):
+        raise StoreUnavailable("storage: can only be read here; copy the store to a folder that can be written")
+    with unavailable(), engine.connect().execution_options(safedial_write=True) as connection:
+        if file is None:
+            with connection.begin():
+                yield connection
+            return
+        raw = connection.connection.driver_connection
+        try:
+            with connection.begin():
+                start = file.begin(raw)
+                yield connection
+                written = file.count(raw, start)
+            file.check(written)
+        except FileLost:
+            file.save(raw)
+            raise
 
 
 @contextmanager
 def reading(engine: Any) -> Iterator[Any]:
     """A connection in a transaction that sees one moment of the store and never waits for a writer."""
+    file: SqliteFile | None = getattr(engine, "safedial_file", None)
     with unavailable(), engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
+        if file is not None:
+            file.check()
+        else:
             connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with connection.begin():
             yield connection
@@ -101,34 +133,18 @@ def unavailable() -> Iterator[None]:
     """Database errors as one of ours: no SQL, no values, no password in the words."""
     try:
         yield
-    except sa.exc.SQLAlchemyError as error:
-        original = getattr(error, "orig", None)
+    except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+        original = getattr(error, "orig", error)
         words = str(original or type(error).__name__).splitlines()[0][:200]
         raise StoreUnavailable(f"storage: {type(original or error).__name__}: {words}") from error
 
 
-def _still_there(connection: Any) -> None:
-    """Refuse to commit to a SQLite file that was moved, deleted or replaced: nobody would find what is written."""
-    known = connection.connection.info.get("file")
-    if known is not None and _inode(known[0]) != known[1]:
-        raise StoreUnavailable("storage: the file was moved, deleted or replaced while in use; put it back or restart")
-
-
-def _inode(path: str) -> int | None:
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return None
-
-
-def _pragmas(connection: Any, record: Any) -> None:
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for words in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=268435456"):
-        cursor.execute(f"PRAGMA {words}")
-    path = cursor.execute("PRAGMA database_list").fetchone()[2]
-    record.info["file"] = path, _inode(path)
-    cursor.close()
+def _wait_for_disk(connection: Any, _: Any) -> None:
+    """Tell a server that acknowledges commits before they are on disk not to; waiting for a standby stays as it is."""
+    words = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> %s"
+    with connection.cursor() as cursor:
+        cursor.execute(words, ("remote_apply",))
+    connection.commit()
 
 
 def _begin(connection: Any) -> None:

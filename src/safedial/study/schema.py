@@ -7,6 +7,7 @@ The study with id 0 is the store's own log (access keys). Everything but `events
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from safedial.errors import import_extra
@@ -97,9 +98,22 @@ def prepare(connection: Any, path: dict[int, list[Any]] | None = None, newest: i
     return found
 
 
+def check_version(connection: Any) -> None:
+    """Refuse a store that is not of the present schema, where it can only be read."""
+    found = version(connection)
+    if found != SCHEMA:
+        words = "is no store" if found == 0 else f"has schema {found}, and this safedial reads {SCHEMA}"
+        raise StudyError(
+            "wrong_schema", f"storage: {words}; copy it to a folder that can be written, and open it there"
+        )
+
+
 def version(connection: Any) -> int:
     """The schema version of a store, 0 where there are no tables of ours."""
     if not sa.inspect(connection).has_table("safedial_meta"):
         return 0
     found = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema")).scalar()
-    return int(found or 0)
+    if not (isinstance(found, str) and re.fullmatch("[1-9][0-9]{0,5}", found)):
+        words = "the table safedial_meta was changed; restore a backup"
+        raise StudyError("wrong_schema", f"storage: schema = {str(found)[:40]!r}: must be a whole number; {words}")
+    return int(found)

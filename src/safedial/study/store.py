@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from safedial.errors import InvalidInput
 from safedial.study import crash
-from safedial.study.database import connect, reading, shown, writing
+from safedial.study.database import connect, is_read_only, reading, shown, writing
 from safedial.study.desk import Desk
 from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.load import Source, load_state, read_study
@@ -42,6 +42,9 @@ class Store:
     Args:
         storage: sqlite:///file.db or postgresql://user@host/database.
         create: make the tables where there are none; False refuses a file that does not exist.
+
+    A SQLite file that cannot be written, or that lies in a folder that cannot, is opened to read: `verify`, `export`,
+    `explain` and `status` answer, and everything that writes is refused.
     """
 
     def __init__(self, storage: str, *, create: bool = True) -> None:
@@ -142,7 +145,8 @@ class Store:
     def _attempt(self, jobs: list[_Job]) -> list[tuple[_Job, Any, InvalidInput | None]]:
         wanted = sorted({job.study for job in jobs})
         states = {study: self._states.pop(study, None) or self._load(study) for study in wanted}
-        with writing(self.engine) as connection:
+        transaction = reading if is_read_only(self.engine) else writing
+        with transaction(self.engine) as connection:
             desks = {study: self._desk(connection, study, state) for study, state in states.items()}
             crash.reach("locked")
             for study, desk in desks.items():

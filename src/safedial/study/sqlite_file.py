@@ -1,0 +1,248 @@
+"""The file of a SQLite store: how it is opened, and whether it is still the one that was opened.
+
+SQLite goes on writing into files that were moved, deleted or overwritten, and nobody finds there what it wrote. So each
+write compares the files with how they were last seen, at its beginning and again before anybody is told of it:
+
+| what | rule |
+|---|---|
+| file, `-wal`, `-shm` | at their paths are the files that were opened |
+| size of the file | never shrinks |
+| writes counted in its header | not behind those last seen, nor ahead of all that there were |
+| `-wal` | goes on, or begins anew when all that was written before is in the file |
+
+The count is `user_version`, which each transaction that writes raises by one (SQLite's own change counter stands still
+in write-ahead mode). A checkpoint carries it into the file, so an older copy has a smaller one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+import time
+import urllib.parse
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safedial.study.errors import StoreUnavailable
+
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=268435456")
+READ = "SELECT count(*) FROM sqlite_master"
+LARGEST = 2**31
+"""Counts begin again behind it; one is ahead of another by less than half of it."""
+
+USER_VERSION = 60
+WAL_HEADER = 32
+AGAIN_SECONDS = 0.05
+
+
+class FileLost(StoreUnavailable):
+    """The store's file is not the one that was opened; nothing more is acknowledged."""
+
+
+class _Seen(NamedTuple):
+    inodes: tuple[tuple[int, int] | None, ...]
+    size: int
+    stored: int
+    wal: tuple[bytes, int]
+    written: int
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that says when it was closed."""
+
+    file: SqliteFile | None = None
+
+    def close(self) -> None:
+        super().close()
+        file, self.file = self.file, None
+        if file is not None:
+            file.closed()
+
+
+class SqliteFile:
+    """The file behind one engine; `read_only` where it, or its folder, cannot be written."""
+
+    def __init__(self, path: str, *, busy_seconds: float) -> None:
+        self.path, self.busy_seconds = os.path.abspath(path), busy_seconds
+        self.read_only = os.path.exists(path) and not _can_be_written(self.path)
+        self._lock = threading.Lock()
+        self._open = 0
+        self._header: Any = None
+        self._seen: _Seen | None = None
+
+    def connect(self) -> sqlite3.Connection:
+        """A new connection; where others are open, it makes no file anew."""
+        if self.read_only:
+            return self._connect_to_read()
+        connection = self._connect("rw" if self._open else "rwc")
+        try:
+            for words in PRAGMAS:
+                connection.execute(f"PRAGMA {words}")
+            connection.execute(READ).fetchone()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        connection.file = self
+        with self._lock:
+            if not self._open:
+                self._header = _acquire(self.path)
+                seen = self._look(0)
+                self._seen = seen._replace(written=seen.stored)
+            self._open += 1
+        return connection
+
+    def closed(self) -> None:
+        with self._lock:
+            self._open -= 1
+            if not self._open:
+                _release(self._header)
+                self._header = self._seen = None
+
+    def begin(self, connection: sqlite3.Connection) -> tuple[int, int]:
+        """(writes so far, this connection's changes) at the start; refused where the files are not those last seen."""
+        written = connection.execute("PRAGMA user_version").fetchone()[0]
+        self.check(written, whole=True)
+        return written, connection.total_changes
+
+    def count(self, connection: sqlite3.Connection, start: tuple[int, int]) -> int:
+        """The number of this transaction, written into it where it changes something."""
+        written, changes = start
+        if connection.total_changes != changes:
+            written = (written + 1) % LARGEST or 1 if written else 1 + secrets.randbelow(LARGEST // 4)
+            connection.execute(f"PRAGMA user_version = {written}")
+        return written
+
+    def check(self, written: int | None = None, *, whole: bool = False) -> None:
+        """Refuse where the files have not gone on from how they were seen last; they change under others, so a problem
+        is looked at twice.
+
+        Args:
+            written: the number of a write that there is.
+            whole: it is the last one, and nobody else can write now.
+        """
+        problem = ""
+        for pause in (AGAIN_SECONDS, 0.0):
+            with self._lock:
+                before = self._seen
+                if before is None:
+                    return
+                newer = written is not None and (whole or _behind(before.written, written))
+                seen = self._look(written if newer else before.written)
+                problem = _problem(before, seen, whole)
+                if not problem:
+                    self._seen = seen
+                    return
+            time.sleep(pause)
+        raise FileLost(f"storage: {problem} while in use; put it back as it was, or stop this process and restore")
+
+    def save(self, connection: sqlite3.Connection) -> None:
+        """Where only the `-wal` is gone, carry what it held into the file: it was acknowledged while it was there."""
+        before = self._seen
+        gone = before is not None and _inode(self.path) == before.inodes[0] and _inode(f"{self.path}-wal") is None
+        if gone:
+            try:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except sqlite3.Error:
+                return
+
+    def _look(self, written: Any) -> _Seen:
+        inodes = tuple(_inode(self.path + end) for end in ("", "-wal", "-shm"))
+        wal = _wal(f"{self.path}-wal")
+        with _readers_lock:
+            self._header.seek(USER_VERSION)
+            stored = int.from_bytes(self._header.read(4), "big")
+        return _Seen(inodes, os.fstat(self._header.fileno()).st_size, stored, wal, written)
+
+    def _connect(self, mode: str) -> _Connection:
+        uri = f"file:{urllib.parse.quote(self.path)}?{'immutable=1' if mode == 'immutable' else f'mode={mode}'}"
+        return sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=self.busy_seconds,
+            check_same_thread=False,
+            isolation_level=None,
+            factory=_Connection,
+        )
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """From a medium that cannot be written: with its `-wal` where there is one, as it lies there otherwise."""
+        held = _wal(f"{self.path}-wal")[1] > 0
+        for mode in ("ro",) if held else ("ro", "immutable"):
+            connection = self._connect(mode)
+            try:
+                connection.execute(READ).fetchone()
+                return connection
+            except sqlite3.OperationalError:
+                connection.close()
+        words = "cannot be read without writing: a -wal holds its last events" if held else "cannot be read"
+        raise StoreUnavailable(f"storage: {words}; copy the file and its -wal to a folder that can be written")
+
+
+def _problem(before: _Seen, seen: _Seen, whole: bool) -> str:
+    """What is wrong with files seen after they were seen before; nothing where they went on."""
+    if seen.inodes[0] != before.inodes[0]:
+        return "the file was moved, deleted or replaced"
+    if seen.inodes[1:] != before.inodes[1:]:
+        return "the file's -wal or -shm was moved, deleted or replaced"
+    ahead = whole and not _behind(seen.stored, seen.written)
+    if seen.size < before.size or not _behind(before.stored, seen.stored) or ahead:
+        return "the file was overwritten with another"
+    goes_on = seen.wal[0] == before.wal[0] and seen.wal[1] >= before.wal[1]
+    return "" if goes_on or _behind(before.written, seen.stored) else "the file's -wal was overwritten"
+
+
+def _behind(count: int, other: int) -> bool:
+    """Whether `count` is `other`, or was so before it: counts begin again behind the largest.
+
+    >>> _behind(3, 3), _behind(3, 4), _behind(4, 3), _behind(LARGEST - 1, 1)
+    (True, True, False, True)
+    """
+    return (other - count) % LARGEST < LARGEST // 2
+
+
+def _wal(path: str) -> tuple[bytes, int]:
+    """(its beginning, which names its generation; its length) of a write-ahead log."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(WAL_HEADER), os.fstat(file.fileno()).st_size
+    except OSError:
+        return b"", 0
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
+def _can_be_written(path: str) -> bool:
+    return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
+
+
+_readers: dict[tuple[int, int], list[Any]] = {}
+_readers_lock = threading.Lock()
+
+
+def _acquire(path: str) -> Any:
+    """The file, opened to read its header. One for all of this process: closing any would end SQLite's own locks."""
+    with _readers_lock:
+        about = os.stat(path)
+        entry = _readers.setdefault((about.st_dev, about.st_ino), [None, 0])
+        if entry[0] is None:
+            entry[0] = open(path, "rb", buffering=0)  # noqa: SIM115 -- closed by the last `_release`
+        entry[1] += 1
+        return entry[0]
+
+
+def _release(file: Any) -> None:
+    about = os.fstat(file.fileno())
+    with _readers_lock:
+        entry = _readers[about.st_dev, about.st_ino]
+        entry[1] -= 1
+        if not entry[1]:
+            del _readers[about.st_dev, about.st_ino]
+            file.close()
