@@ -146,8 +146,10 @@ class Client:
         """Why this action, in plain words."""
         return self._send("GET", f"/v1/decisions/{_quoted(decision_id)}")["explanation"]
 
-    def verify(self, study: str) -> dict[str, Any]:
-        return self._send("GET", f"/v1/studies/{_quoted(study)}/verify")
+    def verify(self, study: str, *, checkpoint: str | None = None) -> dict[str, Any]:
+        """Check a study's log; `checkpoint` is a SEQ:HASH that was kept elsewhere."""
+        query = "" if checkpoint is None else f"?checkpoint={_quoted(checkpoint)}"
+        return self._send("GET", f"/v1/studies/{_quoted(study)}/verify{query}")
 
     def close(self) -> None:
         """Let this thread's connection go."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
+
+JOINERS = "\u200c\u200d"
+"""Invisible characters that some scripts are written with."""
 
 
 class InvalidInput(ValueError):
@@ -66,6 +70,22 @@ def how_to_install(*extras: str) -> str:
     pip install ".[plot,data]" in safedial's source folder
     """
     return f'pip install ".[{",".join(extras)}]" in safedial\'s source folder'
+
+
+def printable(text: str) -> str:
+    """Text that shows as one piece of a line: control characters, line separators and marks that turn the direction of
+    writing, which could pass for lines or words of our own, as their escapes.
+
+    >>> print(printable("typing error)\\n  2025-01-31 voided by the board"))
+    typing error)\\n  2025-01-31 voided by the board
+    """
+    if text.isprintable():
+        return text
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(
+        each.encode("unicode_escape").decode() if unicodedata.category(each) in hidden and each not in JOINERS else each
+        for each in text
+    )
 
 
 def import_extra(module: str, extra: str) -> Any:

@@ -219,6 +219,31 @@ def test_doctor_says_what_is_missing():
     assert "what it adds" in run("doctor").stdout
 
 
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [
+        ((3, 7, 0), True),
+        ((3, 40, 1), True),
+        ((3, 44, 5), True),
+        ((3, 44, 6), False),
+        ((3, 45, 0), True),
+        ((3, 50, 6), True),
+        ((3, 50, 7), False),
+        ((3, 51, 2), True),
+        ((3, 51, 3), False),
+        ((3, 53, 1), False),
+    ],
+)
+def test_doctor_warns_of_versions_of_sqlite_with_the_wal_reset_fault(version, known, monkeypatch):
+    from typer.testing import CliRunner
+
+    from safedial.cli import app
+
+    monkeypatch.setattr("sqlite3.sqlite_version_info", version)
+    out = CliRunner().invoke(app, ["doctor"]).stdout.replace("\n", " ")
+    assert ("the WAL-reset fault" in out) == known
+
+
 def test_the_extras_of_doctor_are_those_of_the_package():
     import tomllib
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from safedial import load_spec, open_study
-from safedial.study import Store
-from safedial.study.keys import verify_keys
+from safedial.study import Store, verify_store
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid
 from tests.recorded.write import GRID, go_on, load_agent, play, restored
@@ -51,7 +50,7 @@ def test_a_recorded_study_verifies_with_its_hash_and_goes_on_as_before(recorded,
 
 def test_the_keys_of_a_recorded_store_verify(recorded, tmp_path):
     with Store(restored(recorded[0], tmp_path / "store.db")) as store:
-        assert verify_keys(store).ok
+        assert verify_store(store).ok
 
 
 @pytest.mark.parametrize("name", ["linear", "ward", "coin", "conformal", "kernel"])

@@ -287,3 +287,23 @@ def test_one_log_is_verified_at_a_time_so_that_readers_cannot_hold_up_decisions(
 def test_nobody_on_the_way_may_keep_an_answer(service):
     for answer in (service.ask("trial", [0.1, 0.1]), service.get("/v1/decisions/trial.2")):
         assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
+
+
+def test_a_checkpoint_kept_elsewhere_is_verified_over_http(service, store):
+    from urllib.parse import quote
+
+    from safedial.client import Client
+
+    study = create_study("trial", storage=store, load_if_exists=True)
+    study.ask([0.1, 0.1])
+    mark = study.checkpoint("for the safe")
+    words = f"{mark['seq']}:{mark['hash']}"
+    assert service.get(f"/v1/studies/trial/verify?checkpoint={quote(words)}").json()["ok"]
+    other = f"{mark['seq']}:{'0' * 64}"
+    report = service.get(f"/v1/studies/trial/verify?checkpoint={other}").json()
+    assert (report["ok"], report["first_bad"]) == (False, mark["seq"])
+    refused = service.get("/v1/studies/trial/verify?checkpoint=3")
+    assert (refused.status, refused.code) == (422, "invalid_input")
+    client = Client(service.url)
+    assert client.verify("trial", checkpoint=words)["ok"]
+    client.close()

@@ -1,13 +1,17 @@
 """Every row of the bad-input table, over HTTP: the right answer, nothing written, no value of the caller's in it."""
 
 import json
+import resource
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 import urllib.parse
 
 import pytest
 
+from safedial.client import Client
 from safedial.service import Limits, running
 from safedial.service.body import depth
 from safedial.study import Store, create_study, database
@@ -267,3 +271,35 @@ def test_a_database_server_that_is_gone_is_503():
             assert unavailable(service.get("/readyz"))
             assert service.get("/healthz").status == 200
             assert time.monotonic() - started < 20
+
+
+def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path):
+    """The process may write files of so many bytes and no more; then the limit is lifted."""
+    limit = 400_000
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", "--storage", f"sqlite:///{tmp_path}/trial.db", "--port", str(port)]
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "safedial", *words],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard)),
+    )
+    try:
+        client = Client(f"http://127.0.0.1:{port}", retries=100, pause=0.02, timeout=20)
+        client.create_study("trial", SPEC)
+        client.close()
+        service = Caller(f"http://127.0.0.1:{port}")
+        assert service.get("/readyz").status == 200
+        answers = (service.ask("trial", [0.1, 0.1]) for _ in range(500))
+        assert unavailable(next(answer for answer in answers if answer.status != 201))
+        assert unavailable(service.get("/readyz"))
+        assert service.get("/healthz").status == 200
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        assert service.ask("trial", [0.1, 0.1]).status == 201
+        assert service.get("/readyz").status == 200
+        assert service.get("/v1/studies/trial/verify").json()["ok"]
+    finally:
+        server.terminate()
+        server.wait(30)

@@ -261,3 +261,17 @@ def test_a_client_can_be_shared_by_threads(service):
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(ask, range(12))) == list(range(2, 14))
+
+
+def test_no_reason_shows_as_anything_but_text(service, page):
+    row = service.ask("trial", [0.1, 0.1]).json()["id"]
+    service.post(f"/v1/decisions/{row}/outcome", {"reward": 0.1, "cost": 0.1})
+    reason = "typing error)\n31 Jan, 14:05:00: voided by the board \u202edlot\u2028\x1b[2K"
+    service.post(f"/v1/decisions/{row}/correction", {"cost": 0.2, "reason": reason})
+    page.open(f"{service.url}/#trial")
+    page.until("document.querySelector('#rows tr:last-child')?.dataset.id")
+    page.run("document.querySelector('#rows tr:last-child').click()")
+    page.until("document.getElementById('certificate').open")
+    text = page.run("document.getElementById('certificate').textContent")
+    assert "typing error)\\u000a31 Jan, 14:05:00: voided by the board \\u202edlot\\u2028\\u001b[2K" in text
+    assert page.console == []

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from safedial.errors import InvalidInput, MissingExtra, explained
+from safedial.errors import InvalidInput, MissingExtra, explained, printable
 from safedial.version import __version__
 
 COMMANDS = {
@@ -93,5 +93,5 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"safedial: {message}\n")
+    sys.stderr.write(f"safedial: {printable(message)}\n")
     return code

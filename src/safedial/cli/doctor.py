@@ -21,6 +21,8 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="One JSON object on
     for name, extra in report["extras"].items():
         table.add_row(name, "installed" if extra["installed"] else "missing", extra["adds"])
     print_table(table)
+    if report["sqlite"]["warning"]:
+        typer.echo(report["sqlite"]["warning"])
     missing = [name for name, extra in report["extras"].items() if not extra["installed"]]
     if missing:
         typer.echo(f"To add them: {how_to_install(*missing)}")
@@ -29,6 +31,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="One JSON object on
 def diagnose() -> dict[str, Any]:
     """Versions of what is needed, and the state of every extra."""
     import platform
+    import sqlite3
     from importlib.metadata import version
     from importlib.util import find_spec
 
@@ -38,8 +41,25 @@ def diagnose() -> dict[str, Any]:
         "safedial": __version__,
         "python": platform.python_version(),
         "core": {name: version(name) for name in ("numpy", "scipy", "array-api-compat", "typer", "rich", "joblib")},
+        "sqlite": {"version": sqlite3.sqlite_version, "warning": sqlite_warning(sqlite3.sqlite_version_info)},
         "extras": {
             name: {"installed": all(find_spec(module) is not None for module in modules), "adds": adds}
             for name, (modules, adds) in EXTRAS.items()
         },
     }
+
+
+def sqlite_warning(version: tuple[int, ...]) -> str:
+    """What is known against a version of SQLite: the WAL-reset fault (https://sqlite.org/wal.html#walresetbug).
+
+    >>> [bool(sqlite_warning(version)) for version in ((3, 51, 2), (3, 51, 3), (3, 50, 7), (3, 44, 6), (3, 45, 0))]
+    [True, False, False, False, True]
+    """
+    repaired = version >= (3, 51, 3) or any(fixed <= version < (3, fixed[1] + 1) for fixed in ((3, 50, 7), (3, 44, 6)))
+    if repaired:
+        return ""
+    return (
+        f"SQLite {'.'.join(map(str, version))} can, very rarely, corrupt a file that several connections write at the "
+        "same moment (the WAL-reset fault of 3.7.0 to 3.51.2; repaired in 3.51.3, 3.50.7 and 3.44.6). Until you have a "
+        "newer one, keep backups of stores on SQLite, serve each by one worker, or use PostgreSQL."
+    )

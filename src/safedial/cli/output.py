@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from safedial.errors import printable
+
 
 def print_json(content: Any) -> None:
     """One object, alone on stdout."""
-    sys.stdout.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    if not text.isprintable():
+        text = json.dumps(content, allow_nan=False)
+    sys.stdout.write(text + "\n")
 
 
 def print_pairs(title: str, pairs: dict[str, Any]) -> None:
@@ -52,7 +57,7 @@ def shown(value: Any) -> str:
         return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
     if isinstance(value, list):
         return " to ".join(shown(item) for item in value)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
 
 
 @contextmanager

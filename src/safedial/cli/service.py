@@ -41,15 +41,17 @@ def create(
     """Make a key. It is shown once: only its SHA-256 is kept."""
     from safedial.cli.output import print_json
     from safedial.study import Store
-    from safedial.study.keys import create_key
+    from safedial.study.keys import create_key, key_checkpoint
 
     with Store(storage) as store:
         text, made = create_key(store, role, study=study, reason=reason, actor=_person())
+        mark = key_checkpoint(store, made.id)
     if json:
-        print_json({"key": text, **made.to_dict()})
+        print_json({"key": text, **made.to_dict(), "checkpoint": mark})
     else:
         typer.echo(text)
         typer.echo(f"Key {made.id}, role {role}{f', for {study}' if study else ''}. It is not shown again.", err=True)
+        typer.echo(f"Keep for `safedial key verify --checkpoint`: {mark}", err=True)
 
 
 @key.command("list")
@@ -81,31 +83,38 @@ def revoke(
     """Shut a key out; running services follow within a second."""
     from safedial.cli.output import print_json
     from safedial.study import Store
-    from safedial.study.keys import revoke_key
+    from safedial.study.keys import key_checkpoint, revoke_key
 
     with Store(storage, create=False) as store:
         gone = revoke_key(store, key_id, reason=reason, actor=_person())
+        mark = key_checkpoint(store, gone.id)
     if json:
-        print_json(gone.to_dict())
+        print_json({**gone.to_dict(), "checkpoint": mark})
     else:
         typer.echo(f"Key {gone.id} opens nothing any more.")
+        typer.echo(f"Keep for `safedial key verify --checkpoint`: {mark}", err=True)
 
 
 @key.command()
-def verify(storage: Storage, json: Json = False) -> None:
-    """Check the log of keys, and that the keys in use are those in it; exit 1 where they are not."""
+def verify(
+    storage: Storage,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="SEQ:HASH, as `create` or `revoke` printed it last; a key made since is then found."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check the store's own log, and that keys and studies are those in it; exit 1 where they are not."""
     from safedial.cli.output import print_json
-    from safedial.study import Store
-    from safedial.study.keys import verify_keys
+    from safedial.cli.study_output import verify_words
+    from safedial.study import Store, verify_store
 
     with Store(storage, create=False) as store:
-        report = verify_keys(store)
+        report = verify_store(store, checkpoint=checkpoint)
     if json:
         print_json(report.to_dict())
-    elif report.ok:
-        typer.echo(f"{report.events} events of keys; the keys in use agree. Head {report.seq}:{report.hash}")
     else:
-        typer.echo(f"event {report.first_bad or '–'}: {report.problem}", err=True)
+        typer.echo(verify_words(report), err=not report.ok)
     raise typer.Exit(0 if report.ok else 1)
 
 

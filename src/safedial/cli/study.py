@@ -18,6 +18,7 @@ from safedial.cli.study_output import (
     read_context,
     read_fields,
     read_pairs,
+    verify_words,
     with_age,
     without_outcome,
 )
@@ -236,27 +237,38 @@ def status(name: Name, storage: Storage, format: Format = "table", json: JsonFla
 
 @study.command()
 def verify(
-    name: Name,
     storage: Storage,
+    name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
     checkpoint: Annotated[str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it.")] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Check the log, its chain and every decision. Exit code 1 with the first bad seq where they do not agree."""
-    from safedial.cli.output import progress_bar
-    from safedial.study import list_studies, verify_study
+    """Check the log, its chain and every decision; without a name all studies and the store's own log.
+
+    Exit code 1 with the first bad seq where they do not agree.
+    """
+    from safedial.study import list_studies, verify_store
 
     with opened(storage) as store:
-        size = next((each["events"] for each in list_studies(store) if each["name"] == name), 0)
-        with progress_bar("verifying", size) as advance:
-            report = verify_study(store, name, checkpoint=checkpoint, progress=advance, workers=os.cpu_count() or 1)
-    words = (
-        f"{name}: {report.events} events, {report.decisions} decisions computed again; all agree. Head {report.seq}:"
-    )
-    bad = f"{name}: event {report.first_bad} {report.problem}"
-    print_answer(report.to_dict(), format, json, f"{words}{report.hash}" if report.ok else bad)
-    if not report.ok:
+        sizes = {each["name"]: each["events"] for each in list_studies(store)}
+        if name:
+            reports = [_verified(store, name, sizes.get(name, 0), checkpoint)]
+        else:
+            reports = [verify_store(store, checkpoint=checkpoint)]
+            reports += [_verified(store, each, size, None) for each, size in sizes.items()]
+    ok = all(report.ok for report in reports)
+    answer = reports[0].to_dict() if name else {"ok": ok, "reports": [report.to_dict() for report in reports]}
+    print_answer(answer, format, json, "\n".join(verify_words(report) for report in reports))
+    if not ok:
         raise typer.Exit(1)
+
+
+def _verified(store: Any, name: str, size: int, checkpoint: str | None) -> Any:
+    from safedial.cli.output import progress_bar
+    from safedial.study import verify_study
+
+    with progress_bar(f"verifying {name}", size) as advance:
+        return verify_study(store, name, checkpoint=checkpoint, progress=advance, workers=os.cpu_count() or 1)
 
 
 @study.command()
@@ -274,11 +286,21 @@ def export(
 
 @study.command()
 def checkpoint(
-    name: Name, storage: Storage, reason: Reason = "", format: Format = "table", json: JsonFlag = False
+    storage: Storage,
+    name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
+    reason: Reason = "",
+    format: Format = "table",
+    json: JsonFlag = False,
 ) -> None:
-    """Print seq and hash, to keep elsewhere: `verify --checkpoint` then finds any later change of what came before."""
-    with opened(storage, name) as found:
-        mark = found.checkpoint(reason)
+    """Print seq and hash, to keep elsewhere: `verify --checkpoint` then finds any later change of what came before.
+
+    Without a name the store's own log is marked, which then holds the heads of all studies.
+    """
+    from safedial.study import checkpoint_store
+    from safedial.study.door import actor_name
+
+    with opened(storage, name or None) as found:
+        mark = found.checkpoint(reason) if name else checkpoint_store(found, reason=reason, actor=actor_name(None))
         print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, printable, require
 
 Storage = Annotated[
     str, typer.Option(envvar="SAFEDIAL_STORAGE", help="The store: sqlite:///trial.db or postgresql://user@host/db.")
@@ -58,6 +58,15 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
         "From this round on the study learns nothing, until the outcome is reported after all. If its absence has "
         f"nothing to do with the outcome, say so: safedial study void {decision_id} --unrelated --reason ..."
     )
+
+
+def verify_words(report: Any) -> str:
+    """A report of `verify` in one sentence, with what is worth knowing besides."""
+    if not report.ok:
+        return printable(f"{report.study}: event {report.first_bad or '–'} {report.problem}")
+    words = f"{report.study}: {report.events} events, {report.decisions} decisions computed again; all agree."
+    note = f" Events dated before the one that they follow: {report.clock_back}, the first is {report.clock_back_at}."
+    return f"{words}{note if report.clock_back else ''} Head {report.seq}:{report.hash}"
 
 
 def read_context(words: str) -> Any:

@@ -39,7 +39,13 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     return reply(await asyncio.to_thread(study.events, first, most))
 
 
-@route("GET", "/v1/studies/{name}/verify", role="read", gives=wire.Verification)
+@route(
+    "GET",
+    "/v1/studies/{name}/verify",
+    role="read",
+    gives=wire.Verification,
+    query={"checkpoint": "SEQ:HASH, as `safedial study checkpoint` printed it, or seq and hash of any answer"},
+)
 async def verify(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Check the chain of hashes, fold the log afresh and compute every decision again.
 
@@ -49,7 +55,8 @@ async def verify(service: Service, request: Request, caller: Caller, fields: dic
     if service.verifying.locked():
         raise Problem("overloaded", "a log is being verified already")
     async with service.verifying:
-        return reply((await asyncio.to_thread(study.verify)).to_dict())
+        report = await asyncio.to_thread(study.verify, checkpoint=request.query_params.get("checkpoint"))
+        return reply(report.to_dict())
 
 
 @route(
@@ -107,8 +114,8 @@ async def health(service: Service, request: Request, caller: Caller, fields: dic
 
 @route("GET", "/readyz", role=None, gives=wire.Health)
 async def ready(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """The store answers as well; 503 where it does not."""
-    await asyncio.to_thread(list_studies, service.store)
+    """The store answers as well and can be written; 503 where it does not, or cannot."""
+    await asyncio.to_thread(service.store.check_writable)
     return reply({"status": "ready", "version": __version__})
 
 

@@ -101,10 +101,20 @@ def _study_of(request: Request) -> str | None:
     return None if decision is None else str(decision).rpartition(".")[0]
 
 
+_KIND = {"checkpoint": "string"}
+"""Of a query's values; the others are whole numbers."""
+
+
 def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str], needs_key: bool) -> dict[str, Any]:
     """What FastAPI cannot see of a route that reads its own body."""
     parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "integer"}}
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "description": words,
+            "schema": {"type": _KIND.get(name, "integer")},
+        }
         for name, words in query.items()
     ]
     if key:

@@ -197,6 +197,8 @@ class Verification(BaseModel):
     hash: str
     first_bad: int | None
     problem: str
+    clock_back: int = Field(description="events dated more than a second before the one that they follow")
+    clock_back_at: int | None = Field(description="the first of them")
 
 
 class Series(BaseModel):

@@ -13,6 +13,7 @@ from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.errors import MEANINGS, StoreUnavailable, StudyError
 from safedial.study.manage import create_study, find_decision, list_studies, open_study
 from safedial.study.store import Store
+from safedial.study.store_log import checkpoint_store, verify_store
 from safedial.study.study import Study
 from safedial.study.verify_parts import verify_study
 
@@ -24,9 +25,11 @@ __all__ = [
     "Study",
     "StudyDecision",
     "StudyError",
+    "checkpoint_store",
     "create_study",
     "find_decision",
     "list_studies",
     "open_study",
+    "verify_store",
     "verify_study",
 ]

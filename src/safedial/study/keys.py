@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from safedial.errors import require
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
-from safedial.study.event import Event, canonical, digest, moment, now
-from safedial.study.load import Source
-from safedial.study.log import append_events, lock_head, read_events
-from safedial.study.schema import STORE_LOG, STORE_NAME, keys, sa
+from safedial.study.event import moment, now
+from safedial.study.log import lock_head, read_events
+from safedial.study.schema import STORE_LOG, keys, sa
 from safedial.study.store import Store
-from safedial.study.verify import Report, verify_log
+from safedial.study.store_log import KEY_KINDS, append_to_store
 
 ROLES = ("read", "observe", "decide", "admin")
 
@@ -48,11 +46,10 @@ def create_key(store: Store, role: str, *, study: str = "", reason: str, actor: 
     text = f"sd_{name}_{secret}"
     made = Key(name, role, study, now(), None)
     with writing(store.engine) as connection:
-        head = lock_head(connection, STORE_LOG)
         values = {**made._asdict(), "hash": hash_key(text)}
         connection.execute(keys.insert().values(**values))
         body = {"id": name, "role": role, "study": study, "hash": hash_key(text).hex()}
-        _append(connection, head, "key_created", body, made.created, actor, reason)
+        append_to_store(connection, "key_created", body, at=made.created, actor=actor, reason=reason)
     return text, made
 
 
@@ -60,14 +57,14 @@ def revoke_key(store: Store, key_id: str, *, reason: str, actor: str) -> Key:
     """From now on the key opens nothing."""
     _check_reason(reason)
     with writing(store.engine) as connection:
-        head = lock_head(connection, STORE_LOG)
+        lock_head(connection, STORE_LOG)
         found = _find(connection, keys.c.id == str(key_id))
         if found is None:
             raise StudyError("unknown_key", f"key_id = {str(key_id)[:40]!r}: there is no such key")
         require(found.revoked is None, "key_id", key_id, "was revoked already")
         at = now()
         connection.execute(keys.update().where(keys.c.id == found.id).values(revoked=at))
-        _append(connection, head, "key_revoked", {"id": found.id}, at, actor, reason)
+        append_to_store(connection, "key_revoked", {"id": found.id}, at=at, actor=actor, reason=reason)
     return found._replace(revoked=at)
 
 
@@ -85,27 +82,12 @@ def list_keys(store: Store) -> list[Key]:
         return [Key(*row) for row in rows]
 
 
-def verify_keys(store: Store) -> Report:
-    """Check the store's own log, and that the keys in use are those that it made and has not revoked."""
+def key_checkpoint(store: Store, key_id: str) -> str:
+    """SEQ:HASH of the event that made or revoked a key last: to keep elsewhere, for `verify_store`."""
     with reading(store.engine) as connection:
-        report = verify_log(Source(connection, STORE_LOG, STORE_NAME), recompute=False)
-        events = list(read_events(connection, STORE_LOG)) if report.ok else []
-        rows = connection.execute(sa.select(*_COLUMNS, keys.c.hash)).all()
-    made: dict[str, tuple[Any, ...]] = {}
-    said = {}
-    for event in events:
-        body = event.fields()
-        said[body["id"]] = event.seq
-        if event.kind == "key_created":
-            made[body["id"]] = (body["id"], body["role"], body["study"], event.at, None, bytes.fromhex(body["hash"]))
-        else:
-            known = made.get(body["id"], (None,) * 6)
-            made[body["id"]] = (*known[:4], event.at, known[5])
-    used = {row[0]: tuple(row) for row in rows}
-    odd = sorted(name for name in made.keys() | used.keys() if made.get(name) != used.get(name))
-    if not report.ok or not odd:
-        return report
-    return replace(report, ok=False, first_bad=said.get(odd[0]), problem=f"key {odd[0]} is not what the log says of it")
+        events = [event for event in read_events(connection, STORE_LOG) if event.kind in KEY_KINDS]
+    last = max((event for event in events if event.fields()["id"] == key_id), key=lambda event: event.seq)
+    return f"{last.seq}:{last.hash.hex()}"
 
 
 def hash_key(text: str) -> bytes:
@@ -118,11 +100,6 @@ _COLUMNS = (keys.c.id, keys.c.role, keys.c.study, keys.c.created, keys.c.revoked
 def _find(connection: Any, condition: Any) -> Key | None:
     row = connection.execute(sa.select(*_COLUMNS).where(condition)).one_or_none()
     return None if row is None else Key(*row)
-
-
-def _append(connection: Any, head: Any, kind: str, body: dict[str, Any], at: int, actor: str, reason: str) -> None:
-    new = (head.seq + 1, kind, 0, at, actor, reason, canonical(body))
-    append_events(connection, STORE_LOG, [Event(*new, digest(head.hash, STORE_NAME, new))])
 
 
 def _check_reason(reason: Any) -> None:

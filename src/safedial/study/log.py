@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event
-from safedial.study.schema import idempotency, sa, snapshots, studies
+from safedial.study.schema import STORE_LOG, idempotency, sa, snapshots, studies
 
 CHUNK = 10_000
 
@@ -49,6 +49,15 @@ def study_names(connection: Any) -> list[tuple[int, str, int]]:
         sa.select(studies.c.id, studies.c.name, studies.c.head_seq).where(studies.c.id > 0).order_by(studies.c.id)
     )
     return [tuple(row) for row in rows]
+
+
+def removed_study(connection: Any, name: str) -> StudyError | None:
+    """The refusal of a study that the store's log knows and the store does not hold any more."""
+    for event in read_events(connection, STORE_LOG):
+        if event.kind == "study_created" and event.fields()["name"] == name:
+            words = f"was created (event {event.seq} of the store's log) and is gone; restore a backup"
+            return StudyError("log_broken", f"study {name!r}: {words}")
+    return None
 
 
 def add_study(connection: Any, name: str, study: int | None = None) -> int:

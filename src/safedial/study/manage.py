@@ -13,11 +13,12 @@ from safedial.study.desk import Desk
 from safedial.study.door import NAME, actor_name, no_decision, split_id
 from safedial.study.errors import StudyError
 from safedial.study.load import Source
-from safedial.study.log import add_study, find_study, lock_head, study_names
+from safedial.study.log import add_study, find_study, lock_head, removed_study, study_names
 from safedial.study.schema import STORE_LOG
 from safedial.study.spec import read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
+from safedial.study.store_log import append_to_store
 from safedial.study.study import Study
 
 
@@ -95,12 +96,18 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
         lock_head(connection, STORE_LOG)
         if find_study(connection, name) is not None:
             return None
+        gone = removed_study(connection, name)
+        if gone is not None:
+            raise gone
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = read_spec(fields)
         desk = Desk(Source(connection, add_study(connection, name), name), State(made))
-        desk.append("study_created", {"name": name, "rules": made.rules_version, "spec": made.fields}, actor=actor)
+        spec = {"name": name, "rules": made.rules_version, "spec": made.fields}
+        first = desk.append("study_created", spec, actor=actor)
         desk.flush()
+        body = {"id": desk.source.study, "name": name, "hash": first.hash.hex()}
+        append_to_store(connection, "study_created", body, actor=actor)
     rules, notes = made.rules, [str(each.message) for each in caught]
     if fields.get("fallback_action") is None and rules.fallback_action == rules.dial.low:
         nothing = rules.dial.text(rules.fallback_action)

@@ -8,8 +8,10 @@ that is not durable. If anything fails, all of it is rolled back and the states 
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -20,11 +22,14 @@ from safedial.study.database import connect, is_read_only, reading, shown, writi
 from safedial.study.desk import Desk
 from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.load import Source, load_state, read_study
-from safedial.study.log import find_study, lock_head
+from safedial.study.log import find_study, lock_head, removed_study
+from safedial.study.schema import meta
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
 
 LARGEST_BATCH = 256
+FAILED_SECONDS, FRESH_SECONDS = 5.0, 1.0
+"""How long a store whose last write failed counts as not writable, and how long one that was tried needs no trial."""
 
 Operation = Callable[[Desk], Any]
 
@@ -57,6 +62,7 @@ class Store:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._failed = self._written = -math.inf
 
     def __repr__(self) -> str:
         return f"Store({shown(self.storage)!r})"
@@ -83,6 +89,9 @@ class Store:
         if name not in self._ids:
             with reading(self.engine) as connection:
                 found = find_study(connection, str(name))
+                gone = None if found else removed_study(connection, str(name))
+            if gone is not None:
+                raise gone
             if not found:
                 raise StudyError("unknown_study", f"name = {str(name)[:80]!r}: there is no such study in this store")
             self._ids[name] = found
@@ -111,6 +120,17 @@ class Store:
             self._jobs.put(_Job(study, operation, future, key))
         return future
 
+    def check_writable(self) -> None:
+        """Refuse where nothing can be written: the last write failed just now, or one that changes nothing fails."""
+        since = time.monotonic()
+        if since - self._failed < FAILED_SECONDS:
+            raise StoreUnavailable("storage: the last write failed; its words were given to whoever asked for it")
+        if since - self._written < FRESH_SECONDS:
+            return
+        with writing(self.engine) as connection:
+            connection.execute(meta.update().where(meta.c.name == "schema").values(value=meta.c.value))
+        self._written = since
+
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             jobs, last = [job], False
@@ -129,6 +149,7 @@ class Store:
         try:
             answers = self._attempt(jobs) if jobs else []
         except StoreUnavailable as error:
+            self._failed = time.monotonic()
             answers = [(job, None, error) for job in jobs]
         except Exception as error:
             if len(jobs) > 1:
@@ -159,6 +180,7 @@ class Store:
                 desk.snapshot()
             crash.reach("before_commit")
         crash.reach("after_commit")
+        self._failed = -math.inf
         self._states |= {study: desk.state for study, desk in desks.items()}
         return answers
 

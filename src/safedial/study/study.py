@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from safedial.errors import require
+from safedial.errors import printable, require
 from safedial.online.decision import Text
 from safedial.online.door import read_baseline
 from safedial.online.units import real
@@ -43,7 +43,7 @@ from safedial.study.door import (
     split_id,
     written_time,
 )
-from safedial.study.event import Event, moment
+from safedial.study.event import Event, moment, now
 from safedial.study.frame import effective_rows, write_rows
 from safedial.study.history import read_history
 from safedial.study.log import events_about, read_event, read_events
@@ -254,17 +254,17 @@ class Study:
         for event in self.about(decision_id):
             told = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
             why = f" ({event['reason']})" if event["reason"] else ""
-            lines.append(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {told}")
+            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {told}"))
         return Text("\n".join(lines))
 
     def status(self) -> dict[str, Any]:
-        """Counts, the monitor's evidence, and whether and why the study has stopped."""
+        """Counts, the monitor's evidence, whether and why the study has stopped, and what else is worth knowing."""
         return self._write(self._status, True)
 
     def _status(self, desk: Desk) -> dict[str, Any]:
         oldest = next(iter(self._waiting(desk, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
-        return {"name": self.name, **desk.state.summary(), "oldest_open": since}
+        return {"name": self.name, **desk.state.summary(), "oldest_open": since, "notes": _notes(desk)}
 
     def state_digest(self) -> str:
         """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
@@ -327,3 +327,11 @@ class Study:
     def _waiting(self, desk: Desk, most: int | None = None) -> list[tuple[int, int]]:
         desk.flush()
         return [(seq, event.at) for seq in islice(desk.state.open, most) if (event := desk.event(seq))]
+
+
+def _notes(desk: Desk) -> list[str]:
+    last = desk.event(desk.state.seq)
+    ahead = 0.0 if last is None else (last.at - now()) / 1e6
+    if ahead <= 1.0:
+        return []
+    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was put back, or one is ahead"]

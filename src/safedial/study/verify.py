@@ -19,13 +19,16 @@ from safedial.study.errors import StoreUnavailable
 from safedial.study.event import START, Event, canonical, digest, orjson
 from safedial.study.fold import context_of, decide_next
 from safedial.study.load import Source, read_study, take
-from safedial.study.log import keyed_events, read_events, read_head, read_snapshot, snapshot_seqs
+from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import request_digest, request_of
 from safedial.study.record import body_of, noted_in
 from safedial.study.snapshot import pack, parts
 from safedial.study.state import State
 
 TOLERANCE, LOOSE, SHOT_LOOSE = 1e-12, 1e-9, 1e-6
+CLOCK_SLACK = 1_000_000
+"""Microseconds by which the clocks of two workers may differ unmentioned."""
+
 ACTIONS = ("action", "intensity", "safe_action")
 UNCOMPARED = {"version", "evidence"}
 """What another build may write otherwise: evidence of exchangeability comes from ranks, and a rounding may turn one."""
@@ -34,7 +37,8 @@ UNCOMPARED = {"version", "evidence"}
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """What `verify` found. `first_bad` is the first seq that is wrong, `problem` says how; `inexact` counts decisions
-    that agree within 1e-12 but not bit for bit.
+    that agree within 1e-12 but not bit for bit; `clock_back` counts events dated more than a second before the one that
+    they follow, which is no error but worth knowing, and `clock_back_at` is the first of them.
     """
 
     ok: bool
@@ -46,6 +50,8 @@ class Report:
     hash: str
     first_bad: int | None = None
     problem: str = ""
+    clock_back: int = 0
+    clock_back_at: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -87,6 +93,8 @@ def verify_log(
         hash=check.hash.hex(),
         first_bad=bad.seq if bad else None,
         problem=bad.problem if bad else "",
+        clock_back=check.clock_back,
+        clock_back_at=check.clock_back_at,
     )
 
 
@@ -110,6 +118,8 @@ class _Check:
         self.seq, self.hash = (start.seq, start.hash) if start else (0, START)
         self.decisions = self.inexact = 0
         self.state = start
+        self.at = self.clock_back = 0
+        self.clock_back_at: int | None = None
 
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
         source = self.source
@@ -118,6 +128,8 @@ class _Check:
         upto = 2**62 if self.stop is None else self.stop
         if self.stop is not None and self.stop not in stored:
             raise _Bad(self.stop, "has no snapshot any more")
+        before = read_event(source.connection, source.study, self.seq)
+        self.at = before.at if before is not None else 0
         for event in read_events(source.connection, source.study, self.seq, upto):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
@@ -169,7 +181,10 @@ class _Check:
             right = False
         if not right:
             raise _Bad(event.seq, "has another hash than what it says")
-        self.seq, self.hash = event.seq, event.hash
+        if event.at < self.at - CLOCK_SLACK:
+            self.clock_back += 1
+            self.clock_back_at = self.clock_back_at or event.seq
+        self.seq, self.hash, self.at = event.seq, event.hash, event.at
 
     def try_to_follow(self, event: Event) -> None:
         """`follow`, where a body that cannot be read is a finding and not a failure."""

@@ -19,6 +19,7 @@ from safedial.study.snapshot import unpacked
 from safedial.study.store import Store
 from safedial.study.verify import Report, verify_log
 
+SUMMED = ("decisions", "inexact", "clock_back")
 LEAST = 20_000
 """Events of a part that are worth a process."""
 
@@ -69,9 +70,9 @@ def verify_parts(store: Store, study: int, name: str, *, checkpoint: Any, worker
     if len(reports) < len(parts):
         return None
     last = reports[-1]
-    decisions, inexact = (sum(getattr(report, field) for report in reports) for field in ("decisions", "inexact"))
-    told = {**last.to_dict(), "events": last.seq, "decisions": decisions, "inexact": inexact}
-    return Report(**told)
+    summed = {field: sum(getattr(report, field) for report in reports) for field in SUMMED}
+    back = min((report.clock_back_at for report in reports if report.clock_back_at is not None), default=None)
+    return Report(**{**last.to_dict(), **summed, "events": last.seq, "clock_back_at": back})
 
 
 def _cuts(shots: list[tuple[int, bytes]], head: int, parts: int) -> list[tuple[int, bytes]]:

@@ -3,7 +3,9 @@
 
 const POLL = 2000, POINTS = 160;
 const at = (id) => document.getElementById(id);
-const made = (tag, words, kind) => Object.assign(document.createElement(tag), { textContent: words ?? "", className: kind ?? "" });
+// Text of others shows as text: control characters and marks that turn the direction of writing as their escapes.
+const plain = (words) => String(words ?? "").replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
+const made = (tag, words, kind) => Object.assign(document.createElement(tag), { textContent: plain(words), className: kind ?? "" });
 const whole = (value) => value.toLocaleString("en");
 const percent = (value) => `${Number((100 * value).toPrecision(2))} %`;
 const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -138,7 +140,7 @@ const openCertificate = async (id) => {
     body.append(made("p", `${clock(event.at)}: ${event.kind} by ${event.actor}${event.reason ? ` (${event.reason})` : ""}: ${told_ || "no values"}`));
   }
   const raw = body.appendChild(made("details"));
-  raw.append(made("summary", "Every number"), made("pre", JSON.stringify(certificate, null, 2)));
+  raw.append(made("summary", "Every number"), Object.assign(made("pre"), { textContent: JSON.stringify(certificate, null, 2).split("\n").map(plain).join("\n") }));
   if (!at("certificate").open) at("certificate").showModal();
 };
 

@@ -1,0 +1,122 @@
+"""The store's own log: which studies and which keys were made, and checkpoints over everything.
+
+It is a chain like a study's (event.py), under the id 0. So a study or a key that was removed or slipped in shows, and
+one checkpoint of this log, kept elsewhere, stands for the heads of all studies at that time.
+
+| kind | body |
+|---|---|
+| `study_created` | id and name of the study, and the hash of its first event |
+| `key_created`, `key_revoked` | the key's id, role, study and hash (keys.py) |
+| `checkpoint` | the heads of all studies, SEQ:HASH |
+
+Stores from before version 2 of the rules have studies that are not in it; those are known by a checkpoint alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from safedial.study.database import reading, writing
+from safedial.study.event import Event, canonical, digest, now
+from safedial.study.load import Source
+from safedial.study.log import append_events, lock_head, read_event, read_events, read_head, study_names
+from safedial.study.schema import STORE_LOG, STORE_NAME, keys, sa
+from safedial.study.store import Store
+from safedial.study.verify import Report, read_checkpoint, verify_log
+
+KEY_KINDS = ("key_created", "key_revoked")
+
+
+def append_to_store(
+    connection: Any, kind: str, body: dict[str, Any], *, actor: str, reason: str = "", at: int | None = None
+) -> Event:
+    """Append one event to the store's own log, whose head this transaction holds from then on."""
+    head = lock_head(connection, STORE_LOG)
+    new = (head.seq + 1, kind, 0, now() if at is None else at, actor, reason, canonical(body))
+    event = Event(*new, digest(head.hash, STORE_NAME, new))
+    append_events(connection, STORE_LOG, [event])
+    return event
+
+
+def checkpoint_store(store: Store, *, reason: str = "", actor: str) -> dict[str, Any]:
+    """Mark the store's log, with the heads of all studies in it; keep the answer elsewhere."""
+    with writing(store.engine) as connection:
+        lock_head(connection, STORE_LOG)
+        heads = {name: read_head(connection, study) for study, name, _ in study_names(connection)}
+        body = {"heads": {name: f"{head.seq}:{head.hash.hex()}" for name, head in heads.items()}}
+        event = append_to_store(connection, "checkpoint", body, actor=actor, reason=reason)
+    return {"study": STORE_NAME, "seq": event.seq, "hash": event.hash.hex()}
+
+
+def verify_store(store: Store, *, checkpoint: Mapping[str, Any] | str | None = None) -> Report:
+    """Check the store's own log, and that its keys and studies are those that it made.
+
+    Args:
+        checkpoint: of the store's log. Whoever can write to the database can slip a key in with its event; so with a
+            checkpoint, a key that was made or revoked behind it is a problem: making one prints the newer checkpoint.
+    """
+    with reading(store.engine) as connection:
+        report = verify_log(Source(connection, STORE_LOG, STORE_NAME), checkpoint=checkpoint, recompute=False)
+        if not report.ok:
+            return report
+        events = list(read_events(connection, STORE_LOG))
+        problems = [*_keys(connection, events), *_studies(connection, events)]
+    since = max(read_checkpoint(checkpoint), default=None)
+    if since is not None:
+        problems += list(_new_keys(events, since))
+    if not problems:
+        return report
+    seq, words = problems[0]
+    return replace(report, ok=False, first_bad=seq, problem=words)
+
+
+def _new_keys(events: Iterable[Event], since: int) -> Iterator[tuple[int | None, str]]:
+    for event in events:
+        if event.seq > since and event.kind in KEY_KINDS:
+            act = "made" if event.kind == "key_created" else "revoked"
+            yield event.seq, f"{act} key {event.fields()['id']} behind the checkpoint; whoever did so has a newer one"
+
+
+def _keys(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | None, str]]:
+    """Keys in use that are not what the log says of them."""
+    made: dict[str, tuple[Any, ...]] = {}
+    said = {}
+    for event in events:
+        if event.kind in KEY_KINDS:
+            body = event.fields()
+            name = body["id"]
+            said[name] = event.seq
+            known = made.get(name, (None,) * 6)
+            made[name] = (
+                (name, body["role"], body["study"], event.at, None, bytes.fromhex(body["hash"]))
+                if event.kind == "key_created"
+                else (*known[:4], event.at, known[5])
+            )
+    columns = (keys.c.id, keys.c.role, keys.c.study, keys.c.created, keys.c.revoked, keys.c.hash)
+    used = {row[0]: tuple(row) for row in connection.execute(sa.select(*columns))}
+    for name in sorted(made.keys() | used.keys()):
+        if made.get(name) != used.get(name):
+            yield said.get(name), f"key {name} is not what the log says of it"
+
+
+def _studies(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | None, str]]:
+    """Studies that are gone, slipped in, or not as the log and its checkpoints know them."""
+    there = {name: study for study, name, _ in study_names(connection)}
+    known = set()
+    for event in events:
+        body = event.fields() if event.kind in ("study_created", "checkpoint") else {}
+        if event.kind == "study_created":
+            known.add(body["name"])
+        marks = {body["name"]: f"1:{body['hash']}"} if event.kind == "study_created" else body.get("heads", {})
+        for name, mark in marks.items():
+            ((seq, right),) = read_checkpoint(mark).items()
+            found = read_event(connection, there[name], seq) if name in there else None
+            if found is None or found.hash != right:
+                words = "is not the one that was made" if name in there else "is gone"
+                yield event.seq, f"knows the study {name}, which {words}"
+    for name, study in there.items():
+        first = read_event(connection, study, 1)
+        if name not in known and (first is None or first.fields().get("rules", 1) > 1):
+            yield None, f"the study {name} is not in the store's log"
