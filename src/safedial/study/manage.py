@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from safedial.core.spec import SafetySpec
@@ -57,22 +58,37 @@ def make_study(
     require(
         isinstance(name, str) and NAME.fullmatch(name), "name", name, "must be letters, digits, - and _, at most 64"
     )
-    store = storage if isinstance(storage, Store) else Store(storage)
-    notes = _created(store, name, whole, actor_name(actor))
-    if notes is None and not load_if_exists:
-        raise StudyError(
-            "study_exists", f"name = {name!r}: there is such a study already; load_if_exists=True opens it"
-        )
-    opened = Study(store, name, actor=actor)
-    if notes is None and whole:
-        same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
-        require(same, "spec", name, "is not the one the study was created with", "a changed promise is a new study")
-    return opened, notes or []
+    with _store(storage) as store:
+        notes = _created(store, name, whole, actor_name(actor))
+        if notes is None and not load_if_exists:
+            raise StudyError(
+                "study_exists", f"name = {name!r}: there is such a study already; load_if_exists=True opens it"
+            )
+        opened = Study(store, name, actor=actor)
+        if notes is None and whole:
+            same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
+            require(same, "spec", name, "is not the one the study was created with", "a changed promise is a new study")
+        return opened, notes or []
 
 
 def open_study(name: str, *, storage: str | Store, actor: str | None = None) -> Study:
     """A study that exists."""
-    return Study(storage if isinstance(storage, Store) else Store(storage, create=False), name, actor=actor)
+    with _store(storage, create=False) as store:
+        return Study(store, name, actor=actor)
+
+
+@contextmanager
+def _store(storage: str | Store, *, create: bool = True) -> Iterator[Store]:
+    """An open store, or the one at a URL, which is closed again where what follows fails."""
+    if isinstance(storage, Store):
+        yield storage
+        return
+    store = Store(storage, create=create)
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
 
 
 def list_studies(store: Store) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ class SqliteFile:
         self.read_only = os.path.exists(path) and not _can_be_written(self.path)
         self._lock = threading.Lock()
         self._open = 0
-        self._header: Any = None
+        self._header = -1
         self._seen: _Seen | None = None
 
     def connect(self) -> sqlite3.Connection:
@@ -98,7 +98,7 @@ class SqliteFile:
             self._open -= 1
             if not self._open:
                 _release(self._header)
-                self._header = self._seen = None
+                self._header, self._seen = -1, None
 
     def begin(self, connection: sqlite3.Connection) -> tuple[int, int]:
         """(writes so far, this connection's changes) at the start; refused where the files are not those last seen."""
@@ -151,9 +151,9 @@ class SqliteFile:
         inodes = tuple(_inode(self.path + end) for end in ("", "-wal", "-shm"))
         wal = _wal(f"{self.path}-wal")
         with _readers_lock:
-            self._header.seek(USER_VERSION)
-            stored = int.from_bytes(self._header.read(4), "big")
-        return _Seen(inodes, os.fstat(self._header.fileno()).st_size, stored, wal, written)
+            os.lseek(self._header, USER_VERSION, os.SEEK_SET)
+            stored = int.from_bytes(os.read(self._header, 4), "big")
+        return _Seen(inodes, os.fstat(self._header).st_size, stored, wal, written)
 
     def _connect(self, mode: str) -> _Connection:
         uri = f"file:{urllib.parse.quote(self.path)}?{'immutable=1' if mode == 'immutable' else f'mode={mode}'}"
@@ -223,26 +223,26 @@ def _can_be_written(path: str) -> bool:
     return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
 
 
-_readers: dict[tuple[int, int], list[Any]] = {}
+_readers: dict[tuple[int, int], list[int]] = {}
 _readers_lock = threading.Lock()
 
 
-def _acquire(path: str) -> Any:
-    """The file, opened to read its header. One for all of this process: closing any would end SQLite's own locks."""
+def _acquire(path: str) -> int:
+    """A descriptor to read the file's header by. One for all of this process: closing any ends all of SQLite's locks."""
     with _readers_lock:
         about = os.stat(path)
-        entry = _readers.setdefault((about.st_dev, about.st_ino), [None, 0])
-        if entry[0] is None:
-            entry[0] = open(path, "rb", buffering=0)  # noqa: SIM115 -- closed by the last `_release`
-        entry[1] += 1
-        return entry[0]
+        name = about.st_dev, about.st_ino
+        if name not in _readers:
+            _readers[name] = [os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), 0]
+        _readers[name][1] += 1
+        return _readers[name][0]
 
 
-def _release(file: Any) -> None:
-    about = os.fstat(file.fileno())
+def _release(descriptor: int) -> None:
+    about = os.fstat(descriptor)
     with _readers_lock:
-        entry = _readers[about.st_dev, about.st_ino]
-        entry[1] -= 1
-        if not entry[1]:
+        known = _readers[about.st_dev, about.st_ino]
+        known[1] -= 1
+        if not known[1]:
             del _readers[about.st_dev, about.st_ino]
-            file.close()
+            os.close(descriptor)
