@@ -128,20 +128,52 @@ def test_a_closed_store_refuses_and_closing_twice_is_fine(tmp_path):
         study.ask([0.1, 0.1])
 
 
-def test_a_store_put_back_to_an_earlier_time_is_noticed(tmp_path):
-    """A restored backup under a running process: its state is of another log, and is thrown away."""
-    url = f"sqlite:///{tmp_path}/trial.db"
-    with Store(url) as store, Store(url) as other:
-        study, mine = create_study("trial", SPEC, storage=store), None
+def put_back(url, events):
+    """Restore a store to an earlier time, in place, under a running process."""
+    with Store(url) as other, other.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM events WHERE study_id = 1 AND seq > :s"), {"s": events})
+        where = {"s": events}
+        head = connection.execute(sa.text("SELECT hash FROM events WHERE study_id = 1 AND seq = :s"), where).scalar()
+        words = "UPDATE studies SET head_seq = :s, head_hash = :h WHERE id = 1"
+        connection.execute(sa.text(words), {"s": events, "h": head})
+
+
+@pytest.mark.parametrize("again", [0, 1, 3])
+def test_a_process_that_is_ahead_of_its_log_refuses_until_it_is_started_anew(storage, again):
+    """After a restore, or a crash of a server that acknowledged too early; others may have gone on since."""
+    with Store(storage) as store:
+        study = create_study("trial", SPEC, storage=store)
         for _ in range(3):
-            mine = study.ask([0.1, 0.1])
-        with other.engine.begin() as connection:
-            connection.execute(sa.text("DELETE FROM events WHERE seq = 4"))
-            head = connection.execute(sa.text("SELECT hash FROM events WHERE seq = 3")).scalar()
-            connection.execute(sa.text("UPDATE studies SET head_seq = 3, head_hash = :h WHERE id = 1"), {"h": head})
-        assert mine.seq == 4
-        assert study.ask([0.2, 0.1]).seq == 4
+            study.ask([0.1, 0.1])
+        put_back(storage, 3)
+        with Store(storage) as other:
+            for _ in range(again):
+                create_study("trial", storage=other, load_if_exists=True).ask([0.3, 0.1])
+        for _ in range(2):
+            with pytest.raises(StudyError) as refused:
+                study.ask([0.2, 0.1])
+            assert refused.value.code in ("store_unavailable", "log_broken")
+        assert "restart this process" in str(refused.value)
+        with pytest.raises(StoreUnavailable, match="restart this process"):
+            store.check_writable()
+    with Store(storage) as store:
+        study = create_study("trial", storage=store, load_if_exists=True)
+        assert study.ask([0.2, 0.1]).seq == 4 + again
         assert study.verify().ok
+
+
+def test_a_study_whose_process_is_ahead_does_not_hurt_the_others_of_its_batch(storage):
+    with Store(storage) as store:
+        back, whole = (create_study(name, SPEC, storage=store) for name in ("back", "whole"))
+        for study in (back, whole):
+            study.ask([0.1, 0.1])
+        put_back(storage, 1)
+        start = threading.Event()
+        hold = store.submit(2, "whole", lambda _: start.wait(30))
+        answers = [study.ask([0.2, 0.2], wait=False) for study in (back, whole) * 3]
+        start.set()
+        assert hold.result()
+        assert [answer.exception() is None for answer in answers] == [False, True] * 3
 
 
 def test_a_study_whose_log_is_broken_does_not_hurt_the_others_of_its_batch(tmp_path):

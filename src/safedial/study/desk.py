@@ -8,7 +8,7 @@ from safedial.online.decision import LIMITS
 from safedial.study import crash
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical, digest, now
-from safedial.study.load import Source, catch_up, take, thinned
+from safedial.study.load import Source, catch_up, snapshot_body, take, thinned
 from safedial.study.log import (
     Head,
     add_keys,
@@ -150,7 +150,11 @@ class Desk:
         content = pack(self.state)
         if shots and len(content) > SNAPSHOT_BYTES * (seq - shots[0]):
             return
-        write_snapshot(self.connection, study, seq, content)
+        name = write_snapshot(self.connection, study, seq, content)
         kept = thinned(seq, shots, lambda shot: shot, SNAPSHOT_EVENTS)
         drop_snapshots(self.connection, study, set(shots) - set(kept))
+        first = self.event(1)
+        if first is not None and self.state.study.rules_version > 1:
+            self.append("snapshot", snapshot_body(first, seq, name), actor="store")
+            self.flush()
         crash.reach("snapshot_written")

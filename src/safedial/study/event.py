@@ -17,7 +17,9 @@ first event follows 32 zero bytes. Bodies are JSON with sorted keys; floats are 
 | `alarm` | the guard stopped the study: which rule, on what evidence |
 | `resumed` | a person took an alarm back |
 | `checkpoint` | somebody wrote down seq and hash elsewhere |
-| `key_created`, `key_revoked` | access keys, in the store's own log |
+| `snapshot` | the state after the event before was stored, with this digest (from version 2 of the rules on) |
+
+The store's own log (store_log.py) has kinds of its own.
 """
 
 from __future__ import annotations
@@ -68,6 +70,14 @@ def digest(previous: bytes, study: str, event: tuple[Any, ...]) -> bytes:
         parts = [part.encode() for part in (study, str(seq), kind, str(decision), str(at), actor, reason, body)]
         content = b"".join([b"%d:%b," % (len(part), part) for part in parts])
     return hashlib.sha256(b"32:%b,%b" % (previous, content)).digest()
+
+
+def follows(previous: bytes, study: str, event: Event) -> bool:
+    """Whether an event has the hash of what it says after what came before; one that cannot be hashed has not."""
+    try:
+        return digest(previous, study, event) == event.hash
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        return False
 
 
 def canonical(body: Any) -> str:

@@ -7,13 +7,13 @@ change is what it would have been had the right value come at the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from safedial.online.decision import RULES
 from safedial.study.errors import StudyError
-from safedial.study.event import Event, digest
+from safedial.study.event import START, Event, follows
 from safedial.study.fold import fold
 from safedial.study.log import changes, read_event, read_events, read_snapshot, snapshot_seqs
 from safedial.study.snapshot import pack, unpack, unpacked
@@ -35,12 +35,17 @@ class Source(NamedTuple):
 Shots = Iterable[tuple[int, Callable[[], State | None]]]
 """States to start from, (seq, how to get it), the latest first."""
 
+Kept = Sequence[tuple[int, bytes]]
+"""States as bytes, (seq, content), the latest first."""
+
 
 def read_study(connection: Any, study: int, name: str) -> StudySpec:
-    """The specification of a study, from its first event."""
+    """The specification of a study, from its first event, which must have the hash of what it says."""
     first = read_event(connection, study, 1)
     if first is None or first.kind != "study_created":
         raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
+    if not follows(START, name, first):
+        raise StudyError("log_broken", f"study {name!r}: event 1 has another hash than what it says; verify the study")
     body = first.fields()
     version = body.get("rules", 1)
     if version not in range(1, RULES + 1):
@@ -49,21 +54,26 @@ def read_study(connection: Any, study: int, name: str) -> StudySpec:
     return read_spec(body["spec"], quiet=True, version=version)
 
 
-def load_state(source: Source, spec: StudySpec) -> State:
-    """The state after the last event."""
-    state = next((state for _, make in stored_shots(source, spec, 2**62) if (state := make())), None)
-    return catch_up(source, state or State(spec))
+def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
+    """The state after the last event; `kept` are states that this process has packed before, the latest first."""
+    shots = chain(_kept_shots(source, spec, kept), stored_shots(source, spec, 2**62))
+    state = next((state for _, make in shots if (state := make())), None) or State(spec)
+    state.shots = [shot for shot in kept if shot[0] <= state.seq]
+    return catch_up(source, state)
 
 
 def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
     """Fold the events behind a state, up to a seq; each must follow the one before, by its hash."""
     for event in read_events(source.connection, source.study, state.seq, upto):
-        if event.seq != state.seq + 1 or digest(state.hash, source.name, event) != event.hash:
-            raise StudyError(
-                "log_broken", f"study {source.name!r}: event {state.seq + 1} does not follow the one before"
-            )
+        _check_link(source, state, event)
         state = take(source, state, event, event.fields())
     return state
+
+
+def _check_link(source: Source, state: State, event: Event) -> None:
+    if event.seq != state.seq + 1 or not follows(state.hash, source.name, event):
+        words = f"event {state.seq + 1} does not follow the one before; verify the study"
+        raise StudyError("log_broken", f"study {source.name!r}: {words}")
 
 
 def take(
@@ -100,6 +110,7 @@ def fold_again(source: Source, spec: StudySpec, upto: int, shots: Shots) -> Stat
         state, past = State(spec), _fixes(source, 0, upto)
     fixes = {fix.decision: fix.values for fix in past}
     for event in read_events(source.connection, source.study, state.seq, upto):
+        _check_link(source, state, event)
         fold(state, event, event.fields(), fixes)
         state.hash = event.hash
     return state
@@ -146,15 +157,35 @@ def _fix(event: Event) -> _Fix | None:
 
 
 def stored_shots(source: Source, spec: StudySpec, upto: int) -> Shots:
-    """The store's snapshots, those that are whole and belong to this log."""
+    """The store's snapshots that the log itself vouches for, by the `snapshot` event behind each.
+
+    Those of version 1 of the rules are in no chain, so nothing begins from them: such a log is folded from its start.
+    """
+    if spec.rules_version < 2:
+        return
     for seq, name in snapshot_seqs(source.connection, source.study, upto):
         yield seq, lambda seq=seq, name=name: _restored(source, spec, seq, name)
 
 
 def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State | None:
+    first, event, mark = (read_event(source.connection, source.study, each) for each in (1, seq, seq + 1))
     content = read_snapshot(source.connection, source.study, seq, name)
-    event = read_event(source.connection, source.study, seq)
-    if content is None or event is None:
+    if content is None or first is None or event is None or mark is None or mark.kind != "snapshot":
+        return None
+    if mark.fields() != snapshot_body(first, seq, name) or not follows(event.hash, source.name, mark):
         return None
     state = unpacked(spec, content)
     return state if state is not None and state.hash == event.hash else None
+
+
+def snapshot_body(first: Event, seq: int, name: bytes) -> dict[str, Any]:
+    """The body of the event that vouches for a snapshot: which state it is of, its digest, the study's first event."""
+    return {"after": seq, "digest": name.hex(), "first": first.hash.hex()}
+
+
+def _kept_shots(source: Source, spec: StudySpec, kept: Kept) -> Shots:
+    for seq, content in kept:
+        event = read_event(source.connection, source.study, seq)
+        state = unpacked(spec, content)
+        if event is not None and state is not None and state.hash == event.hash:
+            yield seq, lambda state=state: state

@@ -146,10 +146,12 @@ def read_snapshot(connection: Any, study: int, seq: int, digest: bytes) -> bytes
     return content if content is not None and hashlib.sha256(content).digest() == digest else None
 
 
-def write_snapshot(connection: Any, study: int, seq: int, content: bytes) -> None:
+def write_snapshot(connection: Any, study: int, seq: int, content: bytes) -> bytes:
+    """Store a state's bytes; their digest."""
     digest = hashlib.sha256(content).digest()
     connection.execute(snapshots.delete().where(snapshots.c.study_id == study, snapshots.c.seq == seq))
     connection.execute(snapshots.insert().values(study_id=study, seq=seq, digest=digest, content=content))
+    return digest
 
 
 def drop_snapshots(connection: Any, study: int, seqs: Iterable[int]) -> None:

@@ -228,7 +228,7 @@ _readers_lock = threading.Lock()
 
 
 def _acquire(path: str) -> int:
-    """A descriptor to read the file's header by. One for all of this process: closing any ends all of SQLite's locks."""
+    """A descriptor to read the file's header by, one for the whole process: closing any ends all of SQLite's locks."""
     with _readers_lock:
         about = os.stat(path)
         name = about.st_dev, about.st_ino

@@ -21,8 +21,8 @@ from safedial.study import crash
 from safedial.study.database import connect, is_read_only, reading, shown, writing
 from safedial.study.desk import Desk
 from safedial.study.errors import StoreUnavailable, StudyError
-from safedial.study.load import Source, load_state, read_study
-from safedial.study.log import find_study, lock_head, removed_study
+from safedial.study.load import Kept, Source, load_state, read_study
+from safedial.study.log import Head, find_study, lock_head, read_event, removed_study
 from safedial.study.schema import meta
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
@@ -38,7 +38,8 @@ class _Job(NamedTuple):
     study: int
     operation: Operation
     future: Future[Any]
-    key: str | None = None
+    key: str | None
+    spec: StudySpec | None
 
 
 class Store:
@@ -58,11 +59,14 @@ class Store:
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
         self._states: dict[int, State] = {}
+        self._shots: dict[int, Kept] = {}
+        self._heads: dict[int, Head] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._failed = self._written = -math.inf
+        self._lost = ""
 
     def __repr__(self) -> str:
         return f"Store({shown(self.storage)!r})"
@@ -104,10 +108,13 @@ class Store:
                 self._studies[study] = name, read_study(connection, study, name)
         return self._studies[study][1]
 
-    def submit(self, study: int, name: str, operation: Operation, *, key: str | None = None) -> Future[Any]:
+    def submit(
+        self, study: int, name: str, operation: Operation, *, key: str | None = None, spec: StudySpec | None = None
+    ) -> Future[Any]:
         """Run an operation on a study in the writer's next transaction; the future is done after the commit.
 
         `key` is the idempotency key that the operation will ask for, so that those of a batch are looked up together.
+        `spec` is the specification that it was prepared by; the operation is refused where the study has another.
         """
         self.spec(study, name)
         future: Future[Any] = Future()
@@ -117,11 +124,13 @@ class Store:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="safedial-writer", daemon=True)
                 self._thread.start()
-            self._jobs.put(_Job(study, operation, future, key))
+            self._jobs.put(_Job(study, operation, future, key, spec))
         return future
 
     def check_writable(self) -> None:
         """Refuse where nothing can be written: the last write failed just now, or one that changes nothing fails."""
+        if self._lost:
+            raise StoreUnavailable(self._lost)
         since = time.monotonic()
         if since - self._failed < FAILED_SECONDS:
             raise StoreUnavailable("storage: the last write failed; its words were given to whoever asked for it")
@@ -182,24 +191,51 @@ class Store:
         crash.reach("after_commit")
         self._failed = -math.inf
         self._states |= {study: desk.state for study, desk in desks.items()}
+        self._shots |= {study: desk.state.shots for study, desk in desks.items()}
+        self._heads |= {study: Head(desk.state.seq, desk.state.hash) for study, desk in desks.items()}
         return answers
 
     def _load(self, study: int) -> State:
-        name, spec = self._studies[study]
+        """The state, from the log as it is now: its specification is read again too, for a store may be restored."""
+        name, known = self._studies[study]
         with reading(self.engine) as connection:
-            return load_state(Source(connection, study, name), spec)
+            source = Source(connection, study, name)
+            spec = read_study(connection, study, name)
+            if not _same(spec, known):
+                self._studies[study] = name, spec
+            state = load_state(source, self._studies[study][1], self._shots.get(study, ()))
+            told = self._heads.get(study)
+            event = None if told is None else read_event(connection, study, told.seq)
+        if told is not None and (event is None or event.hash != told.hash):
+            raise self._taken_back(name, told.seq)
+        return state
 
     def _desk(self, connection: Any, study: int, state: State) -> Desk:
-        name, spec = self._studies[study]
-        head = lock_head(connection, study)
-        source = Source(connection, study, name)
-        desk = Desk(source, state)
-        return desk if desk.follow(head) else Desk(source, load_state(source, spec))
+        name, _ = self._studies[study]
+        head, told = lock_head(connection, study), self._heads.get(study)
+        desk = Desk(Source(connection, study, name), state)
+        if (told is not None and head.seq < told.seq) or not desk.follow(head):
+            raise self._taken_back(name, state.seq if told is None else told.seq)
+        return desk
+
+    def _taken_back(self, name: str, seq: int) -> StudyError:
+        """A log without an event that this process has acknowledged: it does not go on before it was started anew."""
+        words = f"event {seq}, which this process has read or acknowledged, is not in its log any more"
+        way_out = "the store was restored or has lost writes; restart this process if that was meant"
+        self._lost = f"study {name!r}: {words}; {way_out}"
+        return StudyError("store_unavailable", self._lost)
+
+
+def _same(one: StudySpec, other: StudySpec) -> bool:
+    return one is other or (one.rules_version, one.fields) == (other.rules_version, other.fields)
 
 
 def _run(job: _Job, desk: Desk) -> tuple[_Job, Any, InvalidInput | None]:
     """An operation's answer, or its refusal; a refusal that left events behind is a fault of ours."""
     before = desk.state.seq
+    if job.spec is not None and not _same(job.spec, desk.state.study):
+        words = "has another specification than when it was opened; the store was restored; restart this process"
+        return job, None, StudyError("store_unavailable", f"study {desk.source.name!r}: {words}")
     try:
         return job, job.operation(desk), None
     except StoreUnavailable:

@@ -305,7 +305,7 @@ class Study:
             return write_rows(path, self.spec.rules, self.name, read_events(connection, self._id))
 
     def _write(self, operation: Any, wait: bool, key: str | None = None) -> Any:
-        future = self.store.submit(self._id, self.name, operation, key=key)
+        future = self.store.submit(self._id, self.name, operation, key=key, spec=self.spec)
         return future.result() if wait else future
 
     def _who(self, actor: str | None) -> str:

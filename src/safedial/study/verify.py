@@ -6,6 +6,7 @@ out byte for byte the same, or, where it was made by another build, with its act
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 from safedial.errors import require
 from safedial.online.blas import dnrm2
 from safedial.study.errors import StoreUnavailable
-from safedial.study.event import START, Event, canonical, digest, orjson
+from safedial.study.event import START, Event, canonical, follows, orjson
 from safedial.study.fold import context_of, decide_next
-from safedial.study.load import Source, read_study, take
+from safedial.study.load import Source, read_study, snapshot_body, take
 from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import request_digest, request_of
 from safedial.study.record import body_of, noted_in
@@ -119,6 +120,7 @@ class _Check:
         self.decisions = self.inexact = 0
         self.state = start
         self.at = self.clock_back = 0
+        self.shot: bytes | None = None
         self.clock_back_at: int | None = None
 
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
@@ -130,14 +132,16 @@ class _Check:
             raise _Bad(self.stop, "has no snapshot any more")
         before = read_event(source.connection, source.study, self.seq)
         self.at = before.at if before is not None else 0
+        self.shot = stored.get(self.seq)
         for event in read_events(source.connection, source.study, self.seq, upto):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
                 raise _Bad(event.seq, "is not what the checkpoint says")
             if self.recompute:
                 self.try_to_follow(event)
-                if event.seq in stored:
-                    self.compare_snapshot(event.seq, stored[event.seq])
+                self.shot = stored.get(event.seq)
+                if self.shot is not None:
+                    self.compare_snapshot(event.seq, self.shot)
             if progress and event.seq % 1000 == 0:
                 progress(1000)
         if self.stop is None:
@@ -175,11 +179,7 @@ class _Check:
         """The event must have the next seq, and the hash of what it says after what came before."""
         if event.seq != self.seq + 1:
             raise _Bad(self.seq + 1, "is missing")
-        try:
-            right = digest(self.hash, self.source.name, event) == event.hash
-        except (AttributeError, TypeError, UnicodeEncodeError):
-            right = False
-        if not right:
+        if not follows(self.hash, self.source.name, event):
             raise _Bad(event.seq, "has another hash than what it says")
         if event.at < self.at - CLOCK_SLACK:
             self.clock_back += 1
@@ -203,8 +203,21 @@ class _Check:
         due = state.due_at(event.at) if event.kind in ("decided", "alarm") else state.due
         if due != (body["rule"] if event.kind == "alarm" else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
+        self.check_snapshot_event(state, event, body)
         vector = self.decide_again(state, event, body) if event.kind == "decided" else None
         self.state = take(self.source, state, event, body, vector=vector, trust=False)
+
+    def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
+        """A stored snapshot must be the one that the event behind it vouches for (from version 2 of the rules on)."""
+        if event.kind == "snapshot":
+            first = read_event(self.source.connection, self.source.study, 1)
+            name = self.shot or hashlib.sha256(pack(state)).digest()
+            right = first is not None and body == snapshot_body(first, state.seq, name)
+            gone = self.shot is None and body.keys() == {"after", "digest", "first"}
+            if not right and not gone:
+                raise _Bad(event.seq, "does not vouch for the snapshot before it")
+        elif self.shot is not None and state.study.rules_version > 1:
+            raise _Bad(state.seq, "has a snapshot that the log does not vouch for")
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
         """The decision must come out as it is written; its context, for the fold."""

@@ -1,0 +1,198 @@
+"""What a process believes when it starts: nothing that the chain of hashes does not vouch for."""
+
+import hashlib
+import json
+
+import pytest
+
+from safedial.study import Store, StudyError, create_study, desk, open_study, verify_study
+from safedial.study.event import START, Event, canonical, digest
+from safedial.study.log import append_events, read_events, snapshot_seqs
+from safedial.study.schema import sa
+from safedial.study.snapshot import parts
+from tests.recorded.write import restored
+from tests.study.conftest import SPEC
+
+
+def change(storage, statement, **values):
+    with Store(storage) as store, store.engine.begin() as connection:
+        assert connection.execute(sa.text(statement), values).rowcount > 0
+
+
+@pytest.fixture
+def played(storage, monkeypatch):
+    """A closed store with a study of three snapshots, and what it would advise next."""
+    monkeypatch.setattr(desk, "SNAPSHOT_EVENTS", 20)
+    with Store(storage) as store:
+        study = create_study("trial", SPEC, storage=store)
+        for number in range(40):
+            study.tell(study.ask([0.6, 0.01 * number]).id, reward=0.1, cost=0.04)
+    return storage
+
+
+def next_action(storage):
+    """What a fresh process would advise; nothing is written."""
+    with Store(storage) as store:
+        study = open_study("trial", storage=store)
+        return study.store.submit(study._id, study.name, advised).result()
+
+
+def advised(each):
+    import numpy as np
+
+    from safedial.study.fold import decide_next
+
+    vector = np.array([0.6, 0.3])
+    return decide_next(each.state, vector, float(np.linalg.norm(vector)), [0.6, 0.3], 0.0).action
+
+
+def test_a_changed_byte_of_the_first_event_is_refused(played):
+    with Store(played) as store, store.engine.begin() as connection:
+        body = next(read_events(connection, 1)).body
+    change(played, "UPDATE events SET body = :b WHERE study_id = 1 AND seq = 1", b=body.replace("0.5,", "0.9,"))
+    with Store(played) as store, pytest.raises(StudyError, match="event 1 has another hash") as refused:
+        open_study("trial", storage=store)
+    assert refused.value.code == "log_broken"
+
+
+def test_a_first_event_with_a_fresh_hash_is_refused_too(played):
+    """Its hash is that of what it says; but the snapshots, and the second event, follow another."""
+    with Store(played) as store, store.engine.begin() as connection:
+        first = next(read_events(connection, 1))
+        told = (*first[:6], first.body.replace('"threshold":0.5', '"threshold":0.9'))
+    new = digest(START, "trial", told)
+    change(played, "UPDATE events SET body = :b, hash = :h WHERE study_id = 1 AND seq = 1", b=told[6], h=new)
+    with Store(played) as store, pytest.raises(StudyError, match="event 2 does not follow"):
+        open_study("trial", storage=store).ask([0.6, 0.3])
+
+
+def doctored(content):
+    """A snapshot of a study that has never seen a cost: its sums of costs are gone."""
+    head, arrays = parts(content)
+    start = content.index(b"\n") + 1
+    for name, kind, _ in head["arrays"]:
+        size = arrays[name].nbytes
+        if name.startswith("learner.") and kind == "<f8" and size:
+            content = content[:start] + (arrays[name] * 1.5).tobytes() + content[start + size :]
+        start += size
+    return content
+
+
+def test_a_doctored_snapshot_with_a_fresh_digest_is_not_believed(played):
+    right = next_action(played)
+    with Store(played) as store, store.engine.begin() as connection:
+        seqs = [seq for seq, _ in snapshot_seqs(connection, 1)]
+        for seq in seqs:
+            where = {"s": seq}
+            words = "SELECT content FROM snapshots WHERE study_id = 1 AND seq = :s"
+            content = doctored(bytes(connection.execute(sa.text(words), where).scalar()))
+            where |= {"c": content, "d": hashlib.sha256(content).digest()}
+            words = "UPDATE snapshots SET content = :c, digest = :d WHERE study_id = 1 AND seq = :s"
+            connection.execute(sa.text(words), where)
+    assert len(seqs) >= 2
+    assert next_action(played) == right
+    with Store(played) as store:
+        assert verify_study(store, "trial").first_bad == min(seqs)
+
+
+def test_a_correction_begins_from_no_doctored_snapshot_either(played):
+    with Store(played) as store:
+        study = open_study("trial", storage=store)
+        first = next(iter(study.rows()))["decision_id"]
+    test_a_doctored_snapshot_with_a_fresh_digest_is_not_believed(played)
+    with Store(played) as store:
+        study = open_study("trial", storage=store)
+        study.correct(first, cost=0.05, reason="typing error")
+        mine = study.state_digest()
+        change(played, "DELETE FROM snapshots WHERE study_id = 1")
+    with Store(played) as store:
+        study = open_study("trial", storage=store)
+        assert study.state_digest() == mine
+        assert study.verify().ok
+
+
+def test_a_snapshot_saves_the_fold_of_what_came_before_it(played, monkeypatch):
+    """Otherwise nothing above would mean anything."""
+    from safedial.study import load
+
+    folded = []
+    monkeypatch.setattr(load, "fold", lambda *words, fold=load.fold, **more: folded.append(1) or fold(*words, **more))
+    next_action(played)
+    assert 0 < len(folded) < 20
+
+
+def test_a_log_says_which_snapshots_it_vouches_for(played):
+    with Store(played) as store:
+        events = open_study("trial", storage=store).events()["events"]
+        with store.engine.begin() as connection:
+            stored = dict(snapshot_seqs(connection, 1))
+    told = [event for event in events if event["kind"] == "snapshot"]
+    assert {event["seq"] - 1 for event in told} >= set(stored)
+    for event in told:
+        assert event["body"]["after"] == event["seq"] - 1
+        assert event["body"]["first"] == events[0]["hash"]
+        assert event["body"]["digest"] == stored.get(event["seq"] - 1, bytes.fromhex(event["body"]["digest"])).hex()
+
+
+def rewritten(storage, alter):
+    """The log with some bodies altered, every hash made anew, as the owner of the database can."""
+    with Store(storage) as store, store.engine.begin() as connection:
+        events, previous = [], START
+        for event in read_events(connection, 1):
+            told = (*event[:6], canonical(alter(event, json.loads(event.body))))
+            events.append(Event(*told, digest(previous, "trial", told)))
+            previous = events[-1].hash
+        connection.execute(sa.text("DELETE FROM events WHERE study_id = 1"))
+        append_events(connection, 1, events)
+
+
+def test_verify_finds_a_snapshot_event_that_names_another_snapshot(played):
+    def alter(event, body):
+        return {**body, "digest": "0" * 64} if event.kind == "snapshot" else body
+
+    rewritten(played, alter)
+    with Store(played) as store:
+        report = verify_study(store, "trial")
+    assert (report.ok, report.problem) == (False, "does not vouch for the snapshot before it")
+
+
+def test_verify_finds_a_snapshot_that_no_event_vouches_for(played):
+    with Store(played) as store, store.engine.begin() as connection:
+        words = "UPDATE snapshots SET seq = seq - 1 WHERE study_id = 1"
+        connection.execute(sa.text(words))
+    with Store(played) as store:
+        assert not verify_study(store, "trial").ok
+
+
+def test_snapshots_from_before_are_not_believed_and_the_log_is_folded_from_its_start(tmp_path):
+    """A study of version 1 has snapshots that are in no chain."""
+    from pathlib import Path
+
+    recorded = Path(__file__).parents[1] / "recorded" / "85a7184"
+    url = restored(recorded, tmp_path / "store.db")
+    with Store(url) as store:
+        right = open_study("linear", storage=store).state_digest()
+        with store.engine.begin() as connection:
+            study = open_study("linear", storage=store)._id
+            assert snapshot_seqs(connection, study)
+    change(url, "UPDATE snapshots SET content = x'00', digest = x'00' WHERE study_id = :s", s=study)
+    with Store(url) as store:
+        assert open_study("linear", storage=store).state_digest() == right
+
+
+def test_a_study_restored_in_place_with_another_specification_is_refused(storage):
+    """The dial went to 1; in the restored store it goes to 10."""
+    with Store(storage) as store:
+        study = create_study("trial", SPEC, storage=store)
+        with Store(storage) as other, other.engine.begin() as connection:
+            first = next(read_events(connection, 1))
+            body = json.loads(first.body)
+            body["spec"]["dial"]["high"] = 10.0
+            told = (*first[:6], canonical(body))
+            connection.execute(sa.text("DELETE FROM events WHERE study_id = 1"))
+            append_events(connection, 1, [Event(*told, digest(START, "trial", told))])
+        with pytest.raises(StudyError, match="another specification") as refused:
+            study.ask([0.6, 0.3])
+        assert refused.value.code == "store_unavailable"
+        assert open_study("trial", storage=store).spec.rules.dial.high == 10.0
+        assert open_study("trial", storage=store).ask([0.6, 0.3]).action > 1.0
