@@ -2,18 +2,29 @@
 
 import json
 import time
+from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from safedial.client import Client
+from safedial.measure import violation_interval
 from safedial.service import running
-from safedial.study import Store, create_study, open_study
+from safedial.service.series import counts
+from safedial.service.track import Track
+from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.keys import create_key
+from tests.recorded.test_recorded import HERE, STUDIES
+from tests.recorded.write import restored
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 
 NUMBERS = ("decisions", "outcomes", "violations", "open", "evidence")
+COUNTED = (
+    *("decisions", "outcomes", "violations", "open", "expired", "void", "stopped"),
+    *("waits_for", "waiting", "frozen", "unwatched", "resumes", "oldest_open"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +93,13 @@ def test_a_click_opens_the_certificate_in_plain_words(service, page):
     row = page.until("document.querySelector('#rows tr:last-child')?.dataset.id")
     page.run("document.querySelector('#rows tr:last-child').click()")
     page.until("document.getElementById('certificate').open")
-    text = page.run("document.getElementById('certificate').innerText")
+    text = page.run("document.getElementById('certificate').textContent")
     assert row in text
-    for line in service.get(f"/v1/decisions/{row}").json()["explanation"].split("\n")[1:]:
+    for line in service.get(f"/v1/decisions/{row}").json()["explanation"].split("\n"):
         assert line.strip().removeprefix("- ") in text
-    assert "outcome by local" in text
+    assert "by local: cost 0.1, reward 0.1" in text
     shown_actions = page.run(
-        "JSON.stringify([...document.querySelectorAll('#rows tr')].map((row) => row.cells[2].innerText))"
+        "JSON.stringify([...document.querySelectorAll('#rows tr')].map((row) => row.cells[4].innerText))"
     )
     stored = [each["action"] for each in service.get("/v1/studies/trial/decisions?limit=15").json()["rows"]]
     for words, action in zip(json.loads(shown_actions), stored, strict=True):
@@ -120,7 +131,12 @@ def test_a_stopped_study_says_why_and_what_it_advises(service, store, page):
     fill(service, 6, "strict")
     page.open(f"{service.url}/#strict")
     page.until("!document.getElementById('why').hidden")
-    assert "stop rule was met" in page.run("document.getElementById('why').innerText")
+    words = page.run("document.getElementById('why').innerText")
+    assert "This study is stopped, since " in words
+    assert "stop rule was met" in words
+    assert "0 is advised to everybody, and nothing is promised" in words
+    assert "stopped since" in page.run("document.getElementById('state').innerText")
+    assert page.run("document.getElementById('evidence-note').innerText").endswith("not why the study stopped")
     page.open(f"{service.url}/")
     page.until("document.querySelectorAll('#cards .card').length", wanted=lambda count: count == 2)
     assert "stopped" in page.run("document.getElementById('cards').innerText")
@@ -182,14 +198,14 @@ def live_a_little(study):
                 study.tell(turn, reward=0.1, cost=0.1)
         elif number % 13 == 6:
             study.void(turn, reason="off", unrelated=number < 30)
-        elif number == 44:
-            study.tell(turn, reward=0.1, cost=0.51, applied_action=0.01, throttled=True)
-        elif number in (50, 52):
-            study.tell(turn, reward=0.1, cost=0.52, applied_action=0.9)
-        elif number == 53:
-            study.tell(turn, reward=0.0, cost=0.0, applied_action=0.0, unrelated=True)
+        elif number in (24, 44, 45):
+            study.tell(turn, reward=0.1, cost=0.55 if number == 45 else 0.4, applied_action=0.01, throttled=number > 40)
+        elif number in (20, 50):
+            study.tell(turn, reward=0.0, cost=0.0, applied_action=0.0, unrelated=number == 20)
+        elif number in (9, 33):
+            study.tell(turn, reward=0.05, cost=0.9 if number == 9 else 0.51, applied_action=0.9)
         else:
-            study.tell(turn, reward=0.05, cost=0.51 if number in (4, 7, 8, 30, 31) else 0.1)
+            study.tell(turn, reward=0.05, cost=0.51 if number in (7, 8, 10, 11, 30, 31) else 0.1)
         if number % 11 == 2:
             study.correct(turn, cost=0.2, reason="typing error")
         if study.status()["stopped"]:
@@ -201,13 +217,83 @@ def test_counts_and_evidence_of_the_page_are_those_of_the_study_whatever_happene
     with Store(storage) as store, running(store) as url:
         service = Caller(url)
         for folding in ("prefix", "arrival"):
-            spec = {**SPEC, "folding": folding, "guard": {"alarm_level": 0.9}}
+            spec = {**SPEC, "folding": folding, "guard": {"alarm_level": 0.9}, "fallback_action": 0.05}
             live_a_little(create_study(folding, spec, storage=store))
-            counts = service.get(f"/v1/studies/{folding}/series").json()["counts"]
+            counted = service.get(f"/v1/studies/{folding}/series").json()["counts"]
             state = service.get(f"/v1/studies/{folding}").json()
-            for name in ("decisions", "outcomes", "violations", "open", "expired", "void", "stopped"):
-                assert counts[name] == state[name], (folding, name)
-            assert counts["evidence"] == pytest.approx(state["evidence"]), folding
+            for name in COUNTED:
+                assert counted[name] == state[name], (folding, name)
+            assert counted["evidence"] == pytest.approx(state["evidence"]), folding
+            assert state["unwatched"] > 1
+            assert state["resumes"] > 0
+
+
+def live_at_random(study, rng, steps=150):
+    """Asks, and anything that can be said about a decision, at random; resumes at once."""
+    waiting, said = [], []
+    for _ in range(steps):
+        if study.status()["stopped"] and rng.random() < 0.7:
+            study.resume("looked at it")
+        if not waiting or rng.random() < 0.4:
+            asked = study.ask(rng.uniform(-0.5, 0.5, 2).tolist(), baseline_cost=rng.choice([0.0, 0.0, 0.1, 0.55]))
+            if asked.intensity > 0.0:
+                waiting.append(asked)
+            continue
+        turn, kind = waiting.pop(int(rng.integers(len(waiting)))), rng.random()
+        if kind < 0.1:
+            study.void(turn.id, reason="off", unrelated=bool(rng.random() < 0.7))
+        elif kind < 0.2:
+            study.expire([turn.id], reason="late", unrelated=bool(rng.random() < 0.5))
+            if rng.random() < 0.3:
+                said.append(turn)
+        elif kind < 0.25:
+            study.tell(turn.id, reward=0.0, cost=0.0, applied_action=0.0, unrelated=bool(rng.random() < 0.7))
+        else:
+            applied = [None, None, 0.5 * turn.action, min(1.0, 1.5 * turn.action)][int(rng.integers(4))]
+            cost = float(rng.choice([0.1, 0.3, 0.52, 0.7]))
+            study.tell(turn.id, reward=0.1, cost=cost, applied_action=applied, throttled=bool(rng.random() < 0.1))
+            said.append(turn)
+        if said and rng.random() < 0.15:
+            again = said.pop(int(rng.integers(len(said))))
+            with suppress(StudyError):  # an expired round has no outcome to correct
+                study.correct(again.id, cost=float(rng.choice([0.1, 0.6])), reason="typing error")
+                if rng.random() < 0.3:
+                    study.void(again.id, reason="wrong patient", unrelated=bool(rng.random() < 0.5))
+
+
+CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3}
+
+
+@pytest.mark.parametrize("kind", ["prefix", "arrival", "sensor", "joint", "conformal"])
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(kind, seed, tmp_path):
+    more = {"sensor": {"cost_sensor_noise": 0.02, "threshold_on": "true"}, "joint": {"promise": "joint"}}
+    folding = "arrival" if kind == "arrival" else "prefix"
+    spec = CONFORMAL if kind == "conformal" else {**SPEC, "folding": folding, **more.get(kind, {})}
+    guard = {"alarm_level": 0.4, "max_unwatched": 1.0}
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        study = create_study("trial", {**spec, "guard": guard, "fallback_action": 0.1}, storage=store)
+        live_at_random(study, np.random.default_rng(seed))
+        track, state = Track(study), study.status()
+        track.refresh()
+        counted = counts(track)
+        assert {name: counted[name] for name in COUNTED} == {name: state[name] for name in COUNTED}
+        if kind != "conformal":
+            assert counted["evidence"] == pytest.approx(state["evidence"], rel=1e-9)
+        assert state["unwatched"] > 0
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_counts_and_evidence_of_the_page_are_those_of_a_recorded_study(name, tmp_path):
+    with Store(restored(HERE / "85a7184", tmp_path / "store.db")) as store:
+        study = open_study(name, storage=store)
+        track = Track(study)
+        track.refresh()
+        counted, state = counts(track), study.status()
+        same = [each for each in COUNTED if each in state]
+        assert {each: counted[each] for each in same} == {each: state[each] for each in same}
+        if not study.spec.conformal:
+            assert counted["evidence"] == pytest.approx(state["evidence"])
 
 
 def test_the_risk_on_the_page_is_all_that_the_certificate_sums(storage):
@@ -218,16 +304,148 @@ def test_the_risk_on_the_page_is_all_that_the_certificate_sums(storage):
             assert f"<= {risk:g} in this round" in decision.certificate["statement"]
 
 
+def read(page, name):
+    return page.run(f"document.getElementById('{name}').innerText")
+
+
 def test_the_page_shows_a_conformal_study_too(service, store, page):
     spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_dose": 0.1}
     study = create_study("conformal", spec, storage=store)
     for number in range(40):
         decision = study.ask([0.02 * number, 0.3])
-        study.tell(decision.id, reward=0.1, cost=0.1 * decision.intensity * (1 + number % 5))
+        cost = 0.6 if number in (5, 30) else 0.1 * decision.intensity * (1 + number % 5)
+        study.tell(decision.id, reward=0.1, cost=cost)
     page.open(f"{service.url}/#conformal")
     page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 81)
     assert shown(page) == pytest.approx(stated(service, "conformal"))
+    assert read(page, "evidence-title") == "Evidence that rounds have changed"
+    assert page.run("document.querySelectorAll('#chart-evidence svg path').length") == 1
+    curve = service.get("/v1/studies/conformal/series").json()["curves"]
+    bodies = [event["body"] for event in study.events()["events"] if event["kind"] == "decided"]
+    assert curve["evidence"] == pytest.approx([body["evidence"] for body in bodies], rel=1e-5)
+    low, high = violation_interval([2], 40)
+    words = read(page, "evidence-count").replace("\u00a0", " ")
+    assert f"2 of 40 outcomes, 5 % (95 %: {100 * low:.2g} % to {100 * high:.2g} %)" in words
+    assert "shown and not tested" in words
     assert page.console == []
+
+
+def test_a_study_that_stays_at_its_start_dose_is_flagged(service, store, page):
+    spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.1}
+    study = create_study("start", spec, storage=store)
+    for number in range(30):
+        study.ask([0.02 * number, 0.3])
+    page.open(f"{service.url}/#start")
+    page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 31)
+    assert "At the start setting for the last 30 decisions: this is unusually long." in read(page, "notes")
+    assert page.run("document.querySelector('#notes li').className") == "warn"
+
+
+WARD = {
+    **SPEC,
+    "context_bound": 2.0,
+    "dial": {"high": 20, "unit": "mg"},
+    "features": {
+        "names": ["age", "weight"],
+        "center": [50, 70],
+        "scale": [30, 40],
+        "ranges": {"age": [0, 90]},
+        "units": {"age": "years"},
+    },
+}
+TRADE = ("τ", "intensity", "radius", "reward index", "exchangeab", "norm", "sub-Gaussian", "conformal", "-0.3")
+
+
+def test_the_page_speaks_of_visits_and_raw_values_in_words_a_ward_knows(service, store, page):
+    study = create_study("ward", WARD, storage=store)
+    for number in range(20):
+        meta = {"patient": f"P-{number % 4:02d}", "ward": "3b"}
+        decision = study.ask({"age": 40 + number, "weight": 90}, key=f"visit-{number}", meta=meta)
+        if number:
+            study.tell(decision.id, reward=0.1, cost=0.1)
+    far = study.ask({"age": 95, "weight": 90}, key="visit-20", allow_extrapolation=True)
+    study.void(far.id, reason="never came", unrelated=True)
+    page.open(f"{service.url}/#ward")
+    page.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 15)
+    text = page.run("document.querySelector('main').innerText")
+    assert [word for word in TRADE if word in text] == []
+    for words in ("visit-19", "patient P-03, ward 3b", "limit 0.5", "share of outcomes above the limit"):
+        assert words.lower() in text.lower()
+    assert "outcomes open, the oldest for" in read(page, "open-note")
+    assert "1 round ended without an outcome that shows whether the promise was kept" in read(page, "notes")
+    assert "Learning waits for the outcome of decision 2; 20 later rounds are not learned from" in read(page, "notes")
+    axes = "[...document.querySelectorAll('.charts svg')].map((each) => each.querySelector('.axis-name').textContent)"
+    assert set(page.run(axes)) == {"decision number"}
+    page.run("document.querySelectorAll('#rows tr')[1].click()")
+    page.until("document.getElementById('certificate').open")
+    text = page.run("document.getElementById('certificate').innerText")
+    for words in ("Visit: visit-19", "P-03", "3b", "59 years", "90", "Why this setting", "What is promised"):
+        assert words in text
+    assert [word for word in TRADE if word in text] == []
+    page.run("document.getElementById('certificate').close(); document.querySelector('#rows tr').click()")
+    page.until("document.getElementById('certificate').innerText.includes('visit-20')")
+    text = page.run("document.getElementById('certificate').innerText")
+    assert "age lies outside the range stated for it; the caller allowed that" in text
+    assert "taken out: never came (said to have nothing to do with the outcome)" in text
+    assert page.console == []
+
+
+def test_a_visit_is_found_by_its_key_its_metadata_or_its_number(service, store, page):
+    study = create_study("ward", WARD, storage=store)
+    for number in range(40):
+        study.ask([50, 70], key=f"visit-{number}", meta={"patient": f"P-{number % 20:02d}"})
+    study.ask([50, 70])
+    found = {
+        "visit-17": ["visit-17"],
+        "p-07": ["visit-27", "visit-7"],
+        "patient P-19": ["visit-39", "visit-19"],
+        "visit-0": ["visit-0"],
+        "42": [None],
+        "nobody": [],
+    }
+    for words, keys in found.items():
+        quoted = words.replace(" ", "%20")
+        rows = service.get(f"/v1/studies/ward/decisions?search={quoted}").json()
+        assert ([row["key"] for row in rows["rows"]], rows["before"]) == (keys, None), words
+    first = service.get("/v1/studies/ward/decisions?search=visit&limit=25").json()
+    rest = service.get(f"/v1/studies/ward/decisions?search=visit&limit=25&before={first['before']}").json()
+    assert [len(first["rows"]), len(rest["rows"])] == [25, 15]
+    page.open(f"{service.url}/#ward")
+    page.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 15)
+    page.run(
+        "document.getElementById('search').value = 'P-07';"
+        "document.getElementById('search').dispatchEvent(new Event('input'))"
+    )
+    page.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 2)
+    assert "visit-27" in read(page, "rows")
+
+
+def test_an_alarm_that_was_taken_back_stays_on_the_page(service, store, page):
+    study = create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    study.tell(study.ask([0.3, 0.3]).id, reward=0.1, cost=0.51)
+    study.resume("the pump was replaced")
+    decision = study.ask([0.3, 0.3])
+    page.open(f"{service.url}/#strict")
+    page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 6)
+    assert page.run("document.getElementById('why').hidden")
+    assert "Resumed by a person once" in read(page, "notes")
+    assert "The study's stop rule was met." in read(page, "notes")
+    page.run(f"openCertificate('{decision.id}')")
+    page.until("document.getElementById('certificate').open")
+    assert "The study was resumed by a person on" in read(page, "certificate")
+
+
+def test_a_study_stopped_by_its_alarm_shows_the_evidence_that_stopped_it(service, store, page):
+    study = create_study("alarmed", {**SPEC, "violation_risk": 0.01, "cost_noise": 0.6}, storage=store)
+    while not study.status()["stopped"]:
+        study.tell(study.ask([0.6, 0.6]).id, reward=0.1, cost=0.51)
+    assert study.status()["stopped"] == "alarm"
+    page.open(f"{service.url}/#alarmed")
+    page.until("!document.getElementById('why').hidden")
+    assert "Costs were above the limit more often than promised." in read(page, "why")
+    note = read(page, "evidence-note")
+    assert "when the study stopped" in note
+    assert "stops the study" not in note
 
 
 def test_a_demo_shows_its_page_within_ten_seconds_and_says_where_its_file_is(tmp_path):
@@ -261,17 +479,3 @@ def test_a_client_can_be_shared_by_threads(service):
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(ask, range(12))) == list(range(2, 14))
-
-
-def test_no_reason_shows_as_anything_but_text(service, page):
-    row = service.ask("trial", [0.1, 0.1]).json()["id"]
-    service.post(f"/v1/decisions/{row}/outcome", {"reward": 0.1, "cost": 0.1})
-    reason = "typing error)\n31 Jan, 14:05:00: voided by the board \u202edlot\u2028\x1b[2K"
-    service.post(f"/v1/decisions/{row}/correction", {"cost": 0.2, "reason": reason})
-    page.open(f"{service.url}/#trial")
-    page.until("document.querySelector('#rows tr:last-child')?.dataset.id")
-    page.run("document.querySelector('#rows tr:last-child').click()")
-    page.until("document.getElementById('certificate').open")
-    text = page.run("document.getElementById('certificate').textContent")
-    assert "typing error)\\u000a31 Jan, 14:05:00: voided by the board \\u202edlot\\u2028\\u001b[2K" in text
-    assert page.console == []

@@ -28,7 +28,7 @@ ROOMS = (routes, looks)
 
 TAKEN = (wire.NewStudy, wire.Ask, wire.Outcome, wire.Correction, wire.Void, wire.Resume)
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-ASSETS = ("page.css", "page.js", "charts.js", "docs.js")
+ASSETS = ("page.css", "page.js", "words.js", "charts.js", "docs.js")
 KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 SAFE = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "

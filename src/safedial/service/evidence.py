@@ -8,53 +8,102 @@ import numpy as np
 
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.monitor import ODDS, Monitor, evidence
-from safedial.online.outcome import RESCALING
-from safedial.service.track import EXPIRED, KNOWN, NOTHING, THROTTLED, Track
+from safedial.online.outcome import Sample, cost_at_advice, counted_from
+from safedial.service.track import EXPIRED, KNOWN, NOTHING, THROTTLED, VOID, Track
 
 
-def log_path(track: Track) -> Any:
-    """ln E_t(m) for each odds multiple m, one row a round that the monitor counts; the last one is `Study.status`'s.
+def log_path(track: Track) -> tuple[Any, Any]:
+    """(seq, ln E_t(m) for each odds multiple m), one row an event that moved it; a resume starts anew.
 
-    From version 2 of the rules on: in decision order, with outcomes as they are known now. In version 1: in the order
-    in which the model learned from the rounds.
+    The last row is what `Study.status` knows. HP-Conformal has another watch, whose evidence its decisions state.
     """
     if track.study.spec.conformal:
-        return np.empty((0, len(ODDS)))
-    now = track.study.spec.rules_version > 1
-    return _path_in_order_of_decisions(track) if now else _path_in_order_of_learning(track)
+        return np.empty(0), np.empty((0, len(ODDS)))
+    if track.study.spec.rules_version == 1:
+        when, gain = _learned_gains(track)
+        resumes = [turn.seq for turn in track.resumes]
+    else:
+        resumes = [turn.seq for turn in track.resumes if turn.rule == "alarm"]
+        when, gain = _gains(track, resumes)
+    order = np.argsort(when, kind="stable")
+    when, path = when[order], np.cumsum(gain[order], axis=0)
+    for seq in resumes:
+        first = int(np.searchsorted(when, seq))
+        path[first:] -= path[first - 1].copy() if first else 0.0
+    if resumes and (not len(when) or when[-1] < resumes[-1]):
+        return np.append(when, resumes[-1]), np.vstack([path, np.zeros(len(ODDS))])
+    return when, path
 
 
-def _path_in_order_of_decisions(track: Track) -> Any:
-    """Each watched round counts from its decision on: as kept, until its cost is known to exceed the threshold."""
-    spec, number, baseline = track.study.spec.rules.spec, track.column("number"), track.column("baseline")
-    sensor: Any = np.broadcast_to(np.asarray(tail_factor(spec, number)) * spec.cost_sensor_noise, number.shape)
-    risk, measured = np.broadcast_to(round_risk(spec, number), number.shape), spec.threshold_on == "measured"
-    room, given = spec.threshold - baseline, track.column("status") != NOTHING
-    watched = (track.column("watched") > 0) & given & (room >= (sensor if measured else 0.0))
-    limit = spec.threshold + (0.0 if measured else sensor)
-    allowed = np.where(measured | (sensor == 0.0), risk, np.minimum(2.0 * risk, 1.0))
-    over = costs_at_advice(track) > limit
-    gain = over[:, None] * np.log(ODDS) - np.log1p(allowed[:, None] * (ODDS - 1.0))
-    path, when = np.cumsum(gain[watched], axis=0), track.column("seq")[watched]
-    return _begun_again(path, when, [seq for seq, rule in track.resumes if rule == "alarm"])
+def evidence_at(path: Any, spots: Any) -> Any:
+    """The evidence after some of the events of a path."""
+    return evidence(Monitor(path[spots], 0.0, 0.0)) if len(path) else np.empty(0)
 
 
-def costs_at_advice(track: Track) -> Any:
-    """`online.outcome.cost_at_advice` for all rounds at once; −∞ where nothing counts."""
-    rules, status, cost = track.study.spec.rules, track.column("status"), track.column("cost")
-    applied, action, baseline = (track.column(name) for name in ("applied", "action", "baseline"))
-    raised = (status == KNOWN) & (applied > action)
-    if raised.any():
-        curve, dial = rules.dose.cost, rules.dial
-        effect = [np.asarray(curve.effect(dial.action(each[raised])), dtype=float) for each in (action, applied)]
-        known = (cost - baseline)[raised] * (effect[0] / effect[1])
-        cost[raised] = baseline[raised] + known - RESCALING * np.abs(known)
-        if rules.spec.noise_scale is not None:
-            cost[raised] = -np.inf
-    return np.where(np.isin(status, (KNOWN, THROTTLED)), cost, -np.inf)
+def over_threshold(track: Track) -> tuple[Any, Any]:
+    """Which decisions have an outcome that counts, and which of these exceeded the threshold.
+
+    From version 2 on throttled outcomes count, too: a cost above the threshold in spite of the throttle is an excess.
+    """
+    status, high = track.column("status"), track.column("cost") > track.study.spec.rules.spec.threshold
+    known = status == KNOWN
+    if track.study.spec.rules_version > 1:
+        known |= status == THROTTLED
+    return known, known & high
 
 
-def _path_in_order_of_learning(track: Track) -> Any:
+def unwatched(track: Track) -> int:
+    """How many rounds that promised something ended without an outcome that the watch can count (version 2)."""
+    status, (watched, _) = track.column("status"), _watched(track)
+    _, over = over_threshold(track)
+    gone = np.isin(status, (VOID, EXPIRED)) | ((status == THROTTLED) & ~over)
+    return int((watched & (gone | ((status == KNOWN) & np.isnan(_costs_at_advice(track))))).sum())
+
+
+def _watched(track: Track) -> tuple[Any, Any]:
+    """Which decisions are watched, and the risk that each was allowed, as `online.outcome.allowed_risk` has it."""
+    spec, number = track.study.spec.rules.spec, track.column("number")
+    watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
+    risk = np.broadcast_to(round_risk(spec, number), number.shape)
+    if track.study.spec.conformal:
+        return watched, risk
+    margin, room = tail_factor(spec, number) * spec.cost_sensor_noise, spec.threshold - track.column("baseline_cost")
+    if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:
+        return watched & (room >= 0.0), np.minimum(2.0 * risk, 1.0)
+    return watched & (room >= margin), risk
+
+
+def _costs_at_advice(track: Track) -> Any:
+    """The cost of each decision as measured, or, where more was applied than advised, as it would have been there."""
+    cost, applied, action = (track.column(name) for name in ("cost", "applied", "action"))
+    baseline, rules = track.column("baseline_cost"), track.study.spec.rules
+    for row in np.flatnonzero(applied > action):
+        sample = Sample(0.0, 0.0, 0.0, applied[row], cost[row], baseline[row])
+        meant = cost_at_advice(rules, sample, action[row])
+        cost[row] = np.nan if meant is None else meant
+    return cost
+
+
+def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
+    """Version 2: a decision counts as kept when it is made, and is revised when an excess is reported.
+
+    Rounds that were open at a resume after an alarm are revised no more.
+    """
+    spec = track.study.spec.rules.spec
+    watched, risk = _watched(track)
+    seq, told = track.column("seq"), track.column("resolved")
+    status, cost = track.column("status"), track.column("cost")
+    cost = np.where(status == THROTTLED, np.where(cost > spec.threshold, cost, np.nan), _costs_at_advice(track))
+    number: Any = track.column("number")
+    over = watched & np.isin(status, (KNOWN, THROTTLED)) & (cost > counted_from(spec, number))
+    over &= np.searchsorted(resumes, seq) == np.searchsorted(resumes, np.nan_to_num(told))
+    kept = -np.log1p(risk[watched, None] * (ODDS - 1.0))
+    revised = np.broadcast_to(np.log(ODDS), (int(over.sum()), len(ODDS)))
+    return np.concatenate([seq[watched], told[over]]), np.concatenate([kept, revised])
+
+
+def _learned_gains(track: Track) -> tuple[Any, Any]:
+    """Version 1: rounds count in the order in which the model learned from them."""
     spec = track.study.spec.rules.spec
     known, learned = track.column("status") == KNOWN, _learned_at(track)
     kept = ~known if track.study.spec.ordered else np.zeros(track.rows, dtype=bool)
@@ -66,23 +115,7 @@ def _path_in_order_of_learning(track: Track) -> Any:
         limit = spec.threshold + tail_factor(spec, number) * spec.cost_sensor_noise
         risk = np.where(kept[watched], risk, np.minimum(2.0 * risk, 0.5))
     gain = (cost > limit)[:, None] * np.log(ODDS) - np.log1p(risk[:, None] * (ODDS - 1.0))
-    order = np.argsort(learned[watched], kind="stable")
-    when, path = learned[watched][order], np.cumsum(gain[order], axis=0)
-    return _begun_again(path, when, [seq for seq, _ in track.resumes])
-
-
-def _begun_again(path: Any, when: Any, resumes: list[int]) -> Any:
-    """The path with each resume as a new beginning; with a last row of zeros where no round has followed it yet."""
-    for seq in resumes:
-        first = int(np.searchsorted(when, seq))
-        path[first:] -= path[first - 1].copy() if first else 0.0
-    afresh = bool(resumes) and (not len(when) or when[-1] < resumes[-1])
-    return np.vstack([path, np.zeros(len(ODDS))]) if afresh else path
-
-
-def evidence_at(path: Any, spots: Any) -> Any:
-    """The evidence after some of the rounds of a path."""
-    return evidence(Monitor(path[spots], 0.0, 0.0)) if len(path) else np.empty(0)
+    return learned[watched], gain
 
 
 def _learned_at(track: Track) -> Any:

@@ -97,13 +97,18 @@ def draw(track: Any, points: int) -> bytes:
     "/v1/studies/{name}/decisions",
     role="read",
     gives=wire.Rows,
-    query={"before": "decisions before this seq", "limit": "at most so many"},
+    query={
+        "before": "decisions before this seq",
+        "limit": "at most so many",
+        "search": "those whose number, visit or metadata contain this",
+    },
 )
 async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Decisions with what came of them, the newest first, a page at a time."""
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
     track = await service.track(request.path_params["name"], LOOK_SECONDS)
-    return reply(await asyncio.to_thread(rows_page, track, before, most))
+    search = request.query_params.get("search", "")[:200]
+    return reply(await asyncio.to_thread(rows_page, track, before, most, search))
 
 
 @route("GET", "/healthz", role=None, gives=wire.Health)

@@ -16,6 +16,8 @@ GAUGES = {
     "violations": "Outcomes with a cost above the threshold.",
     "open": "Decisions that wait for an outcome.",
     "void": "Rounds without an outcome that counts.",
+    "unwatched": "Rounds that ended without an outcome that the watch can count.",
+    "resumes": "How often a person took an alarm back.",
     "stopped": "1 while the guard advises the fallback.",
     "evidence": "Evidence that the promise is broken: 1 at the start.",
 }

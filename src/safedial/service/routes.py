@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from safedial.errors import InvalidInput
+from safedial.online.decision import LIMITS
 from safedial.service import wire
 from safedial.service.access import Caller
 from safedial.service.desk import Service
@@ -95,7 +96,8 @@ async def decision(service: Service, request: Request, caller: Caller, fields: d
 
     def read() -> dict[str, Any]:
         found = study.decision(name)
-        return {**found.to_dict(), "explanation": str(found.explain()), "events": study.about(name)}
+        why = LIMITS[found.limit]
+        return {**found.to_dict(), "why": why, "explanation": str(found.explain()), "events": study.about(name)}
 
     return reply(await asyncio.to_thread(read))
 

@@ -101,7 +101,7 @@ def _study_of(request: Request) -> str | None:
     return None if decision is None else str(decision).rpartition(".")[0]
 
 
-_KIND = {"checkpoint": "string"}
+_KIND = {"checkpoint": "string", "search": "string"}
 """Of a query's values; the others are whole numbers."""
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from array import array
 from math import isnan, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,23 +28,36 @@ OPEN, KNOWN, VOID, EXPIRED, NOTHING, THROTTLED = range(6)
 STATUS = ("open", "known", "void", "expired", "nothing given", "throttled")
 
 COLUMNS = (
-    *("seq", "at", "action", "safe_action", "estimate", "number", "baseline", "watched"),
+    *("seq", "at", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence", "watched", "start"),
     *("applied", "reward", "cost", "resolved", "status", "blocked"),
 )
-_DECIDED = ("action", "safe_action", "prediction.reward", "round", "baseline_cost", "intensity", "doubt", "promise")
-_OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule")
+_DECIDED = (
+    *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence"),
+    *("intensity", "doubt", "promise", "key", "meta"),
+)
+_OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
+
+
+class Turn(NamedTuple):
+    """An alarm, or its being taken back: when, which rule, and on what evidence."""
+
+    seq: int
+    at: int
+    rule: str
+    evidence: float | None = None
 
 
 class Track:
-    """The columns of one study, and what its guard said. `refresh` may be called from any thread."""
+    """The columns of one study, its visits by row, and what its guard said. `refresh` may be called from any thread."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
         self.seq = self.rows = 0
         self.complete = False
-        self.stops: list[dict[str, Any]] = []
-        self.resumes: list[tuple[int, str]] = []
+        self.stops: list[Turn] = []
+        self.resumes: list[Turn] = []
         self.stopped = ""
+        self.visits: dict[int, tuple[str | None, dict[str, Any]]] = {}
         self.imported = 0
         self.lock = threading.RLock()
         self._columns = {name: array("d") for name in COLUMNS}
@@ -92,19 +105,22 @@ class Track:
             self.imported += 1
         elif kind == "alarm":
             self.stopped = fields[5]
-            self.stops.append({"seq": seq, "at": at, "rule": fields[5]})
+            self.stops.append(Turn(seq, at, fields[5], fields[6]))
         elif kind == "resumed":
             self.stopped = ""
-            self.resumes.append((seq, fields[5]))
+            self.resumes.append(Turn(seq, at, fields[5] or ""))
 
     def _decided(self, seq: int, at: int, fields: list[Any]) -> None:
-        action, safe, estimate, number, baseline, intensity, doubt, promise = fields
+        *numbers, intensity, doubt, promise, key, meta = fields
         watched = not doubt and promise != "none"
-        known = (seq, at, action, nan if safe is None else safe, estimate, number, baseline, watched)
+        start = watched and promise != "conformal" and self.study.spec.conformal
+        known = (seq, at, *(nan if number is None else number for number in numbers), watched, start)
         for column, value in zip(
             self._columns.values(), (*known, nan, nan, nan, nan, OPEN if intensity > 0 else NOTHING, False), strict=True
         ):
             column.append(value)
+        if key is not None or meta:
+            self.visits[self.rows] = key, meta or {}
         self._row_of[seq] = self.rows
         self.rows += 1
 
@@ -112,14 +128,15 @@ class Track:
         row, columns = self._row_of.get(decision), self._columns
         if row is None or columns["status"][row] == VOID:
             return
-        reward, cost, applied, throttled = fields[:4]
-        status = columns["status"]
+        reward, cost, applied, throttled, unrelated = fields[:5]
+        status, spec = columns["status"], self.study.spec
         columns["applied"][row] = columns["action"][row] if applied is None else applied
         columns["reward"][row], columns["cost"][row] = reward, cost
         if isnan(columns["resolved"][row]):
             columns["resolved"][row] = seq
         status[row] = THROTTLED if throttled else NOTHING if status[row] == NOTHING else KNOWN
-        columns["blocked"][row] = bool(throttled)
+        withheld = spec.rules_version > 1 and status[row] == KNOWN and columns["applied"][row] <= spec.rules.dial.low
+        columns["blocked"][row] = bool(throttled) or (withheld and not unrelated)
 
     def _gone(self, seq: int, kind: str, decision: int, unrelated: bool) -> None:
         row, columns = self._row_of.get(decision), self._columns

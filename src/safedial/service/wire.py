@@ -127,6 +127,7 @@ class Decision(BaseModel):
 class DecisionRecord(Decision):
     """A decision, why, and what was said about it since."""
 
+    why: str = Field(description="what set the action")
     explanation: str
     events: list[Event]
 

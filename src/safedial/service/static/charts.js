@@ -2,7 +2,7 @@
 // Small line charts in SVG: lines, points, a band, rules, a logarithmic axis, and the values under the pointer.
 
 const SVG = "http://www.w3.org/2000/svg";
-const HEIGHT = 190, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 20;
+const HEIGHT = 204, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 34;
 
 const svg = (tag, attributes, parent) => {
   const node = document.createElementNS(SVG, tag);
@@ -32,7 +32,7 @@ const powers = (low, high) => {
   return found.length > 5 ? found.filter((_, at) => at % Math.ceil(found.length / 5) === 0) : found;
 };
 
-// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour}], log, floor, note}
+// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour}], axis, log, floor, none}
 const drawChart = (room, told) => {
   const text = JSON.stringify([told, room.clientWidth]);
   if (room.drawn === text) return;
@@ -59,7 +59,8 @@ const drawChart = (room, told) => {
     svg("text", { x: LEFT - 6, y: py(y) + 4, "text-anchor": "end" }, root).textContent = shortNumber(y);
   }
   for (const x of last > first ? ticks(first, last, Math.max(3, Math.min(6, wide / 90))) : [first])
-    svg("text", { x: px(x), y: HEIGHT - 4, "text-anchor": "middle" }, root).textContent = shortNumber(x);
+    svg("text", { x: px(x), y: HEIGHT - 18, "text-anchor": "middle" }, root).textContent = shortNumber(x);
+  if (told.axis) svg("text", { class: "axis-name", x: (LEFT + wide - RIGHT) / 2, y: HEIGHT - 3, "text-anchor": "middle" }, root).textContent = told.axis;
   if (told.band) {
     const there = told.x.map((x, at) => [x, told.band.low[at], told.band.high[at]]).filter(([, a, b]) => a !== null && b !== null);
     const up = there.map(([x, , b]) => `${px(x)},${py(b)}`), down = there.map(([x, a]) => `${px(x)},${py(a)}`).reverse();

@@ -6,21 +6,7 @@ const at = (id) => document.getElementById(id);
 // Text of others shows as text: control characters and marks that turn the direction of writing as their escapes.
 const plain = (words) => String(words ?? "").replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
 const made = (tag, words, kind) => Object.assign(document.createElement(tag), { textContent: plain(words), className: kind ?? "" });
-const whole = (value) => value.toLocaleString("en");
-const percent = (value) => `${Number((100 * value).toPrecision(2))} %`;
-const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
-
-const STOPS = {
-  alarm: "Costs exceeded the threshold more often than promised.",
-  drift: "Costs do not look exchangeable over rounds.",
-  noise_broken: "Outcomes scatter more than the stated noise allows.",
-  assumption_broken: "The data contradict the stated norms.",
-  too_many_open: "Too many outcomes are open.",
-  too_many_void: "Too many rounds are void or expired.",
-  stop_rule: "The study's stop rule was met.",
-};
-
-let shown = null, tag = null, before = null, told = null, timer = null, painted = 0;
+let shown = null, tag = null, before = null, told = null, timer = null, painted = 0, questions = 0;
 
 class Refused extends Error {}
 
@@ -46,70 +32,111 @@ const set = (id, value, words) => {
   at(id).dataset.value = value;
 };
 
-// Settings are rounded down, as on the certificate: no digit that a person reads is above what was certified.
-const roundedDown = (value) => {
-  if (value === 0) return "0";
-  const digits = Math.min(20, Math.max(0, 3 - Math.floor(Math.log10(Math.abs(value)))));
-  const text = value.toFixed(digits), kept = Number(text) > value ? (Number(text) - 10 ** -digits).toFixed(digits) : text;
-  return String(Number(kept));
+const setting = (value) => inUnit(value, told.dial.unit);
+
+const AXIS = "decision number";
+
+// Things worth knowing that no tile shows.
+const notes = () => {
+  const { counts, resumes } = told, found = [];
+  if (counts.at_start) {
+    const long = counts.at_start > 4 / told.risk;
+    found.push([`At the start setting for the last ${many(counts.at_start, "decision")}: ${long ? "this is unusually long. Missing outcomes, or costs that are too alike, keep a study here." : "too few outcomes are known yet to go beyond it."}`, long]);
+  }
+  if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. What the study knows stays as it was.", true]);
+  else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > 20]);
+  if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
+  if (resumes.length) {
+    const last = resumes[resumes.length - 1];
+    found.push([`Resumed by a person ${counts.resumes === 1 ? "once" : `${whole(counts.resumes)} times`}, the last time on ${day(last.at)}${last.rule ? ` after: ${stopWords(last.rule)}` : "."}`, false]);
+  }
+  if (counts.imported) found.push([`${many(counts.imported, "round")} from before the study were imported.`, false]);
+  return found;
 };
 
-const setting = (value) => (value === null ? "–" : `${roundedDown(value)}${told.dial.unit ? ` ${told.dial.unit}` : ""}`);
-
-const drawStudy = () => {
-  const { counts, curves, threshold, risk } = told, stopped = counts.stopped;
+const drawHead = () => {
+  const { counts } = told, stop = counts.stopped ? told.stops[told.stops.length - 1] : null;
   at("name").textContent = told.name;
-  at("state").textContent = stopped ? "stopped: the fallback is advised" : "advising";
-  at("state").className = stopped ? "pill stopped" : "pill";
-  at("why").hidden = !stopped;
-  at("why").textContent = `${STOPS[stopped] || stopped} The study advises ${setting(told.fallback_action)} until a person resumes it with a reason.`;
-  const each = told.promise === "joint" ? `in any round, ever, with probability at most` : `in each round with probability at most`;
-  at("promise").textContent = `The promise: the cost exceeds ${shortNumber(threshold)} ${each} ${percent(risk)}, if what each certificate lists holds.`;
+  at("state").textContent = stop ? `stopped since ${day(stop.at)}` : "advising";
+  at("state").className = stop ? "pill stopped" : "pill";
+  at("why").hidden = !stop;
+  if (stop) at("why").replaceChildren(made("b", `This study is stopped, since ${day(stop.at)} (${since(stop.at)} ago).`), made("p", stopWords(stop.rule)),
+    made("p", `Until a person resumes it with a reason, ${setting(told.fallback_action)} is advised to everybody, and nothing is promised.`));
+  at("promise").textContent = `${stop ? "While it advises, the promise is: " : "The promise: "}${promiseWords(told).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}, if what each decision lists is true.`;
+  const found = notes();
+  at("notes").hidden = !found.length;
+  at("notes").replaceChildren(...found.map(([words, bad]) => made("li", words, bad ? "warn" : "")));
+};
+
+const drawTiles = () => {
+  const { counts, risk } = told, stop = counts.stopped ? told.stops[told.stops.length - 1] : null;
   set("decisions", counts.decisions);
   set("outcomes", counts.outcomes);
   set("violations", counts.violations);
   const rate = counts.outcomes ? counts.violations / counts.outcomes : 0;
-  at("violations-note").textContent = counts.outcomes ? `above τ: ${percent(rate)} (95 %: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : "above the threshold τ";
+  at("violations-note").textContent = counts.outcomes ? `above the limit: ${percent(rate)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : "above the limit";
   at("violations").parentNode.classList.toggle("bad", counts.outcomes > 0 && told.interval[0] > risk);
   set("evidence", counts.evidence, shortNumber(counts.evidence));
-  at("evidence-note").textContent = `evidence; ${shortNumber(told.alarm_at)} stops the study`;
-  at("evidence").parentNode.classList.toggle("bad", counts.evidence >= told.alarm_at);
+  const against = told.promise === "conformal" ? "evidence that rounds have changed" : "evidence against the promise";
+  const stoppedBy = stop && ["alarm", "drift"].includes(stop.rule);
+  at("evidence-note").textContent = !stop ? `${against}; ${shortNumber(told.alarm_at)} stops the study` : stoppedBy ? `${against}; it was ${shortNumber(stop.evidence ?? told.alarm_at)} when the study stopped` : `${against}; not why the study stopped`;
+  at("evidence").parentNode.classList.toggle("bad", Boolean(stoppedBy) || counts.evidence >= told.alarm_at);
   set("open", counts.open);
+  at("open-note").textContent = counts.oldest_open ? `outcomes open, the oldest for ${since(counts.oldest_open)}` : "outcomes open";
+};
+
+const drawStudy = () => {
+  const { counts, curves, threshold, risk } = told, conformal = told.promise === "conformal";
+  drawHead();
+  drawTiles();
   at("unit").textContent = told.dial.unit ? `in ${told.dial.unit}; mean of each step` : "mean of each step";
+  at("evidence-title").textContent = conformal ? "Evidence that rounds have changed" : "Evidence against the promise";
   at("evidence-words").textContent = `1 at the start; ${shortNumber(told.alarm_at)} stops the study`;
+  at("evidence-count").hidden = !conformal || !counts.outcomes;
+  at("evidence-count").textContent = `Above the limit: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;
 
   const x = curves.round, where = (n) => `decision ${whole(x[n])}, ${clock(curves.at[n])}`, pick = (n) => n >= 0 && openCertificate(`${told.name}.${curves.seq[n]}`);
-  drawChart(at("chart-action"), { title: "advised and applied action", x, where, pick, floor: told.dial.low, lines: [
+  const base = { x, where, axis: AXIS };
+  drawChart(at("chart-action"), { ...base, title: "advised and applied setting", pick, floor: told.dial.low, lines: [
     { label: "advised", y: curves.advised, colour: "var(--advised)" }, { label: "applied", y: curves.applied, colour: "var(--applied)", points: true }] });
-  drawChart(at("chart-cost"), { title: "realized cost", x, where, pick, rules: [{ y: threshold, label: `τ = ${shortNumber(threshold)}`, colour: "var(--bad)" }], lines: [
+  drawChart(at("chart-cost"), { ...base, title: "measured cost", pick, rules: [{ y: threshold, label: `limit ${shortNumber(threshold)}`, colour: "var(--bad)" }], lines: [
     { label: "mean", y: curves.cost, colour: "var(--advised)" }, { label: "largest", y: curves.cost_max, colour: "var(--quiet)", points: true, hot: curves.violations.map((n) => n > 0) }] });
-  drawChart(at("chart-rate"), { title: "violation rate", x, where, floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, 4 * risk + 2 * rate)) },
-    rules: [{ y: risk, label: `promised ${percent(risk)}`, colour: "var(--bad)" }], lines: [{ label: "rate", y: curves.rate, colour: "var(--advised)" }] });
-  drawChart(at("chart-evidence"), { title: "evidence", x: curves.evidence_round, where: (n) => `after ${whole(curves.evidence_round[n])} rounds that count`, log: true, none: "this policy watches its rounds by another test; the number above is its evidence",
+  const most = 4 * risk + 2 * (counts.outcomes ? counts.violations / counts.outcomes : 0);
+  drawChart(at("chart-rate"), { ...base, title: "share of outcomes above the limit", floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
+    rules: [{ y: risk, label: `promised at most ${percent(risk)}`, colour: "var(--bad)" }], lines: [{ label: "share above the limit", y: curves.rate, colour: "var(--advised)" }] });
+  drawChart(at("chart-evidence"), { title: "evidence", x: curves.evidence_round, axis: AXIS, where: (n) => `decision ${whole(curves.evidence_round[n])}`, log: true,
+    none: counts.decisions ? `${shortNumber(counts.evidence)} now; this study keeps no record of its course` : "nothing yet",
     rules: [{ y: told.alarm_at, label: "stops the study", colour: "var(--bad)" }], lines: [{ label: "evidence", y: curves.evidence, colour: "var(--advised)" }] });
-  drawChart(at("chart-reward"), { title: "summed reward", x, where, lines: [
-    { label: "reward", y: curves.reward, colour: "var(--good)" }, { label: "estimated best", y: curves.best, colour: "var(--quiet)", dash: "4 3" }] });
+  drawChart(at("chart-reward"), { ...base, title: "summed reward", lines: [
+    { label: "reward", y: curves.reward, colour: "var(--good)" }, { label: "expected beforehand", y: curves.expected, colour: "var(--quiet)", dash: "4 3" }] });
   drawBars(at("chart-ages"), told.ages);
   document.body.dataset.seq = told.seq;
   if (!painted) painted = performance.now();
   document.body.dataset.painted = painted;
 };
 
+const OUTCOMES = { known: "within the limit", "nothing given": "nothing advised" };
+
 const cell = (row, words, kind) => row.appendChild(made("td", words, kind));
 
 const drawRows = async () => {
-  const page = await (await get(`/v1/studies/${shown}/decisions?limit=15${before ? `&before=${before}` : ""}`)).json();
+  const words = at("search").value.trim(), asked = ++questions;
+  const page = await (await get(`/v1/studies/${shown}/decisions?limit=15${before ? `&before=${before}` : ""}${words ? `&search=${encodeURIComponent(words)}` : ""}`)).json();
+  if (asked !== questions) return;
+  at("no-rows").hidden = page.rows.length > 0 || !words;
   at("rows").replaceChildren(...page.rows.map((each) => {
     const row = made("tr");
     row.tabIndex = 0;
     row.dataset.id = each.id;
     cell(row, each.seq);
+    cell(row, each.key ?? "", "name").title = each.key ?? "";
+    cell(row, Object.entries(each.meta).map(([name, value]) => `${name} ${value}`).join(", "), "name").title = JSON.stringify(each.meta);
     cell(row, clock(each.at));
     cell(row, setting(each.action));
     cell(row, setting(each.applied));
     cell(row, shortNumber(each.reward));
     cell(row, shortNumber(each.cost), each.violated ? "over" : "");
-    cell(row, each.violated ? "above τ" : each.status);
+    cell(row, each.violated ? "above the limit" : OUTCOMES[each.status] ?? each.status, each.violated ? "over" : "");
     row.onclick = () => openCertificate(each.id);
     row.onkeydown = (event) => event.key === "Enter" && openCertificate(each.id);
     return row;
@@ -120,27 +147,37 @@ const drawRows = async () => {
   at("newest").onclick = () => { before = null; drawRows(); };
 };
 
+const pairs = (entries) => {
+  const list = made("dl", "", "pairs");
+  for (const [name, value] of entries) list.append(made("dt", name), made("dd", value));
+  return list;
+};
+
+const folded = (title, ...parts) => {
+  const box = made("details");
+  box.append(made("summary", title), ...parts);
+  return box;
+};
+
 const openCertificate = async (id) => {
-  const whole_ = await (await get(`/v1/decisions/${id}`)).json();
-  const { certificate, events } = whole_, body = at("certificate-body");
-  const lines = whole_.explanation.split("\n").map((line) => line.trim()), list = lines.findIndex((line) => line.endsWith("if:"));
-  at("certificate-title").textContent = `Decision ${id}`;
-  body.replaceChildren(made("p", clock(certificate.at), "quiet"), made("p", setting(whole_.action), "big"));
-  for (const line of lines.slice(1, list < 0 ? undefined : list)) body.append(made("p", line));
-  if (list >= 0) {
-    body.append(made("h3", lines[list]));
-    const items = body.appendChild(made("ul"));
-    for (const line of lines.slice(list + 1)) items.append(made("li", line.replace(/^- /, "")));
-  }
-  body.append(made("h3", "Since then"));
+  const { certificate, events, why, explanation, action } = await (await get(`/v1/decisions/${id}`)).json();
+  const { key, meta, raw_context: raw, features, dial, extrapolated, resumed } = certificate, body = at("certificate-body");
+  at("certificate-title").textContent = key ? `Visit: ${key}` : `Decision ${id}`;
+  body.replaceChildren(made("p", `${clock(certificate.at)}, decision ${id}`, "quiet"), made("p", inUnit(action, dial.unit), "big"));
+  for (const name of extrapolated) body.append(made("p", `${name} lies outside the range stated for it; the caller allowed that.`, "warn"));
+  const values = Array.isArray(raw) ? raw.map((value, place) => [`feature ${place + 1}`, shortNumber(value)]) : Object.entries(raw).map(([name, value]) => [name, `${Number(value.toPrecision(6))} ${features.units?.[name] ?? ""}`.trim()]);
+  body.append(made("h3", "For"), pairs([...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
+  body.append(made("h3", "Why this setting"), made("p", `${why.replace(/^[a-z]/, (letter) => letter.toUpperCase())}.`));
+  body.append(made("h3", "What is promised"), made("p", promised(certificate, told.risk)));
+  for (const each of resumed ?? []) body.append(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "quiet"));
+  body.append(made("h3", "What came of it"));
   if (!events.length) body.append(made("p", "Nothing was reported yet.", "quiet"));
-  for (const event of events) {
-    const values = Object.entries(event.body).filter(([name, value]) => value !== null && value !== false && name !== "outcome_seq" && name !== "changed");
-    const told_ = values.map(([name, value]) => `${name.replace("_", " ")} ${typeof value === "number" ? shortNumber(value) : value}`).join(", ");
-    body.append(made("p", `${clock(event.at)}: ${event.kind} by ${event.actor}${event.reason ? ` (${event.reason})` : ""}: ${told_ || "no values"}`));
-  }
-  const raw = body.appendChild(made("details"));
-  raw.append(made("summary", "Every number"), Object.assign(made("pre"), { textContent: JSON.stringify(certificate, null, 2).split("\n").map(plain).join("\n") }));
+  for (const event of events) body.append(made("p", eventWords(event, dial.unit)));
+  const rests = made("ul");
+  for (const line of certificate.assumptions) rests.append(made("li", line));
+  body.append(made("h3", "More"));
+  if (certificate.promise !== "none") body.append(folded("What the promise rests on", rests));
+  body.append(folded("How it was computed", made("pre", explanation)), folded("Every number", Object.assign(made("pre"), { textContent: JSON.stringify(certificate, null, 2).split("\n").map(plain).join("\n") })));
   if (!at("certificate").open) at("certificate").showModal();
 };
 
@@ -148,13 +185,14 @@ const drawStudies = async () => {
   const { studies } = await (await get("/v1/studies")).json();
   at("none").hidden = studies.length > 0;
   const cards = await Promise.all(studies.slice(0, 30).map(async ({ name }) => {
-    const { counts, risk } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
+    const { counts, risk, stops } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
     const card = made("a", "", "card");
     card.href = `#${name}`;
     const head = card.appendChild(made("h2", name));
     head.append(made("span", counts.stopped ? "stopped" : "advising", counts.stopped ? "pill stopped" : "pill"));
     const rate = counts.outcomes ? percent(counts.violations / counts.outcomes) : "none";
-    card.append(made("p", `${whole(counts.decisions)} decisions, ${whole(counts.open)} outcomes open`, "quiet"), made("p", `above τ: ${rate}; promised at most ${percent(risk)}`, "quiet"));
+    if (counts.stopped) card.append(made("p", `Since ${day(stops[stops.length - 1].at)}. ${stopWords(counts.stopped)}`, "warn"));
+    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `above the limit: ${rate}; promised at most ${percent(risk)}`, "quiet"));
     return card;
   }));
   at("cards").replaceChildren(...cards);
@@ -193,6 +231,7 @@ const tick = async () => {
 const go = () => {
   shown = /^#[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(location.hash) ? location.hash.slice(1) : null;
   tag = before = told = null;
+  at("search").value = "";
   at("trail").textContent = shown ?? "";
   document.title = shown ? `${shown} · safedial` : "safedial";
   tick();
@@ -204,6 +243,7 @@ at("door").onsubmit = (event) => {
   at("key").value = "";
   tick();
 };
+at("search").oninput = () => { before = null; drawRows(); };
 addEventListener("hashchange", go);
 addEventListener("resize", () => told && shown && drawStudy());
 document.addEventListener("visibilitychange", () => document.hidden || tick());

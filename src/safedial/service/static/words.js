@@ -1,0 +1,68 @@
+"use strict";
+// What the page says in words: why a study is stopped, what is promised, how long ago.
+
+const STOPS = {
+  alarm: "Costs were above the limit more often than promised.",
+  drift: "New costs are higher than those of earlier rounds let expect, so that these no longer tell what is safe.",
+  noise_broken: "Outcomes vary more than the study assumes.",
+  assumption_broken: "Outcomes lie outside what the study assumes to be possible.",
+  too_many_open: "Too many outcomes are open.",
+  too_many_void: "Too many rounds ended without an outcome.",
+  too_many_unwatched: "Too many rounds ended without an outcome that shows whether the promise was kept.",
+  outcome_overdue: "An outcome has been open for longer than the study allows.",
+  stop_rule: "The study's stop rule was met.",
+};
+
+const whole = (value) => value.toLocaleString("en");
+const percent = (value) => `${Number((100 * value).toPrecision(2))}\u00a0%`;
+const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const many = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
+
+const since = (text) => {
+  const seconds = Math.max(0, (Date.now() - new Date(text)) / 1000);
+  for (const [size, word] of [[86400, "day"], [3600, "hour"], [60, "minute"]]) if (seconds >= 2 * size) return many(Math.floor(seconds / size), word);
+  return many(Math.floor(seconds), "second");
+};
+
+// Settings are rounded down, as on the certificate: no digit that a person reads is above what was certified.
+const roundedDown = (value) => {
+  if (value === 0) return "0";
+  const digits = Math.min(20, Math.max(0, 3 - Math.floor(Math.log10(Math.abs(value)))));
+  const text = value.toFixed(digits), kept = Number(text) > value ? (Number(text) - 10 ** -digits).toFixed(digits) : text;
+  return String(Number(kept));
+};
+
+const inUnit = (value, unit) => (value === null ? "–" : `${roundedDown(value)}${unit ? ` ${unit}` : ""}`);
+
+const stopWords = (rule) => STOPS[rule] || rule;
+
+const promiseWords = ({ threshold, risk, promise }) => {
+  const limit = shortNumber(threshold), share = percent(risk);
+  if (promise === "joint") return `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
+  if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as rounds come like those before`;
+  return `In each round the cost is above ${limit} with probability at most ${share}`;
+};
+
+// What one decision promises, from its certificate.
+const promised = (certificate, risk) => {
+  const limit = shortNumber(certificate.spec.threshold);
+  if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
+  if (certificate.promise === "declared") return `Nothing of its own: this is the start setting, which was declared safe when the study was made.`;
+  return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
+};
+
+const GONE = { voided: "taken out", expired: "no longer waited for" };
+
+// What was said about a decision since, in a sentence.
+const eventWords = (event, unit) => {
+  const { body } = event, why = event.reason ? `: ${event.reason}` : "";
+  const who = `${clock(event.at)}, by ${event.actor}`;
+  if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} (${body.unrelated ? "said to have" : "not said to have"} nothing to do with the outcome).`;
+  const parts = [`cost ${shortNumber(body.cost)}`, `reward ${shortNumber(body.reward)}`];
+  if (body.applied_action !== null) parts.push(`applied ${inUnit(body.applied_action, unit)}`);
+  if (body.throttled) parts.push("lowered because of the outcome");
+  if (body.unrelated) parts.push("for a reason said to have nothing to do with the outcome");
+  if (body.observed_at) parts.push(`measured ${clock(body.observed_at)}`);
+  return `${who}: ${event.kind === "correction" ? `corrected${why}; now ` : ""}${parts.join(", ")}.`;
+};
