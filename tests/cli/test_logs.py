@@ -209,6 +209,30 @@ def test_plan_says_what_to_expect_and_writes_a_page(folder):
     assert not (folder / "never").exists()
 
 
+def test_plan_takes_a_conformal_spec_without_constants_a_dial_and_a_baseline_cost(tmp_path):
+    free = '[spec]\nthreshold = 0.5\npromise = "conformal"\nviolation_risk = 0.05\n[world]\ndim = 2\n'
+    policy = '[[policy]]\nname = "hp_conformal"\nstart_dose = 0.1\n[dial]\nhigh = 4000\nunit = "mg"\n'
+    (tmp_path / "spec.toml").write_text(free + policy)
+    words = ["plan", "--spec", "spec.toml", "--rounds", "60", "--seeds", "3"]
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "assume them: --reward-noise, --cost-noise" in done.stderr
+    given = ["--reward-noise", "0.3", "--cost-noise", "0.3", "--coefficient-bound", "1", "--context-bound", "1"]
+    done = run(*words, *given, "--baseline-cost", "0.1", "--out", "plan", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Assumed, not stated: reward_noise = 0.3" in done.stdout
+    assert "as assumed" in done.stdout
+    assert "The dose begins at 400 mg" in done.stdout
+    page = (tmp_path / "plan" / "plan.html").read_text()
+    assert "assumed: κ (cost) = 0.3" in page
+    assert "baseline cost 0.1" in page
+    assert "Doses are in mg" in page
+    report = json.loads(run(*words, *given, "--json", cwd=tmp_path).stdout)
+    assert report["assumed"]["cost_noise"] == 0.3
+    assert "mg" in report["words"][2]
+    assert 0.0 <= report["scenarios"][0]["small_doses"] <= 1.0
+
+
 BAD_LOGS = {
     "empty": ("", "empty"),
     "header": ("x1,x2,x3,action,reward,cost\n", "too few rows"),

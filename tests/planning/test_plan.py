@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, LinearWorld, hill, make_policy, nonlinear_hp_probe, simulate
+from safedial import Dial, InvalidInput, LinearWorld, SafetySpec, hill, make_policy, nonlinear_hp_probe, simulate
 from safedial.classes import finite, kernel
 from safedial.core.dose import as_dose
 from safedial.core.margin import noise_margin
+from safedial.logs import simulated_log
 from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
 from safedial.planning.forecast import forecast
 from safedial.planning.scenarios import deciding_by
@@ -36,6 +37,70 @@ def test_the_quantities_are_those_of_simulate(name):
     found = played(name).quantities
     assert found["violations"] == pytest.approx(run.violations.mean())
     assert found["reward_share"] == pytest.approx(run.reward.sum() / run.clairvoyant_reward.sum(), rel=1e-9)
+
+
+def test_a_baseline_cost_is_played_and_known():
+    world = LinearWorld(dim=3, baseline_cost=0.2)
+    run = simulate(make_policy("hp_probe"), world, SPEC, rounds=300, seeds=20, dose=hill(0.4))
+    found, without = played("as stated", baseline_cost=0.2).quantities, played("as stated").quantities
+    assert found["violations"] == pytest.approx(run.violations.mean())
+    assert found["reward_share"] == pytest.approx(run.reward.sum() / run.clairvoyant_reward.sum(), rel=1e-9)
+    assert found["first_dose"] < 0.7 * without["first_dose"]
+    whole = plan("hp_probe", SPEC, dim=3, rounds=50, seeds=4, baseline_cost=0.2, scenarios=SCENARIOS[:1])
+    assert whole.baseline_cost == 0.2
+
+
+FREE = SafetySpec(threshold=0.5, promise="conformal", violation_risk=0.05)
+WORLD = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1.0, "context_bound": 1.0}
+
+
+def test_a_spec_without_constants_is_planned_in_an_assumed_world_and_says_so():
+    policy = make_policy("hp_conformal", start_dose=0.1)
+    found = plan(policy, FREE, dim=2, rounds=80, seeds=4, assumed=WORLD)
+    stated = plan(policy, replace(FREE, **WORLD), dim=2, rounds=80, seeds=4)
+    assert found.table[0]["scenario"] == "as assumed"
+    assert [{**row, "scenario": ""} for row in found.table] == [{**row, "scenario": ""} for row in stated.table]
+    assert "Assumed, not stated: reward_noise = 0.3" in " ".join(found.words())
+    assert "Assumed" not in " ".join(stated.words())
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "assumed", "named"),
+    [
+        ({"start_dose": 0.1}, FREE, {}, "reward_noise.*--reward-noise.*calibrate.*the promise does not"),
+        ({"start_dose": 0.1}, FREE, {"cost_noise": 0.3}, "--coefficient-bound"),
+        ({}, FREE, WORLD, "start_dose = None: is missing.*only assumed"),
+        ({"start_dose": 0.1}, replace(FREE, **WORLD), {"cost_noise": 0.2}, "stated already"),
+        ({"start_dose": 0.1}, FREE, {"ridge": 2.0}, "no constants"),
+    ],
+)
+def test_what_a_forecast_lacks_is_said_with_the_way_to_give_it(policy, spec, assumed, named):
+    with pytest.raises(InvalidInput, match=named):
+        plan(make_policy("hp_conformal", **policy), spec, dim=2, rounds=20, seeds=2, assumed=assumed)
+
+
+def test_small_doses_are_counted_and_the_option_behind_them_is_named():
+    micro = make_policy("hp_probe", probe=0.01)
+    found = plan(micro, SPEC, dim=3, rounds=200, seeds=10, scenarios=SCENARIOS[:1], dial=Dial(high=15, unit="U"))
+    log = simulated_log(micro, LinearWorld(dim=3), SPEC, rounds=200)
+    one = plan(micro, SPEC, dim=3, rounds=200, seeds=1, scenarios=SCENARIOS[:1])
+    assert one.table[0]["small_doses"] == pytest.approx(np.mean(log.action < 0.02))
+    words = " ".join(found.words())
+    assert f"In {found.table[0]['small_doses']:.0%} of the rounds the dose is below 0.3 U" in words
+    assert "probe = 1" in words
+    assert "baseline" not in words
+    based = plan(micro, SPEC, dim=3, rounds=200, seeds=10, scenarios=SCENARIOS[:1], baseline_cost=0.1)
+    assert "after the baseline cost is taken off" in " ".join(based.words())
+    for policy in (make_policy("hp_probe", probe=1.0), make_policy("hp_probe", probe=0), make_policy("hp_ucb")):
+        quiet = plan(policy, SPEC, dim=3, rounds=50, seeds=4, scenarios=SCENARIOS[:1])
+        assert "probe = 1" not in " ".join(quiet.words())
+
+
+def test_doses_are_told_in_the_dials_units():
+    dial = Dial(low=100, high=4100, unit="mg")
+    found = plan("hp_probe", SPEC, dim=3, rounds=50, seeds=4, scenarios=SCENARIOS[:1], dial=dial)
+    first = 100 + 4000 * found.table[0]["first_dose"]
+    assert f"The dose begins at {float(f'{first:.3g}'):g} mg" in found.words()[2]
 
 
 @pytest.mark.parametrize(

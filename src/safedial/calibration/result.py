@@ -105,7 +105,7 @@ class Calibration:
 
     def words(self, name: str) -> str:
         """What was fitted, in a sentence."""
-        chosen, (low, high) = self.curves[name], (self._dose(end) for end in self.seen)
+        chosen, (low, high) = self.curves[name], (self.dial.amount(end) for end in self.seen)
         edge = (
             f" Doses outside {low} to {high} were never given: there the curve is a guess." if self.seen[1] < 1 else ""
         )
@@ -113,9 +113,6 @@ class Calibration:
         how = "as stated; " if self.stated else how
         how = f"{self._adjusted(name)}; " if name in self.allowed else how
         return f"curve {self._shape(chosen)}, {how}{_uncertainty(chosen)}.{edge}"
-
-    def _dose(self, share: float) -> str:
-        return f"{self.dial.low + share * (self.dial.high - self.dial.low):.4g} {self.dial.unit}".rstrip()
 
     def _shape(self, chosen: Chosen) -> str:
         shown = _rounded(chosen.fit.curve).words

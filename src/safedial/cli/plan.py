@@ -20,6 +20,7 @@ def plan(
     reward_noise: Annotated[float | None, typer.Option(help="Sub-Gaussian constant of the reward [1].")] = None,
     coefficient_bound: Annotated[float | None, typer.Option(help="S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, typer.Option(help="L: bound on the contexts' norm [1].")] = None,
+    baseline_cost: Annotated[float, typer.Option(help="The known cost without any action, in every round.")] = 0.0,
     dose: Annotated[str | None, typer.Option(help=f"The dose curve: {DOSES} [identity].")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file: all of the promise, unless said otherwise.")] = None,
     policy: Annotated[str | None, typer.Option(help="The policy [hp_probe].")] = None,
@@ -27,14 +28,19 @@ def plan(
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what to expect of a study: violations, reward, doses, if the spec is true and if it is not."""
+    """Say what to expect of a study: violations, reward, doses, if the spec is true and if it is not.
+
+    A conformal spec need not state noise, S and L. A forecast needs them: given here, they are assumptions about the
+    world, and marked as such.
+    """
     import time
 
     from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.core.dose import Dose
+    from safedial.core.spec import CONSTANTS
     from safedial.errors import require
+    from safedial.planning import complete, scenarios_for
     from safedial.planning import plan as run
-    from safedial.planning import scenarios_for
     from safedial.policies import as_policy
     from safedial.report.plan import write_plan
     from safedial.specfile import load_spec, named_policy
@@ -42,17 +48,23 @@ def plan(
     fields = {name: value for name, value in locals().items() if name in FIELDS and value is not None}
     need_pictures(out)
     file = load_spec(spec) if spec else None
+    open_ = [name for name in CONSTANTS if file and getattr(file.spec, name) is None]
+    assumed = {name: fields.pop(name) for name in open_ if name in fields}
     stated = stated_spec(fields, file)
     known: Any = dim if dim is not None else file and file.dim
     require(known is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
     chosen = named_policy(file.policy) if policy is None and file and file.policy else as_policy(policy or "hp_probe")
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
+    options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "baseline_cost": baseline_cost, "assumed": assumed}
+    options |= {"dim": known, "dose": curve, "dial": file.dial if file else None}
     started = time.perf_counter()
-    with progress_bar(f"plan, {seeds} studies a scenario", rounds * len(scenarios_for(chosen, stated))) as advance:
-        made = run(chosen, stated, dim=known, rounds=rounds, seeds=seeds, dose=curve, progress=advance)
+    count = len(scenarios_for(chosen, complete(chosen, stated, assumed)))
+    with progress_bar(f"plan, {seeds} studies a scenario", rounds * count) as advance:
+        made = run(chosen, stated, **options, progress=advance)
     paths = write_plan(out, made, seconds=time.perf_counter() - started) if out else []
     if json:
-        print_json({"words": made.words(), "scenarios": made.table, "files": [str(path) for path in paths]})
+        report = {"words": made.words(), "assumed": assumed, "baseline_cost": baseline_cost, "scenarios": made.table}
+        print_json(report | {"files": [str(path) for path in paths]})
     else:
         _print(made, paths)
 
@@ -63,12 +75,12 @@ def _print(made: Any, paths: list[Path]) -> None:
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
     shown = {"violations": "viol.", "violations_high": "19 of 20", "violation_rate": "rate", "reward_share": "reward"}
-    shown |= {"half_reward_round": "half from", "last_dose": "dose"}
+    shown |= {"half_reward_round": "half from", "last_dose": f"dose, {made.dial.unit}" if made.dial.unit else "dose"}
     table = new_table(title, "scenario", *shown.values())
     for line in lines(made, ("scenario", *shown)):
         table.add_row(*line)
     print_table(table)
     typer.echo("\n".join(made.words()))
-    typer.echo("(* the truth is not what the spec states there. Reward: share of what one earns who knows everything.)")
+    typer.echo("(* the promise is not proved there. Reward: the share of what an all-knowing policy earns.)")
     if paths:
         typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))

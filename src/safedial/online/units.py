@@ -83,6 +83,15 @@ class Dial:
         """A setting as a person writes it: rounded down to four digits, so that words never exceed the certificate."""
         return f"{rounded_down(setting, self.low)} {self.unit}".rstrip()
 
+    def amount(self, action: float, *, digits: int = 4) -> str:
+        """About the setting of an action, for people, whatever the levels.
+
+        >>> Dial(high=4000, unit="mg").amount(0.0777), Dial().amount(0.0777)
+        ('310.8 mg', '0.0777 of the dial')
+        """
+        near = significant(self.low + action * (self.high - self.low), digits)
+        return f"{near} of the dial" if self.is_plain and not self.unit else f"{near} {self.unit}".rstrip()
+
     def to_dict(self) -> dict[str, Any]:
         return {"low": self.low, "high": self.high, "unit": self.unit, "levels": self.levels and list(self.levels)}
 
@@ -212,6 +221,15 @@ def _public_words(names: tuple[str, ...], missing: list[str], unknown: int) -> s
 
 def _listed(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number for people: so many significant digits, and no exponent where there need be none.
+
+    >>> significant(0.48963947731781143), significant(1912.3, 3), significant(149.6, 2), significant(2e-7)
+    ('0.4896', '1910', '150', '2e-07')
+    """
+    return f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"
 
 
 def rounded_down(value: float, least: float = -math.inf) -> str:

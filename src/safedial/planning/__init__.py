@@ -1,25 +1,33 @@
 """Planning a study: simulate what the spec states and what may be true instead, and say what to expect.
 
-spec, dose, dim, rounds ─► scenarios ─► forecast (many truths each) ─► operating characteristics, words, curves
+spec, dose, dim, rounds, assumptions ─► scenarios ─► forecast (many truths each) ─► operating characteristics, words
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
-from safedial.core.spec import SafetySpec
+from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.errors import require
-from safedial.planning.forecast import Forecast, forecast
+from safedial.online.units import Dial, significant
+from safedial.planning.forecast import SMALL, Forecast, forecast
 from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
 from safedial.policies import Policy, as_policy
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to expect: a forecast for each scenario, the first one being the spec's own."""
+    """What to expect: a forecast for each scenario, the first one being the spec's own.
+
+    Attributes:
+        spec: what the study states, and the constants of the world that it is played in.
+        assumed: those of the constants that are assumed for the forecast and not stated.
+        baseline_cost: the known cost without any action.
+        dial: the units that doses are told in; in the tables they are shares of the dial.
+    """
 
     policy: Policy
     spec: SafetySpec
@@ -28,6 +36,9 @@ class Plan:
     rounds: int
     seeds: int
     forecasts: tuple[Forecast, ...]
+    assumed: Mapping[str, float] = field(default_factory=dict)
+    baseline_cost: float = 0.0
+    dial: Dial = field(default_factory=Dial)
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -44,17 +55,41 @@ class Plan:
         half, share = first["half_reward_round"], first["reward_share"]
         earned = f"Over the whole study it is {share:.0%} of that." if share is not None else "Nobody can earn here."
         begun = (
-            f"From about round {half} on, a round earns at least half of what one would earn who knew everything."
+            f"From about round {half} on, a round earns at least half of what an all-knowing policy earns."
             if half is not None
-            else "Within these rounds, no stretch earns half of what one would earn who knew everything."
+            else "Within these rounds, no stretch earns half of what an all-knowing policy earns."
         )
         return [
-            f"Of {self.rounds} rounds expect {first['violations']:.2g} with a cost above {self.spec.threshold:g}; at "
+            f"Of {self.rounds} rounds expect {significant(first['violations'], 2)} with a cost above "
+            f"{self.spec.threshold:g}; at "
             f"most one study in twenty has more than {first['violations_high']:.0f}; {self._allowed()}.",
             f"{begun} {earned}",
-            f"The dose begins at {first['first_dose']:.2g} of the dial and is {first['last_dose']:.2g} on average in "
-            "the last tenth.",
+            f"The dose begins at {self.dial.amount(first['first_dose'], digits=3)} and is "
+            f"{self.dial.amount(first['last_dose'], digits=3)} on average in the last tenth.",
+            *self._assumptions(),
+            *self._small_doses(),
             *self._doubts(),
+        ]
+
+    def _assumptions(self) -> list[str]:
+        if not self.assumed:
+            return []
+        told = ", ".join(f"{name} = {value:g}" for name, value in self.assumed.items())
+        return [f"Assumed, not stated: {told}. The forecast rests on these numbers, the promise does not."]
+
+    def _small_doses(self) -> list[str]:
+        """That micro-doses are given, and what an error of measurement does there."""
+        share, probe = self.table[0]["small_doses"], self.policy.options.get("probe")
+        if share < 0.01 or probe is None or probe == 0:
+            return []
+        based = ", after the baseline cost is taken off," if self.baseline_cost else ""
+        out = "state it as cost_sensor_noise, or " if self.policy.promise == "certified" else ""
+        return [
+            f"In {share:.0%} of the rounds the dose is below {self.dial.amount(SMALL)}: where no benefit is expected, "
+            "as in about half of the contexts of these simulated worlds, the policy gives a small share of the safe "
+            f"dose, so that the round still teaches (probe = {probe}). What is measured there{based} is divided by "
+            "that small dose, and an error of measurement with it. If yours does not shrink with the dose, "
+            f"{out}set probe = 1, which gives the safe dose in every round."
         ]
 
     def _allowed(self) -> str:
@@ -63,7 +98,7 @@ class Plan:
             return "nothing is promised about them"
         if self.spec.promise == "joint":
             return f"the promise allows any at all in {first['promised_risk']:.3g} of the studies"
-        return f"the promise allows {first['promised_risk'] * self.rounds:.3g} on average"
+        return f"the promise allows {significant(first['promised_risk'] * self.rounds, 3)} on average"
 
     def _doubts(self) -> list[str]:
         rate = "any_violation" if self.spec.promise == "joint" else "violation_rate"
@@ -85,6 +120,9 @@ def plan(
     rounds: int,
     seeds: int = 100,
     dose: DoseCurve | Dose | None = None,
+    baseline_cost: float = 0.0,
+    assumed: Mapping[str, float] | None = None,
+    dial: Dial | None = None,
     scenarios: Sequence[Scenario] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Plan:
@@ -93,6 +131,9 @@ def plan(
     Args:
         seeds: studies in each scenario, with different true coefficients.
         dose: the dose curve, taken to be exact.
+        baseline_cost: the known cost without any action, in every round.
+        assumed: constants of the world that a conformal spec does not state: by name, of `CONSTANTS`.
+        dial: the units that doses are told in.
         scenarios: by default all of `SCENARIOS` that the policy can be played in.
         progress: called with the number of rounds just finished; a scenario has `rounds`.
 
@@ -102,14 +143,50 @@ def plan(
     >>> found.table[0]["violation_rate"] <= 0.05
     True
     """
-    rule = as_policy(policy)
-    given = scenarios_for(rule, spec) if scenarios is None else tuple(scenarios)
+    rule, added = as_policy(policy), dict(assumed or {})
+    whole = complete(rule, spec, added)
+    given = scenarios_for(rule, whole) if scenarios is None else tuple(scenarios)
     require(len(given), "scenarios", given, "must hold at least one")
-    curve = as_dose(dose)
-    made = tuple(
-        forecast(each, rule, spec, dim=dim, dose=curve, rounds=rounds, seeds=seeds, progress=progress) for each in given
+    if added:
+        given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
+    common: dict[str, Any] = {"dim": dim, "dose": as_dose(dose), "rounds": rounds, "seeds": seeds}
+    options = common | {"baseline_cost": baseline_cost, "progress": progress}
+    made = tuple(forecast(each, rule, whole, **options) for each in given)
+    return Plan(
+        policy=rule,
+        spec=whole,
+        **common,
+        forecasts=made,
+        assumed=added,
+        baseline_cost=baseline_cost,
+        dial=Dial() if dial is None else dial,
     )
-    return Plan(policy=rule, spec=spec, dose=curve, dim=dim, rounds=rounds, seeds=seeds, forecasts=made)
+
+
+def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> SafetySpec:
+    """The spec with the constants that a simulated world needs: those that it states, and the assumed ones."""
+    odd = [name for name in assumed if name not in CONSTANTS or getattr(spec, name) is not None]
+    require(not odd, "assumed", odd, "are stated already, or are no constants", "assume " + ", ".join(CONSTANTS))
+    lacking = [name for name in CONSTANTS if getattr(spec, name) is None and name not in assumed]
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in lacking)
+    require(
+        not lacking,
+        "spec",
+        lacking,
+        "are not stated, and a forecast needs a world to play in",
+        f"assume them: {options} (in Python, assumed=); safedial calibrate proposes them from a pilot. The forecast "
+        "rests on them, the promise does not",
+    )
+    unknown = spec.cost_noise is None or spec.coefficient_bound is None
+    start = policy.options.get("start_dose")
+    require(
+        not (unknown and policy.promise == "conformal" and start is None),
+        "start_dose",
+        start,
+        "is missing: the start cannot be certified from constants that are only assumed",
+        "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]",
+    )
+    return replace(spec, **assumed)
 
 
 __all__ = ["SCENARIOS", "Plan", "Scenario", "plan", "promise_kept", "scenarios_for"]

@@ -30,6 +30,9 @@ POINTS = 40
 DOSES, STUDIES = (0.25, 0.75), (0.1, 0.9)
 """The quantiles of a band: over doses, and over studies."""
 
+SMALL = 0.02
+"""The share of the dial below which a dose counts as small."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
@@ -49,10 +52,12 @@ def forecast(
     dose: Dose,
     rounds: int,
     seeds: int,
+    baseline_cost: float = 0.0,
     progress: Any = None,
 ) -> Forecast:
     """Play the scenario with `seeds` different truths."""
-    world, true = LinearWorld(dim=dim, **scenario.world), scenario.true_spec(stated)
+    world = LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
+    true = scenario.true_spec(stated)
     chosen = deciding_by(stated, policy) if scenario.factors else policy
     chunks: list[Played] = []
     simulate(
@@ -68,6 +73,7 @@ def forecast(
         **_reward(gain, best),
         "first_dose": float(action[0].mean()),
         "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
+        "small_doses": float((action < SMALL).mean()),
         **_alarms(over, stated, policy),
     }
     return Forecast(scenario=scenario, quantities=quantities, curves=_curves(scenario.name, action, gain, best, over))
@@ -84,7 +90,8 @@ def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, a
     reward, cost = world.means(true, truth, context)
     numbers = np.arange(1.0, len(action) + 1.0)[:, None]
     seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
-    intensity = clairvoyant().decide(seen, true, round=numbers, coin=0.0).intensity
+    baseline = world.baseline_cost
+    intensity = clairvoyant().decide(seen, true, round=numbers, coin=0.0, baseline_cost=baseline).intensity
     best = np.asarray(dose.reward.effect(dose.cost.action(intensity)))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 

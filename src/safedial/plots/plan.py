@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from safedial.experiments.tables import read_rows
-from safedial.plots.style import COLOURS, new_figure, save, title
+from safedial.online.units import Dial
+from safedial.plots.style import COLOURS, dial_axis, new_figure, save, title
 
 RAREST = 1e-5
 SHADES = ("#000000", "#0072B2", "#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#8C6D31", "#999999")
 
 
-def draw_plan(folder: str | Path) -> Path:
-    """`plan.png` from `plan.csv` and `plan_curves.csv`."""
+def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
+    """`plan.png` from `plan.csv` and `plan_curves.csv`, with doses in the dial's units."""
     table, curves = (read_rows(Path(folder) / name) for name in ("plan.csv", "plan_curves.csv"))
     figure, (dose, reward, violations, rates) = new_figure(columns=2, rows=2, height=2.5)
-    _dose(dose, [row for row in curves if row["scenario"] == table[0]["scenario"]])
+    first = table[0]["scenario"]
+    _dose(dose, [row for row in curves if row["scenario"] == first], first, dial or Dial())
     for colour, summary in zip(SHADES, table, strict=False):
         rows = [row for row in curves if row["scenario"] == summary["scenario"] and row["reward_share"] != ""]
         dashes = "-" if summary["promise_holds"] else ":"
@@ -24,8 +26,8 @@ def draw_plan(folder: str | Path) -> Path:
         reward.plot([row["round"] for row in rows], [row["reward_share"] for row in rows], **look)
     reward.axhline(0.5, color="grey", linestyle="--", linewidth=0.8)
     reward.set_ylim(0.0, 1.5)
-    title(reward, "share of the reward of one who knows everything")
-    _violations(violations, [row for row in curves if row["scenario"] == table[0]["scenario"]], table[0])
+    title(reward, "share of an all-knowing policy's reward")
+    _violations(violations, [row for row in curves if row["scenario"] == first], table[0])
     _rates(rates, table)
     for panel in (dose, reward, violations):
         panel.set_xlabel("round")
@@ -33,14 +35,14 @@ def draw_plan(folder: str | Path) -> Path:
     return save(figure, Path(folder) / "plan.png")
 
 
-def _dose(panel: Any, rows: list[dict[str, Any]]) -> None:
+def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial) -> None:
     rounds = [row["round"] for row in rows]
     low, high = ([row[name] for row in rows] for name in ("dose_low", "dose_high"))
     panel.fill_between(rounds, low, high, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0)
     panel.plot(rounds, [row["dose"] for row in rows], color=COLOURS["hp_ucb"])
     panel.set_ylim(0.0, 1.02)
-    title(panel, "dose as stated: mean, and the middle half")
-    panel.set_ylabel("action")
+    title(panel, f"dose {scenario}: mean, and the middle half")
+    dial_axis(panel, dial, "y")
 
 
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
@@ -55,7 +57,7 @@ def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any])
         panel.text(rounds[-1], allowed, "allowed ", ha="right", va="bottom", fontsize=7)
     panel.set_yscale("symlog", linthresh=1.0)
     panel.set_ylim(0.0, 3.0 * max(allowed, *high, 1.0))
-    title(panel, "costs above the threshold as stated, in all")
+    title(panel, f"costs above the threshold {summary['scenario']}, in all")
 
 
 def _rates(panel: Any, table: list[dict[str, Any]]) -> None:

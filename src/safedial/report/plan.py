@@ -10,7 +10,9 @@ from typing import Any
 from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.tables import write_rows
 from safedial.files import write_text
+from safedial.online.units import significant
 from safedial.planning import Plan
+from safedial.planning.forecast import SMALL
 from safedial.plots.plan import draw_plan
 from safedial.report.page import document, html_table, image
 from safedial.version import __version__
@@ -24,6 +26,7 @@ HEADS = {
     "reward_share": "reward",
     "half_reward_round": "half from",
     "last_dose": "last dose",
+    "small_doses": "small doses",
     "alarms": "alarms",
 }
 
@@ -40,14 +43,24 @@ def cell(name: str, value: Any) -> str:
         return "–"
     if name == "violation_rate":
         return f"{100.0 * value:.2g}%"
-    if name in ("any_violation", "reward_share", "alarms"):
+    if name in ("any_violation", "reward_share", "alarms", "small_doses"):
         return f"{value:.0%}"
-    return value if isinstance(value, str) else f"{value:.3g}"
+    return value if isinstance(value, str) else significant(value, 3)
 
 
 def lines(plan: Plan, names: Sequence[str] = tuple(HEADS)) -> list[list[str]]:
-    """The operating characteristics as text, one list a scenario; a star where the promise is not proved."""
-    marked = [row | {"scenario": row["scenario"] + ("" if row["promise_holds"] else " *")} for row in plan.table]
+    """The operating characteristics as text, one list a scenario; a star where the promise is not proved; doses in the
+    dial's units.
+    """
+    dial = plan.dial
+    marked = [
+        row
+        | {
+            "scenario": row["scenario"] + ("" if row["promise_holds"] else " *"),
+            "last_dose": dial.low + row["last_dose"] * (dial.high - dial.low),
+        }
+        for row in plan.table
+    ]
     return [[cell(name, row[name]) for name in names] for row in marked]
 
 
@@ -57,6 +70,9 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
     settings = {
         "policy": {"name": plan.policy.name, **plan.policy.options},
         "spec": plan.spec.to_dict(),
+        "assumed": dict(plan.assumed),
+        "baseline_cost": plan.baseline_cost,
+        "dial": plan.dial.to_dict(),
         "dose": plan.dose.to_dict(),
         "dim": plan.dim,
         "rounds": plan.rounds,
@@ -67,7 +83,7 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
         write_rows(place / "plan.csv", plan.table),
         write_rows(place / "plan_curves.csv", plan.curves),
         write_json(place / "plan.provenance.json", provenance(settings, seconds)),
-        draw_plan(place),
+        draw_plan(place, dial=plan.dial),
     ]
     return [*paths, write_text(place / "plan.html", document("What to expect of this study", _body(plan, place)))]
 
@@ -83,7 +99,7 @@ def _body(plan: Plan, place: Path) -> str:
         [
             "<h1>What to expect of this study</h1>",
             f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'in all rounds together' if spec.promise == 'joint' else 'a round'}; "
-            f"stated: κ = {spec.cost_noise:g} (cost), {spec.reward_noise:g} (reward), S = {spec.coefficient_bound:g}, L = {spec.context_bound:g}, dose curve {html.escape(plan.dose.cost.name)}. "
+            f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
             f"Every scenario was played {plan.seeds} times with different true coefficients.</p>",
             f'<div class="claim">{words}</div>',
             image(
@@ -91,9 +107,29 @@ def _body(plan: Plan, place: Path) -> str:
             ),
             "<h2>Operating characteristics</h2>",
             html_table(list(HEADS.values()), lines(plan)),
-            "<p><small>* the truth is not what the spec states there, and nothing is promised. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is a share of what one earns who knows the truth, without noise; "
-            "half reward: the first round from which a twentieth of the study earns half of that. Doses are shares of the dial. Monitor: alarm at evidence 100.</small></p>",
+            "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; "
+            f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
             f"<h2>The scenarios</h2><ul>{truths}</ul>",
             f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",
         ]
+    )
+
+
+def _constants(plan: Plan) -> str:
+    spec = plan.spec
+    names = {"cost_noise": "κ (cost)", "reward_noise": "κ (reward)", "coefficient_bound": "S", "context_bound": "L"}
+    told = {name: f"{words} = {getattr(spec, name):g}" for name, words in names.items()}
+    parts = [[words for name, words in told.items() if (name in plan.assumed) == chosen] for chosen in (False, True)]
+    return "; ".join(
+        f"{head}: {', '.join(part)}" for head, part in zip(("stated", "assumed"), parts, strict=True) if part
+    )
+
+
+def _unit(plan: Plan) -> str:
+    return (
+        f"in {plan.dial.unit}"
+        if plan.dial.unit
+        else "shares of the dial"
+        if plan.dial.is_plain
+        else "settings of the dial"
     )

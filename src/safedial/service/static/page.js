@@ -6,6 +6,7 @@ const at = (id) => document.getElementById(id);
 // Text of others shows as text: control characters and marks that turn the direction of writing as their escapes.
 const plain = (words) => String(words ?? "").replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
 const made = (tag, words, kind) => Object.assign(document.createElement(tag), { textContent: plain(words), className: kind ?? "" });
+const block = (words) => Object.assign(made("pre"), { textContent: String(words ?? "").split("\n").map(plain).join("\n") });
 let shown = null, tag = null, before = null, told = null, timer = null, painted = 0, questions = 0;
 
 class Refused extends Error {}
@@ -177,7 +178,7 @@ const openCertificate = async (id) => {
   for (const line of certificate.assumptions) rests.append(made("li", line));
   body.append(made("h3", "More"));
   if (certificate.promise !== "none") body.append(folded("What the promise rests on", rests));
-  body.append(folded("How it was computed", made("pre", explanation)), folded("Every number", Object.assign(made("pre"), { textContent: JSON.stringify(certificate, null, 2).split("\n").map(plain).join("\n") })));
+  body.append(folded("How it was computed", block(explanation)), folded("Every number", block(JSON.stringify(certificate, null, 2))));
   if (!at("certificate").open) at("certificate").showModal();
 };
 
