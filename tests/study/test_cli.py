@@ -117,6 +117,17 @@ def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
     assert "no bound" in study("expire", "free.2", "--reason", "six weeks")[1]
 
 
+def test_an_import_says_what_the_rounds_are_used_for(study, tmp_path):
+    rows = "".join(f"0.{n % 7},0.3,0.{n % 5 + 1},0.1,0.1\n" for n in range(20))
+    (tmp_path / "pilot.csv").write_text(f"x0,x1,action,reward,cost\n{rows}")
+    assert "They are learned from" in study("import", "trial", tmp_path / "pilot.csv")[1]
+    fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
+    made = answer(study("create", "free", *(word for field in fields for word in ("--set", field)), "--json"))
+    only_train = made["spec"]["policy"].get("history") == "train"
+    told = study("import", "free", tmp_path / "pilot.csv")[1]
+    assert ("this study's own rounds" if only_train else "drift alarm compares its own rounds with them") in told
+
+
 def test_a_warning_is_one_sentence_without_a_file_name(tmp_path):
     fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.5")
     dial = 'dial={"levels": [0.5, 1]}'

@@ -14,6 +14,7 @@ from safedial.cli.study_output import (
     Format,
     JsonFlag,
     Storage,
+    after_import,
     print_answer,
     read_context,
     read_fields,
@@ -216,7 +217,8 @@ def import_(
     """Import past rounds, before the first decision: all of them or none."""
     with opened(storage, name) as found:
         count = found.import_history(path, reason=reason)
-        print_answer({"name": name, "imported": count}, format, json, f"{count} rounds imported.")
+        words = f"{count} rounds imported. {after_import(found.spec)}"
+        print_answer({"name": name, "imported": count}, format, json, words)
 
 
 @study.command()

@@ -69,6 +69,18 @@ def verify_words(report: Any) -> str:
     return f"{words}{note if report.clock_back else ''} Head {report.seq}:{report.hash}"
 
 
+def after_import(spec: Any) -> str:
+    """What imported rounds are used for in a study, and what that rests on, in words."""
+    if not spec.conformal:
+        return "They are learned from. That rests on them being complete and unselected, with doses fixed beforehand."
+    if spec.rules.policy.options.get("history") == "train":
+        return "They train the predictors; the bounds, and the drift alarm, are of this study's own rounds."
+    return (
+        "They count as rounds of this study, and the drift alarm compares its own rounds with them: they must come "
+        "from the same patients, and the dose curve must be exact between their doses and the study's."
+    )
+
+
 def read_context(words: str) -> Any:
     """0.6,0.3 or JSON."""
     text = words.strip()
