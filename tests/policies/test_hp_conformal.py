@@ -55,6 +55,20 @@ def test_the_promise_holds_within_the_users_groups_with_scaled_scores(count):
     assert violated.mean() > 0.05, "the test is not idle"
 
 
+def test_a_dial_with_levels_keeps_the_promise_by_giving_its_lowest_one(count):
+    """Noise is bounded, so that the start, 0.18 of at most 1 + √3, is as safe as it is declared to be."""
+    risk, step, spec = 0.05, 0.18, make_spec(violation_risk=0.05)
+    policy = make_policy("hp_conformal", start_dose=step, least_dose=step)
+    raised = 0
+    for seen, choice, cost in rounds_of(policy, LinearWorld(dim=3, noise="uniform"), spec, count(1500, 6000), last=200):
+        level = np.maximum(step * np.floor(choice.intensity / step + 1e-9), step)
+        upper = choice.bounds.cost_upper
+        raised += int(np.sum(np.isfinite(upper) & (upper * level > spec.threshold * (1 + 1e-9))))
+        for group in (0, 1):
+            assert at_most((level * cost > spec.threshold)[0][seen.code[0] == group], risk), group
+    assert raised > 10, "some bounds lie below the lowest level"
+
+
 def rounds_of(policy, world, spec, seeds, last=TIMES[-1]):
     """(prediction, choice, C/g) at each of `TIMES`, with everything learned before."""
     rngs = generators(list(range(seeds)))
