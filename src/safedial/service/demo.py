@@ -37,7 +37,10 @@ SPEC: dict[str, Any] = {
         "center": [55, 75, 80],
         "scale": [80, 80, 100],
         "intercept": True,
+        "ranges": {"age": [18, 100], "weight": [30, 200], "kidney": [5, 150]},
+        "units": {"age": "years", "weight": "kg", "kidney": "ml/min"},
     },
+    "fallback_action": 1,
     "guard": {"max_open": 500, "max_void": 100_000, "max_step": 6},
 }
 BENEFIT = np.array([-0.35, 0.3, 0.1, 0.55])
@@ -52,14 +55,17 @@ class Clinic:
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.random = client, np.random.default_rng(seed)
         self.due: list[tuple[float, int, Callable[[], Any]]] = []
-        self.count = 0
+        self.count = self.visits = 0
         self.curve = hill(ed50=SPEC["dose"]["ed50"], slope=SPEC["dose"]["slope"])
 
     def patient(self, delay: float) -> None:
         """One patient: advice now, the outcome after a while."""
         draw = np.clip(self.random.standard_normal(3), -1.8, 1.8)
         raw = np.array(SPEC["features"]["center"]) + draw * np.array([15.0, 14.0, 18.0])
-        advice = self.client.ask(NAME, dict(zip(SPEC["features"]["names"], raw.round(1).tolist(), strict=True)))
+        self.visits += 1
+        patient = {"patient": f"P-{self.random.integers(400):03d}", "ward": str(self.random.choice(["3a", "3b", "4"]))}
+        given = dict(zip(SPEC["features"]["names"], raw.round(1).tolist(), strict=True))
+        advice = self.client.ask(NAME, given, key=f"visit-{self.visits}", meta=patient)
         if advice.id is None or advice.certificate is None or advice.action <= 0.0:
             return
         context, chance = np.array(advice.certificate["context"]), self.random.random()

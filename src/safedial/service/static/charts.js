@@ -32,7 +32,7 @@ const powers = (low, high) => {
   return found.length > 5 ? found.filter((_, at) => at % Math.ceil(found.length / 5) === 0) : found;
 };
 
-// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour}], axis, log, floor, none}
+// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour}], axis, log, least, floor, none}
 const drawChart = (room, told) => {
   const text = JSON.stringify([told, room.clientWidth]);
   if (room.drawn === text) return;
@@ -44,7 +44,7 @@ const drawChart = (room, told) => {
   }
   const wide = Math.max(260, room.clientWidth), all = [...known, ...(told.rules || []).map((rule) => rule.y)];
   let low = Math.min(...all, told.floor ?? Infinity), high = Math.max(...all);
-  if (told.log) low = Math.max(low, 1e-6);
+  if (told.log) low = Math.max(low, told.least);
   if (high <= low) high = low + (Math.abs(low) || 1);
   const room4 = told.log ? 1 : (high - low) * 0.06;
   const [bottom, top] = told.log ? [low / 1.4, high * 1.6] : [told.floor !== undefined && low >= told.floor ? low : low - room4, high + room4];

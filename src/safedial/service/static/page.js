@@ -45,7 +45,7 @@ const notes = () => {
     found.push([`At the start setting for the last ${many(counts.at_start, "decision")}: ${long ? "this is unusually long. Missing outcomes, or costs that are too alike, keep a study here." : "too few outcomes are known yet to go beyond it."}`, long]);
   }
   if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. What the study knows stays as it was.", true]);
-  else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > 20]);
+  else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
   if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
   if (resumes.length) {
     const last = resumes[resumes.length - 1];
@@ -77,7 +77,7 @@ const drawTiles = () => {
   const rate = counts.outcomes ? counts.violations / counts.outcomes : 0;
   at("violations-note").textContent = counts.outcomes ? `above the limit: ${percent(rate)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : "above the limit";
   at("violations").parentNode.classList.toggle("bad", counts.outcomes > 0 && told.interval[0] > risk);
-  set("evidence", counts.evidence, shortNumber(counts.evidence));
+  set("evidence", counts.evidence, counts.evidence < 0.01 ? "< 0.01" : shortNumber(counts.evidence));
   const against = told.promise === "conformal" ? "evidence that rounds have changed" : "evidence against the promise";
   const stoppedBy = stop && ["alarm", "drift"].includes(stop.rule);
   at("evidence-note").textContent = !stop ? `${against}; ${shortNumber(told.alarm_at)} stops the study` : stoppedBy ? `${against}; it was ${shortNumber(stop.evidence ?? told.alarm_at)} when the study stopped` : `${against}; not why the study stopped`;
@@ -105,7 +105,7 @@ const drawStudy = () => {
   const most = 4 * risk + 2 * (counts.outcomes ? counts.violations / counts.outcomes : 0);
   drawChart(at("chart-rate"), { ...base, title: "share of outcomes above the limit", floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
     rules: [{ y: risk, label: `promised at most ${percent(risk)}`, colour: "var(--bad)" }], lines: [{ label: "share above the limit", y: curves.rate, colour: "var(--advised)" }] });
-  drawChart(at("chart-evidence"), { title: "evidence", x: curves.evidence_round, axis: AXIS, where: (n) => `decision ${whole(curves.evidence_round[n])}`, log: true,
+  drawChart(at("chart-evidence"), { title: "evidence", x: curves.evidence_round, axis: AXIS, where: (n) => `decision ${whole(curves.evidence_round[n])}`, log: true, least: 0.01,
     none: counts.decisions ? `${shortNumber(counts.evidence)} now; this study keeps no record of its course` : "nothing yet",
     rules: [{ y: told.alarm_at, label: "stops the study", colour: "var(--bad)" }], lines: [{ label: "evidence", y: curves.evidence, colour: "var(--advised)" }] });
   drawChart(at("chart-reward"), { ...base, title: "summed reward", lines: [

@@ -33,7 +33,7 @@ const roundedDown = (value) => {
   return String(Number(kept));
 };
 
-const inUnit = (value, unit) => (value === null ? "–" : `${roundedDown(value)}${unit ? ` ${unit}` : ""}`);
+const inUnit = (value, unit) => (value === null ? "–" : `${roundedDown(value)}${unit ? `\u00a0${unit}` : ""}`);
 
 const stopWords = (rule) => STOPS[rule] || rule;
 
