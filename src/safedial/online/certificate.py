@@ -33,11 +33,11 @@ def assumptions(rules: Rules) -> list[str]:
         f"every context has norm at most L = {spec.context_bound:g} (checked)",
         f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and {spec.cost_noise:g} "
         "(cost), given all earlier rounds, the context and the action",
-        *noise_assumptions(spec),
         conformal.exact_curves(rules),
         "a stated baseline cost is exact",
         conformal.overrides(rules),
         REPORTED,
+        *noise_assumptions(spec),
         f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
     ]
 

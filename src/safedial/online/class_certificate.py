@@ -18,7 +18,6 @@ def assumptions(rules: Rules, reported: str) -> list[str]:
     noise = [
         f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier rounds, "
         "the context and the action",
-        *noise_assumptions(spec),
         "a stated baseline cost is exact",
     ]
     stated = f"S = {spec.coefficient_bound:g}; " if class_.name in ("linear", "features") else ""
@@ -29,6 +28,7 @@ def assumptions(rules: Rules, reported: str) -> list[str]:
         exact_curves(rules),
         overrides(rules),
         reported,
+        *([] if class_.binary else noise_assumptions(spec)),
         f"ridge = {spec.ridge:g}, the classes, the margin and the policy were fixed before the first round",
     ]
 
