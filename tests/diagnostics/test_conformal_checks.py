@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput, LinearWorld, SafetySpec, check_log, make_policy, watch_log
+from safedial.diagnostics import CHECKS
 from safedial.diagnostics.conformal_checks import NOT_APPLICABLE, WAGERS
 from safedial.logs import Log, simulated_log
 from safedial.plots.monitor import draw_monitor
@@ -57,6 +58,7 @@ def test_the_checks_of_a_conformal_spec_need_no_constants_and_name_those_that_do
         "exchangeability", "contexts", "carry_over"
     ]  # fmt: skip
     assert {name for name, each in told.items() if each.word == "not applicable"} == set(NOT_APPLICABLE)
+    assert set(CHECKS) <= set(told), "each check of a certified spec is run, or listed with the reason"
     assert "No noise constant" in told["tails"].means
     assert told["start"].details["start_rounds"] >= 38
     assert "in bands of the intensity" in told["dose_curve"].found

@@ -34,6 +34,8 @@ NOT_APPLICABLE = {
     "norms": "S and L bound nothing here: a conformal promise needs neither.",
     "tails": "No noise constant is stated: scores may have any tails.",
     "linearity": "The mean may be anything; a predictor that misses it costs reward, not the promise.",
+    "drift": "No coefficients are stated to be constant; exchangeability is checked in its place.",
+    "confounding": "A policy chooses doses by the context; what that leaves of the curve is shown under dose curve.",
     "noise": "No noise constant is stated, and noise may depend on the context.",
     "influence": "No noise constant says which single record is too large; one score moves a rank by one.",
 }
