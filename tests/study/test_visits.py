@@ -9,7 +9,7 @@ import pytest
 
 from safedial import InvalidInput, open_study
 from safedial.study import Store, create_study
-from safedial.study.event import canonical
+from safedial.study.event import Event, canonical, digest
 from safedial.study.operations import request_digest
 from tests.recorded.test_recorded import HERE
 from tests.recorded.write import restored
@@ -130,34 +130,44 @@ def test_a_study_of_earlier_rules_refuses_metadata_and_keeps_its_events_form(tmp
         assert study.verify().ok
 
 
-@pytest.mark.parametrize("change", [{"key": "visit-18"}, {"meta": {"patient": "P-05"}}])
-def test_verify_finds_a_visit_that_was_rewritten_with_all_its_hashes(tmp_path, change):
-    from safedial.study.event import Event, digest
-
-    path = tmp_path / "trial.db"
-    with Store(f"sqlite:///{path}") as store:
-        study = create_study("trial", SPEC, storage=store)
-        study.ask([0.1, 0.2], key="visit-17", meta={"patient": "P-04"})
-        study.ask([0.2, 0.2], key="visit-19")
-        assert study.verify().ok
+def rewrite(path, change):
+    """Change the body of event 2, and make every hash anew, as the owner of the database can."""
     with sqlite3.connect(path) as connection:
         columns = (
             "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events WHERE study_id = 1 ORDER BY seq"
         )
         last = bytes(32)
         for event in [Event(*row) for row in connection.execute(columns)]:
-            body = event.fields() | (change if event.seq == 2 else {})
-            last = digest(last, "trial", event._replace(body=canonical(body)))
-            connection.execute(
-                "UPDATE events SET body = ?, hash = ? WHERE study_id = 1 AND seq = ?",
-                (canonical(body), last, event.seq),
-            )
+            body = canonical(event.fields() | (change if event.seq == 2 else {}))
+            last = digest(last, "trial", event._replace(body=body))
+            values = (body, last, event.seq)
+            connection.execute("UPDATE events SET body = ?, hash = ? WHERE study_id = 1 AND seq = ?", values)
         connection.execute("UPDATE studies SET head_hash = ? WHERE id = 1", (last,))
     connection.close()
     with Store(f"sqlite:///{path}") as store:
-        report = open_study("trial", storage=store).verify()
+        return open_study("trial", storage=store).verify()
+
+
+@pytest.mark.parametrize("change", [{"key": "visit-18"}, {"meta": {"patient": "P-05"}}])
+def test_verify_finds_a_visit_that_was_rewritten_with_all_its_hashes(tmp_path, change):
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        study = create_study("trial", SPEC, storage=store)
+        study.ask([0.1, 0.2], key="visit-17", meta={"patient": "P-04"})
+        study.ask([0.2, 0.2], key="visit-19")
+        assert study.verify().ok
+    report = rewrite(tmp_path / "trial.db", change)
     assert (report.ok, report.first_bad) == (False, 2)
     assert "idempotency key" in report.problem
+
+
+def test_evidence_of_exchangeability_may_differ_between_builds_since_it_comes_from_ranks(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        fields = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+        decision = create_study("trial", fields, storage=store).ask([0.1, 0.2])
+        assert decision.body["evidence"] == 1.0
+    report = rewrite(tmp_path / "trial.db", {"evidence": 1.25})
+    assert (report.ok, report.inexact) == (True, 1)
+    assert not rewrite(tmp_path / "trial.db", {"action": 0.2}).ok
 
 
 def test_a_context_outside_a_stated_range_is_refused_unless_allowed_and_then_marked(ward):

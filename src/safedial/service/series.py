@@ -17,7 +17,7 @@ from safedial.study.event import moment
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
     *("round", "seq", "at", "advised", "applied", "cost", "cost_max", "violations"),
-    *("rate", "rate_low", "rate_high", "reward", "expected", "evidence", "evidence_round"),
+    *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
 )
 
 
@@ -115,6 +115,8 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     first, last = edges[:-1], edges[1:] - 1
     known, over = over_threshold(track)
     cost, earned = track.column("cost"), track.column("status") == KNOWN
+    expected = track.column("estimate") * _reward_intensity(track, "applied")
+    best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
     ends = [_interval(*pair) for pair in zip(hits, seen, strict=True)]
     moved, evidence = _evidence(track, points, path)
@@ -131,7 +133,8 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "rate_low": plain([low for low, _ in ends]),
         "rate_high": plain([high for _, high in ends]),
         "reward": plain(np.cumsum(np.where(earned, track.column("reward"), 0.0))[last]),
-        "expected": plain(np.cumsum(np.where(earned, track.column("estimate") * _reward_intensity(track), 0.0))[last]),
+        "expected": plain(np.cumsum(np.where(earned, expected, 0.0))[last]),
+        "best": plain(np.cumsum(np.where(earned, best, 0.0))[last]),
         "evidence": plain(evidence),
         "evidence_round": moved.tolist(),
     }
@@ -161,11 +164,11 @@ def _means(values: Any, known: Any, first: Any) -> Any:
     return np.divide(total, count, out=np.full(len(first), np.nan), where=count > 0)
 
 
-def _reward_intensity(track: Track) -> Any:
-    """g_r at the applied setting of each decision; 0 where none is known."""
+def _reward_intensity(track: Track, name: str) -> Any:
+    """g_r at a setting of each decision; 0 where there is none."""
     rules = track.study.spec.rules
-    dial, applied = rules.dial, track.column("applied")
-    share = np.where(np.isnan(applied), 0.0, (applied - dial.low) / (dial.high - dial.low))
+    dial, setting = rules.dial, track.column(name)
+    share = np.where(np.isnan(setting), 0.0, (setting - dial.low) / (dial.high - dial.low))
     return np.asarray(rules.dose.reward.effect(np.clip(share, 0.0, 1.0)))
 
 
