@@ -468,3 +468,10 @@ def test_a_context_of_norm_exactly_l_passes():
     agent = Agent(3, make_spec())
     for context in np.random.default_rng(5).standard_normal((100, 3)):
         assert agent.decide(context / np.linalg.norm(context)).certified
+
+
+def test_a_certificate_names_the_dose_curve_in_four_digits_and_keeps_the_number_whole():
+    curve = power(0.48963947731781143)
+    decision = Agent(2, make_spec(), dose=curve).decide([0.6, 0.3])
+    assert "reward power (exponent 0.4896), cost power (exponent 0.4896)" in decision.explain()
+    assert Dose.of(curve).to_dict()["cost"]["exponent"] == 0.48963947731781143
