@@ -36,7 +36,10 @@ def rounds(agent, count, seed=0):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_agent_chooses_what_the_policy_chooses(name):
-    policy, count = POLICIES[name], 6 if name == "heuristic" else 40
+    """And rounds it down; where an optimiser gives the range, to what its tolerance (1e-6) leaves open."""
+    policy, count, above = POLICIES[name], 40, 1e-12
+    if name == "heuristic":
+        count, above = 6, 1e-6
     agent, state = Agent(2, SPEC, policy=policy), policy.init(2, ridge=1.0)
     rng = np.random.default_rng(0)
     for number in range(1, count + 1):
@@ -44,8 +47,8 @@ def test_the_agent_chooses_what_the_policy_chooses(name):
         decision = agent.decide(context)
         seen = policy.predict(state, context)
         choice = policy.decide(seen, SPEC, round=float(number), coin=0.5)
-        assert decision.action == pytest.approx(float(choice.intensity), abs=1e-9)
-        assert decision.action <= float(choice.intensity) * (1 + 1e-12)
+        assert decision.action == pytest.approx(float(choice.intensity), abs=max(above, 1e-9))
+        assert decision.action <= float(choice.intensity) * (1 + above)
         outcome = rng.normal(0.2, 0.3, 2)
         cost = float(outcome[1] > 0.8) if policy.binary_cost else float(outcome[1]) * decision.intensity
         agent.update(context, decision.action, float(outcome[0]) * decision.intensity, cost)

@@ -18,6 +18,16 @@ Both sets contain f̂ always, so neither is ever empty: data cannot refute a fin
 A loss that is not a number leaves its function in the set: what cannot be compared rules nothing out.
 
 Terms of the sum that are below e^{−CUT} of the largest are left out: that makes the sum smaller and the set larger.
+
+Rounding: computed in another order, or on another processor, a function's values differ in their last digits, so a
+value counts as known to ε = `ROUNDING`·bound, which is added to the range at both ends. √SSE is a norm of the gaps, so
+it is known to ε√W, W = Σ_s ω_s, and its sum over N rounds to (N + 8)u relatively:
+
+    (√SSE − ε√W)²(1 − (N + 8)u) ≤ exact SSE ≤ (√SSE + ε√W)²(1 + (N + 8)u)
+
+`mixture` takes the upper losses for its limit, which grows with each of them, and compares the lower ones with it. For
+`paper` the same holds of ‖f − f̂‖²_D with 2ε; and the exact SSE of f̂, the least as computed, exceeds the least by at
+most the gap s between its two bounds, which adds at most 2s to ‖f* − f̂‖²_D.
 """
 
 from __future__ import annotations
@@ -35,7 +45,9 @@ from safedial.errors import require
 Array = NDArray[np.float64]
 
 CUT = 40.0
+UNIT = 2.0**-53
 ROUNDING = 1e-12
+"""To which share of the bound the values of the functions are known."""
 
 
 class View(NamedTuple):
@@ -51,14 +63,21 @@ class View(NamedTuple):
 
 
 class State(NamedTuple):
-    """Losses SSE (..., targets, F) and the count; for the paper's set also the rounds themselves."""
+    """Losses SSE (..., targets, F), the count and W = Σ ω; for the paper's set also the rounds themselves."""
 
     loss: Array
     informative_rounds: Array
+    weight_sum: Array
     contexts: list[Array]
     weights: list[Array]
     anchor: Array
     distance: Array
+
+    def enclosed(self, squares: Array, error: float) -> tuple[Array, Array]:
+        """What sums of squares (..., F) over the rounds are exactly, where each of the gaps is off by up to `error`."""
+        share = (self.informative_rounds + 8.0)[..., None] * UNIT
+        root, off = np.sqrt(squares), error * np.sqrt(self.weight_sum)[..., None]
+        return np.maximum(root - off, 0.0) ** 2 * (1.0 - share), (root + off) ** 2 * (1.0 + share)
 
 
 def finite(
@@ -72,7 +91,7 @@ def finite(
 
     Args:
         functions: a list of functions from contexts (..., d) to values (...), or one function to values (..., F), which
-            is faster; with values in [−bound, bound]. 100,000 functions are no trouble.
+            is faster; with values in [−bound, bound], computed to within 1e-12·bound. 100,000 functions are no trouble.
         radius: "mixture" (default) or "paper", chosen in advance.
         prior: π, F positive weights (they are scaled to sum 1), for "mixture"; equal by default.
         bound: what all values lie within; the paper's 1.
@@ -84,7 +103,7 @@ def finite(
     require(radius in ("mixture", "paper"), "radius", radius, "must be 'mixture' or 'paper'")
     check_bound("bound", bound)
     evaluate = _as_one(functions)
-    weights = None if prior is None else _check_prior(prior, radius)
+    weights, error = None if prior is None else _check_prior(prior, radius), ROUNDING * bound
 
     def at(context: Any, count: int | None = None) -> Array:
         values = np.asarray(evaluate(context), dtype=float)
@@ -97,24 +116,28 @@ def finite(
         require(same, "prior", prior, f"must have one weight for each of the {count} functions")
         zeros = np.zeros((*batch, targets, count))
         anchor = np.full((*batch, targets), -1)
-        return State(zeros, np.zeros(batch), [], [], anchor, zeros.copy() if radius == "paper" else zeros)
+        distance = zeros.copy() if radius == "paper" else zeros
+        return State(zeros, np.zeros(batch), np.zeros(batch), [], [], anchor, distance)
 
     def look(state: State, context: Any) -> View:
         return View(at(context, state.loss.shape[-1]), np.asarray(context, dtype=float), state)
 
     def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
-        loss, values = view.state.loss[..., target, :], view.values
+        state, values = view.state, view.values
+        loss = state.loss[..., target, :]
         best = np.argmin(loss, axis=-1)
+        least, most = state.enclosed(loss, error)
         if radius == "mixture":
-            outside = loss > _mixture_limit(loss, noise, spec, weights)[..., None]
+            outside = least > _mixture_limit(most, noise, spec, weights)[..., None]
         else:
-            limit = 8.0 * noise * noise * (np.log(loss.shape[-1]) + spec.log_inverse_risk)
-            distance = _distance(view.state, target, best, evaluate)
-            outside = distance > (np.asarray(limit) * (1.0 + ROUNDING))[..., None]
+            limit = 8.0 * noise * noise * (np.log(loss.shape[-1]) + spec.log_inverse_risk) * (1.0 + ROUNDING)
+            low, high = (np.take_along_axis(part, best[..., None], axis=-1) for part in (least, most))
+            distance, _ = state.enclosed(_distance(state, target, best, evaluate), 2.0 * error)
+            outside = distance > np.asarray(limit)[..., None] + 2.0 * (high - low)
         inside = ~outside
         spread = np.broadcast_to(values, loss.shape)
-        lower = np.min(spread, axis=-1, where=inside, initial=np.inf)
-        upper = np.max(spread, axis=-1, where=inside, initial=-np.inf)
+        lower = np.min(spread, axis=-1, where=inside, initial=np.inf) - error
+        upper = np.max(spread, axis=-1, where=inside, initial=-np.inf) + error
         estimate = np.take_along_axis(spread, best[..., None], axis=-1)[..., 0]
         return Interval(estimate, lower, upper, np.zeros(best.shape, dtype=bool))
 
@@ -128,7 +151,8 @@ def finite(
             state.loss[..., target, :] += gap
         if radius == "paper":
             _remember(state, view, values, weight)
-        return state._replace(informative_rounds=state.informative_rounds + (weight > 0.0))
+        count = state.informative_rounds + (weight > 0.0)
+        return state._replace(informative_rounds=count, weight_sum=state.weight_sum + weight)
 
     return FunctionClass(
         "finite",
@@ -166,7 +190,7 @@ def _check_values(values: Array, lead: tuple[int, ...], bound: float, count: int
         same, "functions", values.shape[-1], f"changed in number: there were {count}", "a class is fixed in advance"
     )
     low, high = float(np.min(values)), float(np.max(values))
-    within = -bound <= low and high <= bound
+    within = -bound * (1.0 + ROUNDING) <= low and high <= bound * (1.0 + ROUNDING)
     seen = high if abs(high) >= abs(low) else low
     require(
         within, "functions", seen, f"must have values in [-{bound:g}, {bound:g}]", "scale outcomes, or state `bound`"
@@ -192,7 +216,7 @@ def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array |
     total = np.sum(np.exp(exponent, where=~(exponent <= -CUT), out=np.zeros_like(exponent)), axis=-1)
     uniform = np.log(loss.shape[-1]) if log_prior is None else 0.0
     limit = scale * (uniform - top[..., 0] - np.log(total) + spec.log_inverse_risk)
-    return limit + ROUNDING * (1.0 + np.abs(limit)) * loss.shape[-1] ** 0.5
+    return limit + ROUNDING * (scale + np.abs(limit)) * loss.shape[-1] ** 0.5
 
 
 def _distance(state: State, target: int, best: Array, evaluate: Callable[[Any], Any]) -> Array:
@@ -228,5 +252,6 @@ def _pack(state: State) -> dict[str, Any]:
 
 
 def _unpack(arrays: dict[str, Any]) -> State:
+    """What `_pack` gave; files from before Σ ω was kept count each weight as 1."""
     rounds = {name: list(arrays[name]) for name in ("contexts", "weights")}
-    return State(**{**arrays, **rounds})
+    return State(**{"weight_sum": np.array(arrays["informative_rounds"]), **arrays, **rounds})
