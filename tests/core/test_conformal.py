@@ -90,6 +90,19 @@ def test_p_values_of_a_batch_are_those_of_one_score_at_a_time():
             np.testing.assert_equal(found[index][step], expected)
 
 
+def test_a_rounding_breaks_no_tie_between_scores():
+    """p-values of scores of few values are the same whatever their last digits are."""
+    rng = np.random.default_rng(4)
+    old, new = rng.integers(-3, 4, (2, 40)) * 0.1, rng.integers(-3, 4, (2, 30)) * 0.1
+    groups = rng.integers(0, 2, old.shape), rng.integers(0, 2, new.shape)
+    exact = p_values(old, groups[0], new, groups[1])
+    for _ in range(20):
+        shaken = [part + rng.uniform(-1e-13, 1e-13, part.shape) for part in (old, new)]
+        np.testing.assert_array_equal(p_values(shaken[0], groups[0], shaken[1], groups[1]), exact)
+        assert p_value(np.sort(shaken[0][0]), shaken[1][0, 0]) == p_value(np.sort(old[0]), new[0, 0])
+        assert p_value(np.sort(old[0]), 0.1 + 1e-13) > p_value(np.sort(old[0]), 0.1 + 1e-13, tie=0.0)
+
+
 def test_the_sure_rank_keeps_the_rate_given_the_scores_as_often_as_it_says():
     """Level 1e-6. For normal scores the chance that the next exceeds the bound is known given the bound."""
     rng = np.random.default_rng(3)

@@ -31,6 +31,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+TIE = 1e-9
+"""Scores this close, relative to the largest, count as tied in a p-value. Costs and contexts of few different values
+give scores that are equal but for rounding, which parts them, and otherwise on another processor."""
+
 TABLE = 10_000_000
 """Comparisons held in memory at a time."""
 
@@ -76,15 +80,17 @@ def sure_top(count: int, risk: float, confidence: float) -> int:
     return int(holds.sum())
 
 
-def p_value(earlier: Array, score: float) -> float:
+def p_value(earlier: Array, score: float, *, tie: float = TIE) -> float:
     """(1 + how many of the sorted `earlier` scores are ≥ this one)/(1 + how many there are).
 
-    If all are exchangeable, it is uniform or larger, and independent of the p-values of the earlier ones.
+    If all are exchangeable, it is uniform or larger, and independent of the p-values of the earlier ones. Scores within
+    `tie` of the largest one's size count as tied, which makes it larger.
 
-    >>> p_value(np.array([0.1, 0.4, 0.9]), 0.5)
-    0.5
+    >>> p_value(np.array([0.1, 0.4, 0.9]), 0.5), p_value(np.array([0.3]), 0.1 + 0.2)
+    (0.5, 1.0)
     """
-    return (1.0 + earlier.size - int(np.searchsorted(earlier, score, side="left"))) / (1.0 + earlier.size)
+    room = tie * max(abs(score), abs(earlier[0]), abs(earlier[-1])) if earlier.size else 0.0
+    return (1.0 + earlier.size - int(np.searchsorted(earlier, score - room, side="left"))) / (1.0 + earlier.size)
 
 
 def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
@@ -98,9 +104,13 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
     groups, former = new_groups.reshape(count, m), old_groups.reshape(count, old.shape[-1])
     kinds = 1 + int(max(groups.max(initial=0), former.max(initial=0)))
     known, counted = np.isfinite(scores), np.isfinite(before)
+    sizes = [
+        np.max(np.abs(part), axis=1, where=told, initial=0.0) for part, told in ((scores, known), (before, counted))
+    ]
+    lowered = scores - TIE * np.maximum(*sizes)[:, None]
     batch = np.arange(count)[:, None] * kinds
     width = m + old.shape[-1]
-    order = np.argsort(np.concatenate([scores, before], axis=1), axis=1, kind="stable")
+    order = np.argsort(np.concatenate([lowered, before], axis=1), axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(width)[None, :], axis=1)
     keys = np.sort(((batch + former) * width + rank[:, m:])[counted])
@@ -110,7 +120,7 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
     step = max(1, TABLE // (m * m + 1))
     for start in range(0, count, step):
         part = slice(start, start + step)
-        mine, theirs = scores[part, :, None], scores[part, None, :]
+        mine, theirs = lowered[part, :, None], scores[part, None, :]
         beside = (groups[part, :, None] == groups[part, None, :]) & known[part, None, :] & np.tri(m, k=-1, dtype=bool)
         above[part] += (beside & (theirs >= mine)).sum(axis=-1)
         total[part] += beside.sum(axis=-1)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.confidence import cost_exceeds_norms
+from safedial.core.conformal import TIE
 from safedial.core.rounding import round_down, round_up, rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.online.classes import ClassLearner
@@ -95,6 +96,7 @@ def make_learner(rules: Rules) -> AnyLearner:
     if "cost_class" in rules.policy.options:
         return ClassLearner(rules.policy, rules.dim, rules.spec.ridge)
     if rules.policy.promise == "conformal":
-        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge, risk=rules.spec.violation_risk)
+        tie = TIE if rules.version > 1 else 0.0
+        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge, risk=rules.spec.violation_risk, tie=tie)
     extras = make_extras(rules.policy, rules.dim, rounded_spec(rules.spec))
     return Learner(rules.dim, rules.spec.ridge, extras)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.action import Choice
-from safedial.core.conformal import p_value
+from safedial.core.conformal import TIE, p_value
 from safedial.errors import InvalidInput, require
 from safedial.online.conformal_door import OFF
 from safedial.online.outcome import Sample
@@ -58,8 +58,8 @@ class View(NamedTuple):
 class ConformalLearner:
     """One learner's rounds, with what is known of them so far."""
 
-    def __init__(self, policy: Policy, dim: int, ridge: float, *, risk: float) -> None:
-        self.policy, self.dim, self.ridge, self.risk = policy, dim, ridge, risk
+    def __init__(self, policy: Policy, dim: int, ridge: float, *, risk: float, tie: float = TIE) -> None:
+        self.policy, self.dim, self.ridge, self.risk, self.tie = policy, dim, ridge, risk, tie
         self.rounds: Rounds = policy.init(dim, ridge=ridge)
         self.guarded = any(policy.options.get(name, off) != off for name, off in OFF.items())
         self.samples = self.bets = self.starts = 0
@@ -181,7 +181,7 @@ class ConformalLearner:
         if frozen and np.isfinite(new):
             code = int(rounds.code(context, frozen.reward(row)[0]))
             before = self._sorted.get(code, np.empty(0))
-            rounds.capital = exchangeability.update(rounds.capital, p_value(before, new))
+            rounds.capital = exchangeability.update(rounds.capital, p_value(before, new, tie=self.tie))
             rounds.alarmed = rounds.alarmed or bool(exchangeability.alarm(rounds.capital))
             self._sorted[code] = np.insert(before, np.searchsorted(before, new), new)
 
