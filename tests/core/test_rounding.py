@@ -107,7 +107,7 @@ def test_a_damaged_inverse_costs_reward_but_never_safety(damage):
         worn = Learner(4, 0.5)
         worn.restore(learner.state())
         worn.inverse = np.asfortranarray(learner.inverse * (1 + damage * rng.standard_normal((4, 4))))
-        _, cost, width = worn.read(context, float(np.linalg.norm(context)))
+        _, cost, width, _ = worn.read(context, float(np.linalg.norm(context)))
         assert width >= exact_width * (1 - 1e-12)
         assert cost >= exact_cost - 1e-12
         worn.rebuild()

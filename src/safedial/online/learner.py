@@ -64,8 +64,8 @@ class Learner:
         """
         width, slack, direction, _ = self._certified(context, norm)
         cost = ddot(direction, self.cost_rhs)
-        room = 32.0 * UNIT * abs(cost) + slack
-        return ddot(direction, self.reward_rhs), cost + room, width, 2.0 * room
+        own = 32.0 * UNIT * abs(cost)
+        return ddot(direction, self.reward_rhs), cost + own + slack, width, 2.0 * (own + slack)
 
     def begin(self) -> None:
         """Before a decision: nothing to do."""
@@ -125,6 +125,13 @@ class Learner:
         mean = ddot(direction, self.cost_rhs)
         miss = abs(cost - mean) + slack + 32.0 * UNIT * (abs(mean) + abs(cost))
         return width, abs(reward - ddot(direction, self.reward_rhs)), miss
+
+    def rounding(self, context: Array, norm: float) -> float:
+        """How far rounding may move a prediction's numbers at a context, here or on another processor: the slack of a
+        mean whose outcomes have norm 1, or the larger of the two norms.
+        """
+        largest = math.sqrt(max(1.0, self.reward_squares, self.cost_squares))
+        return self._bounds(context, norm, self._certified(context, norm)[2], largest)[1]
 
     def explained(self) -> tuple[float, float]:
         """Lower and upper bounds on bᵀΣ⁻¹b of the cost."""
@@ -218,7 +225,7 @@ class Learner:
         if known and same and (known[0] is context or (waits and np.array_equal(known[0], context))):
             return known[2]
         direction = self._direction(context)
-        width, slack, worn = self._bounds(context, norm, direction)
+        width, slack, worn = self._bounds(context, norm, direction, math.sqrt(self.cost_squares))
         found = (width, slack, direction, worn) if worn <= WORN else self._repaired(context, norm, direction)
         self.known = (context.copy() if waits else context, norm, found)
         return found
@@ -240,12 +247,12 @@ class Learner:
         proposals = (np.zeros(self.dim), direction, direction + self._direction(residual))
         best = (math.inf, math.inf, proposals[0], math.inf)
         for proposal in proposals:
-            width, slack, worn = self._bounds(context, norm, proposal)
+            width, slack, worn = self._bounds(context, norm, proposal, math.sqrt(self.cost_squares))
             if worn < best[3]:
                 best = width, slack, proposal, worn
         return best
 
-    def _bounds(self, context: Array, norm: float, direction: Array) -> tuple[float, float, float]:
+    def _bounds(self, context: Array, norm: float, direction: Array, targets: float) -> tuple[float, float, float]:
         residual = self._residual(context, direction)
         return certify(
             self.ridge,
@@ -257,7 +264,7 @@ class Learner:
             dnrm2(direction),
             ddot(self.scale, np.abs(direction)),
             self.scale_norm,
-            math.sqrt(self.cost_squares),
+            targets,
         )
 
     def _refresh_scale(self) -> None:

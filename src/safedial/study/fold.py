@@ -28,8 +28,13 @@ TAG = 4
 """Bytes of an event's hash that name its decision."""
 
 
-def decide_next(state: State, vector: Vector, norm: float, raw: list[float], baseline_cost: float) -> Decision:
-    """The next decision, from what the state knows. Changes nothing that the `decided` event would not change too."""
+def decide_next(
+    state: State, vector: Vector, norm: float, raw: list[float], baseline_cost: float, *, seen: Any = None
+) -> Decision:
+    """The next decision, from what the state knows. Changes nothing that the `decided` event would not change too.
+
+    `seen` is a prediction to decide from in place of the state's own.
+    """
     study, learner = state.study, state.learner
     learner.begin()
     stopped = state.stopped
@@ -39,7 +44,7 @@ def decide_next(state: State, vector: Vector, norm: float, raw: list[float], bas
         study.rules,
         state.spec,
         learner,
-        learner.predict(vector, norm),
+        learner.predict(vector, norm) if seen is None else seen,
         vector,
         state.rounds + 1,
         baseline_cost,

@@ -93,9 +93,7 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
     if rules.policy.promise == "conformal":
         prediction: Any = View(**{**seen, "sizes": np.array(seen["sizes"], dtype=np.int64)})
     else:
-        ridges = Ridges(**{name: np.array(part) for name, part in seen["ridges"].items()}) if "ridges" in seen else None
-        noise = _bound(seen["noise"]) if "noise" in seen else None
-        prediction = Prediction(**{**seen, "ridges": ridges, "noise": noise}, dim=rules.dim)
+        prediction = prediction_of(rules, seen)
     return Decision(
         body["action"],
         body["intensity"],
@@ -111,6 +109,13 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         habit=body["habit"],
         extrapolated=tuple(body.get("extrapolated", ())),
     )
+
+
+def prediction_of(rules: Rules, seen: Mapping[str, Any]) -> Prediction:
+    """The prediction that a linear decision's body holds."""
+    ridges = Ridges(**{name: np.array(part) for name, part in seen["ridges"].items()}) if "ridges" in seen else None
+    noise = _bound(seen["noise"]) if "noise" in seen else None
+    return Prediction(**{**seen, "ridges": ridges, "noise": noise}, dim=rules.dim)
 
 
 def _prediction(seen: Prediction) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Is the log what it was? The chain of hashes, the fold, every decision computed again, and the snapshots.
 
 Nothing stored beside the events is trusted: the state is folded from the first event on. A decision agrees if it comes
-out byte for byte the same, or, where it was made by another build, with its action within 1e-12.
+out byte for byte the same, or, where another processor or build made it, up to rounding (study.agreement).
 """
 
 from __future__ import annotations
@@ -11,35 +11,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from safedial.errors import require
 from safedial.online.blas import dnrm2
+from safedial.study.agreement import Agreement
 from safedial.study.errors import StoreUnavailable
-from safedial.study.event import START, Event, canonical, follows, orjson
+from safedial.study.event import START, Event, canonical, follows
 from safedial.study.fold import context_of, decide_next
 from safedial.study.load import Source, read_study, snapshot_body, take
 from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import request_digest, request_of
 from safedial.study.record import body_of, noted_in
-from safedial.study.snapshot import pack, parts
+from safedial.study.snapshot import pack
 from safedial.study.state import State
 
-TOLERANCE, LOOSE, SHOT_LOOSE = 1e-12, 1e-9, 1e-6
 CLOCK_SLACK = 1_000_000
 """Microseconds by which the clocks of two workers may differ unmentioned."""
-
-ACTIONS = ("action", "intensity", "safe_action")
-UNCOMPARED = {"version", "evidence"}
-"""What another build may write otherwise: evidence of exchangeability comes from ranks, and a rounding may turn one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """What `verify` found. `first_bad` is the first seq that is wrong, `problem` says how; `inexact` counts decisions
-    that agree within 1e-12 but not bit for bit; `clock_back` counts events dated more than a second before the one that
-    they follow, which is no error but worth knowing, and `clock_back_at` is the first of them.
+    that agree up to rounding, but not bit for bit; `clock_back` counts events dated more than a second before the one
+    that they follow, which is no error but worth knowing, and `clock_back_at` is the first of them.
     """
 
     ok: bool
@@ -118,6 +111,7 @@ class _Check:
         self.source, self.recompute, self.stop = source, recompute, stop
         self.seq, self.hash = (start.seq, start.hash) if start else (0, START)
         self.decisions = self.inexact = 0
+        self.agreement = Agreement()
         self.state = start
         self.at = self.clock_back = 0
         self.shot: bytes | None = None
@@ -227,8 +221,9 @@ class _Check:
         again = body_of(decision, raw, state, noted_in(body))
         self.decisions += 1
         if canonical(again) == event.body:
+            self.agreement.exact()
             return vector
-        if not _agrees(orjson.loads(canonical(again)), body):
+        if not self.agreement.on_decision(state, vector, again, body):
             raise _Bad(event.seq, f"advises {body['action']!r}; computed again it is {again['action']!r}")
         self.inexact += 1
         return vector
@@ -238,41 +233,7 @@ class _Check:
         content = read_snapshot(source.connection, source.study, seq, name)
         if content is None:
             raise _Bad(seq, "has a snapshot that was altered")
-        own = content if state is None else pack(state)
-        if content != own and (seq == self.stop or not _same_build(own, content)):
+        if state is None or content == (own := pack(state)):
+            return
+        if seq == self.stop or not self.agreement.on_snapshot(state, own, content):
             raise _Bad(seq, "has a snapshot that is not the state after it")
-
-
-def _same_build(mine: bytes, theirs: bytes) -> bool:
-    """Whether a snapshot is the state up to rounding, as another build wrote it: every number of it, within 1e-6."""
-    try:
-        (head, arrays), (other, others) = parts(mine), parts(theirs)
-        return _close(head, other, LOOSE) and all(_near(array, others[name]) for name, array in arrays.items())
-    except (LookupError, TypeError, ValueError):
-        return False
-
-
-def _near(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    if a.dtype.kind != "f":
-        return np.array_equal(a, b)
-    return np.allclose(
-        a, b, rtol=0.0, atol=SHOT_LOOSE * max(1.0, np.abs(a[np.isfinite(a)]).max(initial=0.0)), equal_nan=True
-    )
-
-
-def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
-    """Whether a decision of another build is the same one: its actions within 1e-12, other numbers within 1e-9."""
-    names = again.keys() - UNCOMPARED
-    return names == body.keys() - UNCOMPARED and all(
-        _close(again[name], body[name], TOLERANCE if name in ACTIONS else LOOSE) for name in names
-    )
-
-
-def _close(a: Any, b: Any, tolerance: float) -> bool:
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_close(a[name], b[name], tolerance) for name in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(_close(*pair, tolerance) for pair in zip(a, b, strict=True))
-    if isinstance(a, float) and isinstance(b, float):
-        return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
-    return a == b

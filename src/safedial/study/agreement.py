@@ -1,0 +1,115 @@
+"""Is what another processor or build wrote the same, up to rounding?
+
+The same log gives the same bits in any process of one build on one machine. Elsewhere another BLAS kernel or another
+mathematical library rounds otherwise, and what the learner predicts differs in its last digits: by 1e-14 where the
+ridge is as large as the contexts, by more where it is much smaller. What a decision makes of a prediction is a few well
+conditioned operations. So a linear decision agrees if
+
+* the numbers of its prediction agree within 1e-9, or as far as the learner's own bound on rounding (core.rounding)
+  leaves open, where that is more; and
+* the decision that follows from the prediction as it was written has the same actions, within 1e-12, and the same other
+  numbers, within 1e-9.
+
+A conformal decision is compared with the one computed again, by the same two tolerances. Whatever is not a number must
+be the same. A choice that hangs on the last digits (a reward index within rounding of 0, evidence within rounding of an
+alarm) may come out otherwise elsewhere; no allowance can tell that from a changed log.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.online.blas import dnrm2
+from safedial.online.learner import Learner
+from safedial.study.event import canonical, orjson
+from safedial.study.fold import decide_next
+from safedial.study.record import body_of, noted_in, prediction_of
+from safedial.study.snapshot import parts
+from safedial.study.state import State
+
+ACTION, NUMBER, STATE = 1e-12, 1e-9, 1e-6
+"""What actions, other numbers of a decision, and numbers of a snapshot may differ by, relative to 1 or their size."""
+
+ACTIONS = ("action", "intensity", "safe_action")
+RANKED = "learner.capital"
+"""What version 1 of the rules bets by ranks that a rounding can turn, and another processor need not arrive at."""
+
+
+class Agreement:
+    """Compares what a log says with what is computed again, event after event.
+
+    `spent` is what rounding may have added up to since the last decision that was the same to the bit: ln det is a sum
+    of ln(1 + ω·width²) over rounds, and the evidence against the noise is a sum too. Each round adds twice its width's
+    allowance, and no more than its term can be.
+    """
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+
+    def exact(self) -> None:
+        """A decision was the same to the bit, ln det included."""
+        self.spent = 0.0
+
+    def on_decision(
+        self, state: State, vector: NDArray[np.float64], again: dict[str, Any], body: dict[str, Any]
+    ) -> bool:
+        """Whether the `body` of a decision is `again`, what the state gives for the context, up to rounding."""
+        learner = state.learner
+        if not isinstance(learner, Learner):
+            return _agrees(_plain(again), body)
+        norm, raw = dnrm2(vector), body["context"]
+        room = learner.rounding(vector, norm)
+        self.spent += min(2.0 * room, math.log1p(norm * norm / learner.ridge))
+        told, own = dict(body["prediction"]), _plain(again["prediction"])
+        if not _close(own.pop("log_det"), told.pop("log_det"), NUMBER, self.spent) or not _close(
+            own, told, NUMBER, room
+        ):
+            return False
+        slack = learner.predict(vector, norm).cost_slack
+        seen = prediction_of(state.study.rules, body["prediction"])._replace(cost_slack=slack)
+        follows = decide_next(state, vector, norm, raw, body["baseline_cost"], seen=seen)
+        return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
+
+    def on_snapshot(self, state: State, mine: bytes, theirs: bytes) -> bool:
+        """Whether a snapshot is the state up to rounding: every number of it, within 1e-6 or what was spent."""
+        try:
+            (head, arrays), (other, others) = parts(mine), parts(theirs)
+            if state.study.conformal and state.study.rules_version == 1:
+                del arrays[RANKED]
+            near = all(_near(own, others[name], STATE + self.spent) for name, own in arrays.items())
+            return near and _close(head, other, NUMBER, self.spent)
+        except (LookupError, TypeError, ValueError):
+            return False
+
+
+def _near(a: NDArray[Any], b: NDArray[Any], share: float) -> bool:
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    size = max(1.0, np.abs(a[np.isfinite(a)]).max(initial=0.0))
+    return np.allclose(a, b, rtol=0.0, atol=share * size, equal_nan=True)
+
+
+def _plain(told: dict[str, Any]) -> dict[str, Any]:
+    """As it is read from a log."""
+    return orjson.loads(canonical(told))
+
+
+def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
+    names = again.keys() - {"version"}
+    return names == body.keys() - {"version"} and all(
+        _close(again[name], body[name], ACTION if name in ACTIONS else NUMBER) for name in names
+    )
+
+
+def _close(a: Any, b: Any, tolerance: float, room: float = 0.0) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_close(a[name], b[name], tolerance, room) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_close(*pair, tolerance, room) for pair in zip(a, b, strict=True))
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) + room
+    return a == b
