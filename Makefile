@@ -1,5 +1,6 @@
 # make run      the paper's headline result in seconds (core and plot only)
 # make test     the test suite        make test-full   the same at full counts
+# make test-portable   its numeric part, as other processors would compute (PROCESSORS="haswell prescott": only as these)
 # make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
 # make check    format, lint, types, import layers
 # make bench    benchmark tables      make setup       everything but the text extra
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/classes --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup test test-full test-text check format bench bench-service lock clean
+.PHONY: run setup test test-full test-portable test-text check format bench bench-service lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -28,6 +29,9 @@ test: $(VENV)/.dev
 
 test-full: $(VENV)/.dev
 	SAFEDIAL_FULL=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(COVER)
+
+test-portable: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m tests.processors $(PROCESSORS)
 
 test-text: $(TEXT_VENV)/.text
 	HF_HUB_OFFLINE=1 $(TEXT_VENV)/bin/python -m pytest tests_text

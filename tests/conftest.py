@@ -1,8 +1,9 @@
-"""Shared by all tests: strict numerics, counts that grow under `make test-full`, a plain spec."""
+"""Shared by all tests: strict numerics, counts that grow under `make test-full`, the portable part, a plain spec."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import jax
 import pytest
@@ -15,6 +16,42 @@ settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
 
 FULL = os.environ.get("SAFEDIAL_FULL") == "1"
+
+
+PORTABLE = (
+    "core",
+    "classes",
+    "calibration",
+    "diagnostics/test_evidence.py",
+    "online",
+    "policies/test_algorithms.py",
+    "policies/test_conformance.py",
+    "policies/test_hp_bayes.py",
+    "policies/test_nonlinear.py",
+    "policies/conformal/test_frozen.py",
+    "recorded",
+    "replay/test_block_size.py",
+    "replay/test_door.py",
+    "replay/test_engines.py",
+    "study/test_guard.py",
+    "study/test_study.py",
+    "study/test_watch.py",
+    "study/test_workers.py",
+    "test_processors.py",
+    "test_simulation.py",
+    "worlds/test_linear.py",
+    "worlds/test_noise.py",
+    "worlds/test_nonlinear.py",
+)
+"""Where numbers are computed and compared; the large simulations, which ask about rates, are left out."""
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    chosen = [here / name for name in PORTABLE]
+    for item in items:
+        if any(item.path == place or place in item.path.parents for place in chosen):
+            item.add_marker("portable")
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ the one whose cost the learner underestimates most, in units of the confidence w
 first coordinate of round t is multiplied by t/`DRIFT`, so contexts turn towards ± the first axis, and rounds are not
 exchangeable; with noise `context-scale` they come from where costs are the most uncertain.
 
-Every number comes from a generator keyed by (seed, stream), drawn in order of rounds: results do not depend on how
-seeds are batched, how rounds are chunked, or which engine asks.
+Every number comes from a generator keyed by (seed, stream), drawn in order of rounds: but for rounding, results do not
+depend on how seeds are batched, how rounds are chunked, or which engine asks.
 """
 
 from __future__ import annotations

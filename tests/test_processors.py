@@ -1,0 +1,101 @@
+"""What `make test-portable` sets takes effect, and what one processor wrote another verifies."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from safedial.study import Store, open_study, verify_study
+from safedial.study.event import START, Event, canonical, digest
+from safedial.study.log import append_events, read_events
+from safedial.study.schema import sa
+from tests.processors import CHOSEN, PROCESSORS, environment, main, shortfall, unavailable
+from tests.study.elsewhere import STUDIES
+
+AVAILABLE = [name for name in PROCESSORS if not unavailable(name)]
+
+
+def test_this_run_computes_as_the_processor_it_was_told_to_be():
+    chosen = os.environ.get(CHOSEN)
+    assert chosen is None or shortfall(chosen) == []
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_each_setting_takes_effect_in_a_process_of_its_own(name):
+    words = [sys.executable, "-c", f"from tests.processors import shortfall; print(shortfall({name!r}))"]
+    told = subprocess.run(words, env=environment(name), capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
+
+
+def test_a_setting_that_did_not_take_effect_is_said():
+    """What one setting does is not what another asks for: another BLAS, other loops, other functions."""
+    words = [sys.executable, "-c", "from tests.processors import shortfall; print(shortfall('prescott'))"]
+    told = subprocess.run(words, env=environment(AVAILABLE[0]), capture_output=True, text=True, check=True)
+    assert (told.stdout == "[]\n") == (AVAILABLE[0] == "prescott")
+    for said in ("OpenBLAS computes as Haswell", "NumPy uses X86_V3", "the C library's functions"):
+        assert (said in told.stdout) == (AVAILABLE[0] == "haswell")
+
+
+def test_a_processor_that_is_none_is_refused(capsys):
+    assert main(["pentium"]) == 2
+    assert "pentium" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Stores, by the processor that wrote them."""
+    folder = tmp_path_factory.mktemp("stores")
+    for name in AVAILABLE:
+        words = [sys.executable, "-m", "tests.study.elsewhere", f"sqlite:///{folder}/{name}.db"]
+        subprocess.run(words, env=environment(name), check=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_that_another_processor_wrote_verifies_and_goes_on(written, tmp_path, name):
+    inexact = {}
+    for processor in AVAILABLE:
+        with Store(f"sqlite:///{shutil.copy(written / f'{processor}.db', tmp_path)}") as store:
+            study = open_study(name, storage=store)
+            report = study.verify()
+            assert (processor, report.ok, report.problem) == (processor, True, "")
+            inexact[processor] = report.inexact
+            study.ask([0.1] * study.spec.rules.dim)
+            assert study.verify().ok
+    assert max(inexact.values()) > 0, "no setting made a difference"
+
+
+def rewrite(storage, name, place, field, change):
+    """Change a number of a decision, and make every hash anew, as the owner of the database can."""
+    with Store(storage) as store, store.engine.begin() as connection:
+        study, events, previous, seq = store.find(name), [], START, 0
+        for event in read_events(connection, study):
+            body = event.fields()
+            if event.kind == "decided":
+                place -= 1
+                if place == 0:
+                    seq, part = event.seq, body["prediction"] if field != "action" else body
+                    part[field] *= 1.0 + change
+            told = (*event[:6], canonical(body))
+            events.append(Event(*told, digest(previous, name, told)))
+            previous = events[-1].hash
+        for table in ("events", "snapshots"):
+            connection.execute(sa.text(f"DELETE FROM {table} WHERE study_id = {study}"))  # noqa: S608 -- names of ours
+        append_events(connection, study, events)
+    return seq
+
+
+@pytest.mark.parametrize("name", ["dialled", "constrained", "stiff"])
+@pytest.mark.parametrize(
+    ("field", "change"), [("action", 1e-9), ("cost", 1e-4), ("width", 1e-4), ("log_det", 1e-4), ("reward", 1e-4)]
+)
+def test_a_number_changed_by_more_than_rounding_is_named_in_the_store_of_any_processor(
+    written, tmp_path, name, field, change
+):
+    for processor in AVAILABLE:
+        storage = f"sqlite:///{shutil.copy(written / f'{processor}.db', tmp_path)}"
+        seq = rewrite(storage, name, 40, field, change)
+        with Store(storage) as store:
+            assert verify_study(store, name).first_bad == seq
