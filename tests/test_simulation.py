@@ -26,8 +26,10 @@ def test_sharing_one_estimate_over_thresholds_changes_nothing(name, monkeypatch)
     shared = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
     monkeypatch.setattr(batch, "rows_learn_alike", lambda *arguments: False)
     apart = simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=400, seeds=3)
-    for field in ("violations", "regret", "reward", "informative_rounds"):
+    for field in ("violations", "informative_rounds"):
         np.testing.assert_array_equal(getattr(shared, field), getattr(apart, field))
+    for field in ("regret", "reward"):
+        np.testing.assert_allclose(getattr(shared, field), getattr(apart, field), rtol=0.0, atol=1e-9)
 
 
 def test_where_doses_can_teach_rows_learn_apart():
@@ -43,7 +45,7 @@ def test_where_doses_can_teach_rows_learn_apart():
     alone = simulate(
         make_policy("hp_ucb"), LinearWorld(dim=3), make_spec(threshold=0.6, cost_sensor_noise=0.02), rounds=300, seeds=2
     )
-    np.testing.assert_array_equal(both.regret[1], alone.regret[0])
+    np.testing.assert_allclose(both.regret[1], alone.regret[0], rtol=0.0, atol=1e-9)
 
 
 def test_the_adversary_sends_what_the_learner_underestimates():

@@ -131,7 +131,18 @@ def changing():
         (lambda x: np.zeros(7), "shape"),
         (changing(), "changed in number"),
     ],
-    ids=["empty", "text", "not-callable", "no-values", "beyond", "too-large", "too-small", "nan", "shape", "changes-size"],
+    ids=[
+        "empty",
+        "text",
+        "not-callable",
+        "no-values",
+        "beyond",
+        "too-large",
+        "too-small",
+        "nan",
+        "shape",
+        "changes-size",
+    ],
 )
 def test_a_class_that_is_none_is_refused(functions, rule):
     def use():

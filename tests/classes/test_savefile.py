@@ -57,7 +57,7 @@ def test_what_is_loaded_goes_on_as_what_was_saved(class_, tmp_path):
 
 @pytest.mark.parametrize("class_", [MADE["finite"], MADE["finite-paper"]], ids=["mixture", "paper"])
 def test_a_finite_state_without_the_sum_of_weights_opens_and_goes_on(class_):
-    """Files from before it was kept; the sum is then the number of rounds, and moves the allowance for rounding only."""
+    """Files from before it was kept: the number of rounds stands for it, in the allowance for rounding alone."""
     contexts, outcomes, weights = rounds_of(count=24)
     state = learned(class_, contexts, outcomes, weights)
     arrays = {name: np.array(value) for name, value in class_.pack(state).items() if name != "weight_sum"}
