@@ -117,7 +117,7 @@ def widened(chosen: Chosen, data: Data) -> tuple[Chosen, Allowed]:
     curve = chosen.fit.curve
     allowed = allowed_exponents(curve, data)
     heights = np.asarray(curve.effect(GRID), dtype=float)
-    ends = [curve._replace(effect=lambda action, s=end: np.asarray(curve.effect(action)) ** s) for end in allowed.range]
+    ends = [lambda action, s=end: np.asarray(curve.effect(action)) ** s for end in allowed.range]
     made = replace(
         chosen,
         low=np.minimum(chosen.low, heights ** allowed.band[1]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,14 +67,14 @@ def choose_curve(
     rivals = {each: fit_curve(tried[each], data, noise).curve for each in close}
     low, high = np.quantile([curve.effect(GRID) for curve in curves], BAND, axis=0)
     heights = [low, high, *(np.asarray(curve.effect(GRID)) for curve in rivals.values())]
-    bootstrap = float(np.quantile(departures(fit, curves, data.action), 0.95))
+    bootstrap = float(np.quantile(departures(fit, [curve.effect for curve in curves], data.action), 0.95))
     return Chosen(
         fit=fit,
         table=table,
         grid=GRID,
         low=np.min(heights, axis=0),
         high=np.max(heights, axis=0),
-        error=max([bootstrap, *departures(fit, list(rivals.values()), data.action)]),
+        error=max([bootstrap, *departures(fit, [curve.effect for curve in rivals.values()], data.action)]),
         rivals=tuple(rivals),
     )
 
@@ -107,12 +107,12 @@ def _resampled(family: Family, fit: Fit, data: Data, noise: Noise, resamples: in
     return curves
 
 
-def departures(fit: Fit, curves: list, actions: Array) -> list[float]:
-    """How far each curve lies from the fitted one at the doses of the log, relatively."""
+def departures(fit: Fit, effects: Sequence[Callable[[Any], Any]], actions: Array) -> list[float]:
+    """How far each curve, given by what it does, lies from the fitted one at the doses of the log, relatively."""
     doses = np.linspace(float(actions.min()), float(actions.max()), 50)
     weights = np.asarray(fit.curve.effect(actions))
     worst = []
-    for curve in curves:
-        constant = 1.0 / float(np.mean(np.asarray(curve.effect(actions)) / weights))
-        worst.append(float(np.max(np.abs(constant * curve.effect(doses) / fit.curve.effect(doses) - 1.0))))
+    for effect in effects:
+        constant = 1.0 / float(np.mean(np.asarray(effect(actions)) / weights))
+        worst.append(float(np.max(np.abs(constant * effect(doses) / fit.curve.effect(doses) - 1.0))))
     return worst
