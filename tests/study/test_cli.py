@@ -129,13 +129,11 @@ def test_an_import_says_what_the_rounds_are_used_for(study, tmp_path):
 
 
 def test_a_warning_is_one_sentence_without_a_file_name(tmp_path):
-    fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.5")
-    dial = 'dial={"levels": [0.5, 1]}'
-    words = [word for field in (*fields, dial) for word in ("--set", field)]
+    words = [*CREATE, "--set", "fallback_action=0.9", "--set", 'dial={"levels": [0.9, 1]}']
     command = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", f"sqlite:///{tmp_path}/a.db"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("safedial: warning: where no benefit is expected")
+    assert done.stderr.startswith("safedial: warning: the lowest level, 0.9, has intensity 0.9")
     assert len(done.stderr.splitlines()) == 1
     assert ".py" not in done.stderr
 
