@@ -26,6 +26,9 @@ RETRIED = (408, 425, 429, 500, 502, 503, 504)
 """Answers after which the same request may succeed; it carries the same idempotency key."""
 
 
+LATER = ("hash", "replayed", "stopped")
+"""What services of later versions say besides."""
+
 ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
 
 
@@ -34,7 +37,11 @@ class ServiceUnavailable(ConnectionError):
 
 
 class Advice(NamedTuple):
-    """What to set the dial to. Where `fallback` is True no decision was made, so there is no id to report on."""
+    """What to set the dial to. Where `fallback` is True no decision was made, so there is no id to report on.
+
+    `hash` is that of the decision's event; `replayed` marks an earlier answer, given again for the same key; `stopped`
+    names the rule by which the study has stopped by now.
+    """
 
     action: float
     id: str | None
@@ -44,6 +51,9 @@ class Advice(NamedTuple):
     certificate: dict[str, Any] | None
     fallback: bool = False
     reason: str = ""
+    hash: str | None = None
+    replayed: bool = False
+    stopped: str = ""
 
 
 class Client:
@@ -119,7 +129,10 @@ class Client:
         except ServiceUnavailable as error:
             log.warning("no advice from the service (%s): the fallback action %g is used", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
-        return Advice(**{name: answer[name] for name in ADVICE})
+        advice = Advice(**{name: answer[name] for name in (*ADVICE, *LATER) if name in answer})
+        if advice.replayed and advice.stopped:
+            log.warning("an earlier answer was given again, and the study has stopped since: %s", advice.stopped)
+        return advice
 
     def tell(
         self, decision_id: str, *, reward: float, cost: float, applied_action: float | None = None, **more: Any

@@ -21,16 +21,17 @@ def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service)
     assert (made.status, made.json()["decisions"], made.json()["spec"]["threshold"]) == (201, 0, 0.5)
     decision = service.ask("infusion", [0.6, 0.3])
     body = decision.json()
-    assert (decision.status, body["id"], body["seq"]) == (201, "infusion.2", 2)
-    assert set(body) == {"id", "seq", "action", "intensity", "safe_action", "certificate"}
+    assert (decision.status, body["id"], body["seq"]) == (201, f"infusion.2.{body['hash'][:8]}", 2)
+    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stopped"}
+    assert set(body) == named
     told = service.post(f"/v1/decisions/{body['id']}/outcome", {"reward": 0.1, "cost": 0.2, "applied_action": 0.1})
-    assert (told.status, told.json()) == (201, {"decision_id": "infusion.2", "seq": 3})
-    changed = service.post("/v1/decisions/infusion.2/correction", {"cost": 0.1, "reason": "typing error"})
+    assert (told.status, told.json()["decision_id"], told.json()["seq"]) == (201, body["id"], 3)
+    changed = service.post(f"/v1/decisions/{body['id']}/correction", {"cost": 0.1, "reason": "typing error"})
     assert (changed.status, changed.json()["seq"]) == (201, 4)
     second = service.ask("infusion", [0.1, 0.1]).json()["id"]
     gone = service.post(f"/v1/decisions/{second}/void", {"reason": "device was off", "unrelated": True})
     assert gone.status == 201
-    whole = service.get("/v1/decisions/infusion.2").json()
+    whole = service.get(f"/v1/decisions/{body['id']}").json()
     assert [event["kind"] for event in whole["events"]] == ["outcome", "correction"]
     assert whole["action"] == body["action"]
     assert "This holds if:" in whole["explanation"]
@@ -95,7 +96,7 @@ def test_events_come_in_pages_from_an_inclusive_seq(service):
 def test_the_same_key_and_body_give_the_stored_answer_and_another_body_is_refused(service):
     first = service.ask("trial", [0.5, 0.1], Idempotency_Key="visit-17")
     again = service.ask("trial", [0.5, 0.1], Idempotency_Key="visit-17")
-    assert (again.status, again.content) == (first.status, first.content)
+    assert (again.status, again.json()) == (first.status, {**first.json(), "replayed": True})
     other = service.ask("trial", [0.5, 0.2], Idempotency_Key="visit-17")
     assert (other.status, other.code) == (422, "key_reused")
     assert service.get("/v1/studies/trial").json()["decisions"] == 1
@@ -116,7 +117,7 @@ def test_an_outcome_twice_is_200_and_another_is_409_with_the_way_to_a_correction
     path = f"/v1/decisions/{decision}/outcome"
     answers = [service.post(path, {"reward": 0.1, "cost": 0.1}) for _ in range(2)]
     assert [answer.status for answer in answers] == [201, 200]
-    assert answers[0].json() == answers[1].json()
+    assert answers[1].json() == {**answers[0].json(), "replayed": True}
     other = service.post(path, {"reward": 0.1, "cost": 0.2})
     assert (other.status, other.code) == (409, "conflict")
     assert f"/v1/decisions/{decision}/correction" in other.json()["detail"]
@@ -285,7 +286,8 @@ def test_one_log_is_verified_at_a_time_so_that_readers_cannot_hold_up_decisions(
 
 
 def test_nobody_on_the_way_may_keep_an_answer(service):
-    for answer in (service.ask("trial", [0.1, 0.1]), service.get("/v1/decisions/trial.2")):
+    asked = service.ask("trial", [0.1, 0.1])
+    for answer in (asked, service.get(f"/v1/decisions/{asked.json()['id']}")):
         assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
 
 
@@ -307,3 +309,48 @@ def test_a_checkpoint_kept_elsewhere_is_verified_over_http(service, store):
     client = Client(service.url)
     assert client.verify("trial", checkpoint=words)["ok"]
     client.close()
+
+
+def test_an_answer_given_again_is_marked_and_carries_the_present_stop(service, store):
+    create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    first = service.ask("strict", [0.5, 0.1], Idempotency_Key="visit-1")
+    assert ("idempotent-replayed" in first.headers, first.json()["replayed"], first.json()["stopped"]) == (
+        False,
+        False,
+        "",
+    )
+    path = f"/v1/decisions/{first.json()['id']}"
+    outcome = service.post(f"{path}/outcome", {"reward": 0.1, "cost": 0.55})
+    assert "idempotent-replayed" not in outcome.headers
+    again = service.ask("strict", [0.5, 0.1], Idempotency_Key="visit-1")
+    assert (again.status, again.headers["idempotent-replayed"]) == (201, "true")
+    assert again.json() == {**first.json(), "replayed": True, "stopped": "stop_rule"}
+    same = service.post(f"{path}/outcome", {"reward": 0.1, "cost": 0.55})
+    assert (same.status, same.headers["idempotent-replayed"], same.json()["replayed"]) == (200, "true", True)
+    new = {"name": "again", "spec": SPEC}
+    made, known = (service.post("/v1/studies", new, Idempotency_Key="a") for _ in range(2))
+    assert ("idempotent-replayed" in made.headers, known.headers["idempotent-replayed"]) == (False, "true")
+    assert (made.json()["replayed"], known.json()["replayed"]) == (False, True)
+
+
+def test_every_201_carries_the_hash_of_its_event_so_that_each_client_is_a_witness(service):
+    new = service.post("/v1/studies", {"name": "again", "spec": SPEC}).json()
+    asked = service.ask("again", [0.5, 0.1]).json()
+    told = service.post(f"/v1/decisions/{asked['id']}/outcome", {"reward": 0.1, "cost": 0.1}).json()
+    fixed = service.post(f"/v1/decisions/{asked['id']}/correction", {"cost": 0.2, "reason": "typing error"}).json()
+    gone = service.post(f"/v1/decisions/{asked['id']}/void", {"reason": "wrong patient", "unrelated": True}).json()
+    hashes = [event["hash"] for event in service.get("/v1/studies/again/events").json()["events"]]
+    for answer in (new, asked, told, fixed, gone):
+        assert answer["hash"] == hashes[answer["seq"] - 1]
+        checked = service.get(f"/v1/studies/again/verify?checkpoint={answer['seq']}:{answer['hash']}")
+        assert checked.json()["ok"]
+
+
+def test_the_id_of_a_decision_lost_in_a_restore_is_404_with_the_reason(service):
+    asked = service.ask("trial", [0.5, 0.1]).json()["id"]
+    lost = f"{asked[:-8]}0123abcd"
+    answer = service.post(f"/v1/decisions/{lost}/outcome", {"reward": 0.1, "cost": 0.1})
+    assert (answer.status, answer.code) == (404, "unknown_decision")
+    assert "it was made before the store was restored" in answer.json()["detail"]
+    assert service.get(f"/v1/decisions/{lost}").status == 404
+    assert service.get(f"/v1/decisions/{asked}").status == 200

@@ -24,9 +24,10 @@ def client(store):
 
 def test_a_client_asks_tells_corrects_and_explains(client):
     advice = client.ask("trial", [0.5, 0.1], key="visit-1")
-    assert advice == client.ask("trial", [0.5, 0.1], key="visit-1")
+    assert advice._replace(replayed=True) == client.ask("trial", [0.5, 0.1], key="visit-1")
     assert not advice.fallback
-    assert client.tell(advice.id, reward=0.1, cost=0.2) == {"decision_id": advice.id, "seq": 3}
+    told = client.tell(advice.id, reward=0.1, cost=0.2)
+    assert (told["decision_id"], told["seq"], len(told["hash"])) == (advice.id, 3, 64)
     assert client.correct(advice.id, reason="typing error", cost=0.1)["seq"] == 4
     second = client.ask("trial", [0.1, 0.1])
     client.void(second.id, reason="device was off", unrelated=True)
@@ -100,7 +101,7 @@ def test_an_answer_lost_on_the_way_is_not_decided_twice(client):
         advice = lossy.ask("trial", [0.5, 0.1])
         thread.join()
         lossy.close()
-    assert (advice.id, len(seen)) == ("trial.2", 2)
+    assert (advice.seq, advice.replayed, len(seen)) == (2, True, 2)
     assert client.study("trial")["decisions"] == 1
 
 

@@ -19,6 +19,11 @@ SPEC = {
 }
 
 
+def id_at(study, seq):
+    """The id of the decision at a seq of a study's log."""
+    return next(row["decision_id"] for row in study.rows() if row["seq"] == seq)
+
+
 @pytest.fixture(scope="session")
 def postgres():
     server = Server()

@@ -40,7 +40,7 @@ def play(study, rounds: int) -> None:
             applied = 0.5 * decision.action if number % 5 == 1 else None
             share = decision.intensity * (0.5 if applied else 1.0)
             study.tell(decision.id, reward=0.3 * share, cost=0.2 * share, applied_action=applied)
-    study.correct(f"{study.name}.2", cost=0.05, reason="typing error")
+    study.correct(next(iter(study.rows()))["decision_id"], cost=0.05, reason="typing error")
     study.void(made[0].id, reason="wrong patient", unrelated=True)
     study.expire([made[1].id], reason="six weeks")
     study.checkpoint("end of the month")

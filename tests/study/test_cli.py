@@ -41,22 +41,23 @@ def answer(done):
 
 def test_a_round_from_the_shell(study, tmp_path):
     decision = answer(study("ask", "trial", "0.6,0.3", "--key", "a", "--format", "json"))
-    assert answer(study("ask", "trial", "[0.6, 0.3]", "--key", "a", "--json")) == decision
-    assert set(decision) == {"id", "seq", "action", "intensity", "safe_action", "certificate"}
+    again = answer(study("ask", "trial", "[0.6, 0.3]", "--key", "a", "--json"))
+    assert again == {**decision, "replayed": True}
+    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stopped"}
+    assert set(decision) == named
     told = answer(study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2, "--json"))
-    assert told == {"decision_id": "trial.2", "seq": 3}
+    assert (told["decision_id"], told["seq"], told["replayed"]) == (decision["id"], 3, False)
     assert "Known already" in study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[1]
-    assert answer(study("correct", "trial.2", "--cost", 0.1, "--reason", "typing error", "--json"))["seq"] == 4
-    assert "typing error" in study("explain", "trial.2")[1]
-    assert answer(study("explain", "trial.2", "--json"))["events"][0]["kind"] == "outcome"
+    assert answer(study("correct", decision["id"], "--cost", 0.1, "--reason", "typing error", "--json"))["seq"] == 4
+    assert "typing error" in study("explain", decision["id"])[1]
+    assert answer(study("explain", decision["id"], "--json"))["events"][0]["kind"] == "outcome"
     assert answer(study("status", "trial", "--json"))["outcomes"] == 1
     assert answer(study("list", "--json")) == {"studies": [{"name": "trial", "events": 4}]}
     assert "trial" in study("list")[1]
     assert "evidence" in study("status", "trial")[1]
-    study("ask", "trial", "0.1,0.1")
-    study("ask", "trial", "0.1,0.1")
-    assert study("void", "trial.5", "--reason", "device off", "--unrelated")[0] == 0
-    assert study("expire", "trial.6", "--reason", "six weeks")[0] == 0
+    second, third = (answer(study("ask", "trial", "0.1,0.1", "--json"))["id"] for _ in range(2))
+    assert study("void", second, "--reason", "device off", "--unrelated")[0] == 0
+    assert study("expire", third, "--reason", "six weeks")[0] == 0
     mark = study("checkpoint", "trial")[1].strip()
     assert "all agree" in study("verify", "trial", "--checkpoint", mark)[1]
     study("export", "trial", tmp_path / "out.csv")
@@ -99,22 +100,22 @@ def test_a_visit_from_the_shell(study, tmp_path):
 
 
 def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
-    for _ in range(4):
-        study("ask", "trial", "0.6,0.3")
-    assert "learns nothing, until the outcome" in study("expire", "trial.2", "--reason", "six weeks")[1]
-    assert "void trial.3 --unrelated" in study("expire", "trial.3", "--reason", "six weeks")[1]
-    assert "passed over" in study("void", "trial.2", "--reason", "moved away", "--unrelated")[1]
-    assert "passed over" in study("expire", "trial.4", "--reason", "moved away", "--unrelated")[1]
-    assert "learns nothing any more" in study("void", "trial.3", "--reason", "looked bad")[1]
-    told = study("tell", "trial.5", "--reward", 0, "--cost", 0, "--throttled")[1]
+    def ask(name):
+        return answer(study("ask", name, "0.6,0.3", "--json"))["id"]
+
+    first, second, third, fourth = (ask("trial") for _ in range(4))
+    assert "learns nothing, until the outcome" in study("expire", first, "--reason", "six weeks")[1]
+    assert f"void {second} --unrelated" in study("expire", second, "--reason", "six weeks")[1]
+    assert "passed over" in study("void", first, "--reason", "moved away", "--unrelated")[1]
+    assert "passed over" in study("expire", third, "--reason", "moved away", "--unrelated")[1]
+    assert "learns nothing any more" in study("void", second, "--reason", "looked bad")[1]
+    told = study("tell", fourth, "--reward", 0, "--cost", 0, "--throttled")[1]
     assert "learns nothing any more" in told
     study("create", "arrival", *CREATE, "--set", "folding=arrival")
-    study("ask", "arrival", "0.6,0.3")
-    assert "learns from its other rounds" in study("expire", "arrival.2", "--reason", "six weeks")[1]
+    assert "learns from its other rounds" in study("expire", ask("arrival"), "--reason", "six weeks")[1]
     fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
     study("create", "free", *(word for field in fields for word in ("--set", field)))
-    study("ask", "free", "0.6,0.3")
-    assert "no bound" in study("expire", "free.2", "--reason", "six weeks")[1]
+    assert "no bound" in study("expire", ask("free"), "--reason", "six weeks")[1]
 
 
 def test_an_import_says_what_the_rounds_are_used_for(study, tmp_path):

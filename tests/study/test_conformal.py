@@ -6,6 +6,7 @@ import pytest
 from safedial import InvalidInput
 from safedial.study import Store, create_study
 from safedial.study.spec import read_spec
+from tests.study.conftest import id_at
 
 SPEC = {"dim": 3, "threshold": 0.5, "violation_risk": 0.1, "promise": "conformal", "start_action": 0.05}
 LEVELS = {"low": 0, "high": 10, "levels": [0, 2, 4, 6, 8, 10]}
@@ -83,7 +84,7 @@ def test_a_snapshot_knows_what_was_left_out(shelf, tmp_path):
 def test_a_void_after_the_outcome_is_left_out_too(shelf):
     study = create_study("trial", SPEC, storage=shelf)
     list(play(study, 60))
-    study.void("trial.2", reason="the wrong patient", unrelated=True)
+    study.void(id_at(study, 2), reason="the wrong patient", unrelated=True)
     state = study._write(lambda desk: desk.state, True)
     assert 0 in state.learner.rounds.left
     assert study.verify().ok
@@ -177,7 +178,7 @@ def test_a_correction_folds_the_guards_again(shelf):
     study = create_study("trial", SPEC, storage=shelf)
     list(play(study, 60))
     before = study._write(lambda desk: list(desk.state.learner.rounds.tried), True)
-    study.correct("trial.2", reason="typing error", applied_action=0.9)
+    study.correct(id_at(study, 2), reason="typing error", applied_action=0.9)
     after = study._write(lambda desk: list(desk.state.learner.rounds.tried), True)
     assert (0.9 in after, 0.9 in before) == (True, False)
     assert study.verify().ok

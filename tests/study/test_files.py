@@ -15,7 +15,7 @@ import pytest
 
 from safedial.study import Store, StoreUnavailable, create_study, open_study, verify_study
 from safedial.study.database import writing
-from tests.study.conftest import SPEC
+from tests.study.conftest import SPEC, id_at
 from tests.study.worker import FORK, _acknowledge, acknowledged
 
 MORE = 300
@@ -229,10 +229,11 @@ def safedial(*words):
 def test_a_store_on_a_medium_that_cannot_be_written_is_read_verified_and_exported(file, shelf, ends, tmp_path):
     with Store(f"sqlite:///{file}") as store:
         fill(open_study("trial", storage=store), 2)
+        first = id_at(open_study("trial", storage=store), 2)
         if len(ends) == 1:
             store.engine.dispose()
         url = put_away(shelf, file, ends)
-    for words in (["list"], ["status", "trial"], ["explain", "trial.2"], ["export", "trial", tmp_path / "out.csv"]):
+    for words in (["list"], ["status", "trial"], ["explain", first], ["export", "trial", tmp_path / "out.csv"]):
         done = safedial(*words, "--storage", url)
         assert done.returncode == 0, done.stderr
     assert "11 events, 5 decisions" in safedial("verify", "trial", "--storage", url).stdout

@@ -6,7 +6,7 @@ import pytest
 
 from safedial.errors import InvalidInput
 from safedial.study import Store, create_study
-from tests.study.conftest import SPEC
+from tests.study.conftest import SPEC, id_at
 
 
 def kinds(study):
@@ -167,7 +167,7 @@ def test_a_conformal_study_starts_with_the_declared_dose_and_earns_its_bound(sto
             study.tell(decision.id, reward=0.3 * decision.intensity, cost=rate * decision.intensity)
     assert promises[0] == "declared"
     assert promises[-1] == "conformal"
-    study.void("conformal.4", reason="wrong patient", unrelated=True)
+    study.void(id_at(study, 4), reason="wrong patient", unrelated=True)
     study.ask([0.5])
     assert study.verify().ok
     with Store(store.storage) as other:

@@ -17,7 +17,7 @@ from safedial.study.keys import create_key, find_key_record, list_keys, revoke_k
 from safedial.study.load import Source
 from safedial.study.schema import SCHEMA, STORE_LOG, prepare, sa, version
 from safedial.study.verify import verify_log
-from tests.study.conftest import SPEC
+from tests.study.conftest import SPEC, id_at
 
 DATA = Path(__file__).parent / "data"
 
@@ -143,7 +143,7 @@ def test_parquet_comes_in_and_goes_out(lite, tmp_path):
 
 def test_tables_and_the_whole_log_are_written(lite, tmp_path):
     fill(lite, 2)
-    lite.correct("trial.2", cost=0.3, reason="typing error")
+    lite.correct(id_at(lite, 2), cost=0.3, reason="typing error")
     rows = list(csv.DictReader(io.StringIO(lite.export(tmp_path / "out.csv").read_text())))
     assert [(row["status"], row["cost"]) for row in rows] == [("corrected", "0.3"), ("known", "0.1")]
     events = [json.loads(line) for line in lite.export(tmp_path / "out.jsonl").read_text().splitlines()]

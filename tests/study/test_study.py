@@ -9,7 +9,7 @@ from safedial import Agent, SafetySpec
 from safedial.errors import InvalidInput
 from safedial.study import Store, StudyError, create_study, find_decision, list_studies, open_study
 from safedial.study.spec import read_spec
-from tests.study.conftest import SPEC
+from tests.study.conftest import SPEC, id_at
 
 
 def test_a_study_answers_as_an_agent_with_the_same_outcomes_does(study):
@@ -102,10 +102,10 @@ def test_a_correction_gives_the_state_that_the_right_value_would_have_given(stor
         made = [study.ask([0.3, 0.1 * number]) for number in range(5)]
         for number, decision in enumerate(made):
             study.tell(decision.id, reward=0.2, cost=cost if number == 2 else 0.05)
-    wrong.correct("wrong.4", cost=0.1, reason="typing error")
+    wrong.correct(id_at(wrong, 4), cost=0.1, reason="typing error")
     assert wrong.ask([0.5, 0.5]).action == right.ask([0.5, 0.5]).action
-    wrong.void("wrong.4", reason="not this patient", unrelated=True)
-    right.void("right.4", reason="not this patient", unrelated=True)
+    wrong.void(id_at(wrong, 4), reason="not this patient", unrelated=True)
+    right.void(id_at(right, 4), reason="not this patient", unrelated=True)
     assert wrong.ask([0.5, 0.5]).action == right.ask([0.5, 0.5]).action
     assert wrong.verify().ok
     assert right.verify().ok

@@ -14,7 +14,7 @@ from safedial.study.keys import create_key, revoke_key
 from safedial.study.log import append_events, read_events
 from safedial.study.schema import sa
 from safedial.study.snapshot import parts
-from tests.study.conftest import SPEC
+from tests.study.conftest import SPEC, id_at
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_an_idempotency_key_that_stands_for_another_request_or_for_nothing_is_na
     storage, _ = filled
     with Store(storage) as store:
         study = create_study("trial", storage=store, load_if_exists=True)
-        study.correct("trial.2", cost=0.2, reason="typing error", key="correction")
+        study.correct(id_at(study, 2), cost=0.2, reason="typing error", key="correction")
         assert study.verify().ok
     change(storage, "UPDATE idempotency SET seq = 6 WHERE key = '1'")
     assert first_bad(storage) == 6
@@ -210,7 +210,7 @@ def test_parts_verified_apart_say_what_the_whole_says(tmp_path, monkeypatch):
         study = create_study("trial", SPEC, storage=store)
         for number in range(20):
             study.tell(study.ask([0.1, 0.2]).id, reward=0.1, cost=0.01 * number)
-        study.correct("trial.6", cost=0.3, reason="typing error")
+        study.correct(id_at(study, 6), cost=0.3, reason="typing error")
         study.ask([0.1, 0.1])
         mark = study.checkpoint()
         whole = study.verify(checkpoint=mark)

@@ -296,6 +296,7 @@ def test_a_new_study_writes_down_its_rules_and_every_option(study_of):
 
 def test_rules_of_a_later_version_are_refused(study_of, tmp_path):
     from safedial.study import event, open_study
+    from safedial.study.log import read_events
     from safedial.study.schema import sa
 
     study = study_of()
@@ -304,14 +305,15 @@ def test_rules_of_a_later_version_are_refused(study_of, tmp_path):
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         body = connection.execute(sa.text("SELECT body FROM events WHERE seq = 1 AND study_id = 1")).scalar()
-        fields = event.orjson.loads(body) | {"rules": 3}
-        connection.execute(
-            sa.text("UPDATE events SET body = :b WHERE seq = 1 AND study_id = 1"), {"b": event.canonical(fields)}
-        )
+        first = next(read_events(connection, 1))
+        told = (*first[:6], event.canonical(event.orjson.loads(body) | {"rules": 3}))
+        new = {"b": told[6], "h": event.digest(event.START, "s0", told)}
+        connection.execute(sa.text("UPDATE events SET body = :b, hash = :h WHERE seq = 1 AND study_id = 1"), new)
     with pytest.raises(StudyError, match="follows rules 3; this safedial knows up to 2"):
         open_study("s0", storage=url)
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE events SET body = :b WHERE seq = 1 AND study_id = 1"), {"b": body})
+        old = {"b": body, "h": first.hash}
+        connection.execute(sa.text("UPDATE events SET body = :b, hash = :h WHERE seq = 1 AND study_id = 1"), old)
     engine.dispose()
 
 

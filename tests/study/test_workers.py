@@ -75,8 +75,9 @@ def test_snapshots_are_written_thinned_out_and_used(tmp_path, monkeypatch):
         assert 4 <= len(kept) <= 7
         assert kept[0] == 220, "each ten events are followed by one that vouches for the snapshot"
         assert study.verify().ok
-        study.correct("trial.2", cost=0.04, reason="typing error")
-        study.correct("trial.190", cost=0.04, reason="typing error")
+        ids = [row["decision_id"] for row in study.rows()]
+        study.correct(ids[0], cost=0.04, reason="typing error")
+        study.correct(ids[94], cost=0.04, reason="typing error")
         changed = study.state_digest()
         assert study.verify().ok
     assert mine != changed

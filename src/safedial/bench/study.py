@@ -21,6 +21,7 @@ from safedial.errors import require
 from safedial.study import Store, Study, create_study, verify_study
 from safedial.study.database import reading
 from safedial.study.door import read_raw
+from safedial.study.ids import read_id
 from safedial.study.load import Source, catch_up, load_state
 from safedial.study.operations import ask, tell
 from safedial.study.record import Noted
@@ -110,7 +111,7 @@ def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> 
                 made = ask(desk, asked=asked, noted=Noted(), baseline_cost=0.0, actor="bench")
                 body = {"applied_action": None, "throttled": False}
                 body |= {"reward": reward * made.intensity, "cost": cost * made.intensity}
-                tell(desk, made.seq, body, actor="bench")
+                tell(desk, read_id(made.id), body, actor="bench")
 
         study.store.submit(study._id, study.name, work).result()
         if progress:

@@ -19,6 +19,7 @@ from safedial.cli.study_output import (
     read_context,
     read_fields,
     read_pairs,
+    receipt_words,
     verify_words,
     with_age,
     without_outcome,
@@ -134,9 +135,8 @@ def tell(
             throttled=throttled,
             unrelated=unrelated,
         )
-        word = "Written" if receipt.created else "Known already"
         after = " " + without_outcome(found.spec, decision_id, unrelated=False, final=True) if throttled else ""
-        print_answer(receipt.to_dict(), format, json, f"{word}: event {receipt.seq}.{after}")
+        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)}{after}")
 
 
 @study.command()
@@ -153,7 +153,7 @@ def correct(
     """Replace values of an outcome that was reported wrongly."""
     with opened(storage, decision_id) as found:
         receipt = found.correct(decision_id, reason=reason, reward=reward, cost=cost, applied_action=applied_action)
-        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}.")
+        print_answer(receipt.to_dict(), format, json, receipt_words(receipt))
 
 
 @study.command()
@@ -169,7 +169,7 @@ def void(
     with opened(storage, decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=True)
-        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}. {after}")
+        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {after}")
 
 
 @study.command()
@@ -187,7 +187,7 @@ def expire(
     with opened(storage, decision_id) as found:
         (receipt,) = found.expire(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=False)
-        print_answer(receipt.to_dict(), format, json, f"Written: event {receipt.seq}. {after}")
+        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {after}")
 
 
 @study.command()

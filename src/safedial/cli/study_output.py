@@ -60,6 +60,11 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
     )
 
 
+def receipt_words(receipt: Any) -> str:
+    """What was written, with the checkpoint that it is."""
+    return f"{'Written' if receipt.created else 'Known already'}: event {receipt.seq} ({receipt.seq}:{receipt.hash})."
+
+
 def verify_words(report: Any) -> str:
     """A report of `verify` in one sentence, with what is worth knowing besides."""
     if not report.ok:

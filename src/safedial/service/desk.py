@@ -13,7 +13,7 @@ from safedial.service.metrics import Metrics
 from safedial.service.problem import Problem, log
 from safedial.service.track import Track
 from safedial.study import Store, StoreUnavailable, Study, StudyError, list_studies, open_study
-from safedial.study.door import NAME
+from safedial.study.ids import NAME
 
 ANSWER_SECONDS = 20.0
 """How long a request waits for the store's answer before it is told that the store is away."""
@@ -56,7 +56,7 @@ class Service:
 
     async def of_decision(self, decision_id: str) -> Study:
         """The study of a decision's id."""
-        name = decision_id.rpartition(".")[0]
+        name = decision_id.partition(".")[0]
         try:
             return await self.study(name)
         except (StudyError, Problem) as error:

@@ -15,7 +15,7 @@ from safedial.service.access import Caller
 from safedial.service.desk import Service
 from safedial.service.problem import Problem
 from safedial.service.routing import idempotency_key, reply, route
-from safedial.study import list_studies
+from safedial.study import Receipt, list_studies
 from safedial.study.errors import StudyError
 from safedial.study.manage import make_study
 from safedial.study.spec import read_spec
@@ -40,7 +40,8 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
         load_if_exists=again,
     )
     service.studies[made.name] = made
-    return reply({**await state_of(made), "warnings": notes}, 201)
+    again = not made.created
+    return reply({**await state_of(made), "warnings": notes, "replayed": again}, 201, replayed=again)
 
 
 def check_spec(given: Any) -> None:
@@ -74,7 +75,11 @@ async def state_of(study: Any) -> dict[str, Any]:
 
 @route("POST", "/v1/studies/{name}/decisions", role="decide", takes=wire.Ask, gives=wire.Decision, status=201, key=True)
 async def decide(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Advise an action for a context. Answered after the commit."""
+    """Advise an action for a context. Answered after the commit.
+
+    An answer to an Idempotency-Key that was used before is the earlier one, marked by `replayed` and the header
+    Idempotent-Replayed; `stopped` says whether the study has stopped by now.
+    """
     study = service.studies.get(request.path_params["name"]) or await service.study(request.path_params["name"])
     asked = study.ask(
         fields["context"],
@@ -85,7 +90,8 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
         actor=caller.actor,
         wait=False,
     )
-    return reply((await service.done(asked)).to_dict(), 201)
+    made = await service.done(asked)
+    return reply(made.to_dict(), 201, replayed=made.replayed)
 
 
 @route("GET", "/v1/decisions/{decision_id}", role="read", gives=wire.DecisionRecord)
@@ -105,8 +111,12 @@ async def decision(service: Service, request: Request, caller: Caller, fields: d
 async def _told(service: Service, request: Request, act: str, caller: Caller, fields: dict[str, Any]) -> Response:
     name = request.path_params["decision_id"]
     study = await service.of_decision(name)
-    receipt = await service.done(getattr(study, act)(name, **fields, actor=caller.actor, wait=False))
-    return reply(receipt.to_dict(), 201 if receipt.created else 200)
+    return receipt_of(await service.done(getattr(study, act)(name, **fields, actor=caller.actor, wait=False)))
+
+
+def receipt_of(receipt: Receipt) -> Response:
+    """201 for what was written, 200 for what was there already."""
+    return reply(receipt.to_dict(), 201 if receipt.created else 200, replayed=not receipt.created)
 
 
 AGAIN = {200: "the same was said before"}
@@ -175,5 +185,4 @@ async def resume(service: Service, request: Request, caller: Caller, fields: dic
     """Take the guard's alarm back: a person's decision, with the reason."""
     study = await service.study(request.path_params["name"])
     asked = study.resume(**fields, key=idempotency_key(request), actor=caller.actor, wait=False)
-    receipt = await service.done(asked)
-    return reply(receipt.to_dict(), 201 if receipt.created else 200)
+    return receipt_of(await service.done(asked))

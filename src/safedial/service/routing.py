@@ -98,7 +98,7 @@ async def _serve(
 
 def _study_of(request: Request) -> str | None:
     decision = request.path_params.get("decision_id")
-    return None if decision is None else str(decision).rpartition(".")[0]
+    return None if decision is None else str(decision).partition(".")[0]
 
 
 _KIND = {"checkpoint": "string", "search": "string"}
@@ -137,12 +137,14 @@ def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str],
     return said
 
 
-def reply(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, PRIVATE, "application/json")
+def reply(content: Any, status: int = 200, *, replayed: bool = False) -> Response:
+    """An answer; `replayed` marks one that was given before."""
+    headers = {**PRIVATE, "Idempotent-Replayed": "true"} if replayed else PRIVATE
+    return Response(orjson.dumps(content), status, headers, "application/json")
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The header, checked: it is kept for as long as the study."""
+    """The header, checked."""
     key = request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= 200:
         raise Problem("invalid_input", "Idempotency-Key: must have 1 to 200 characters")

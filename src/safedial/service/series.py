@@ -13,6 +13,8 @@ from safedial.measure import violation_interval
 from safedial.service.evidence import evidence_at, log_path, over_threshold, unwatched
 from safedial.service.track import EXPIRED, KNOWN, OPEN, STATUS, THROTTLED, VOID, Track, Turn
 from safedial.study.event import moment
+from safedial.study.fold import TAG
+from safedial.study.ids import id_of
 
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
@@ -199,12 +201,13 @@ def _matches(track: Track, row: int, words: str) -> bool:
 
 
 def _row(track: Track, row: int) -> dict[str, Any]:
+    tag = int(track.value("tag", row)).to_bytes(TAG, "big")
     seq, status = int(track.value("seq", row)), STATUS[int(track.value("status", row))]
     values = {name: track.value(name, row) for name in ("action", "safe_action", "applied", "reward", "cost")}
     over = status in ("known", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
     key, meta = track.visits.get(row, (None, {}))
     return {
-        "id": f"{track.study.name}.{seq}",
+        "id": str(id_of(track.study.spec.rules_version, track.study.name, seq, tag)),
         "seq": seq,
         "key": key,
         "meta": meta,

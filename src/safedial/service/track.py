@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safedial.study import Study
 from safedial.study.database import reading
 from safedial.study.event import orjson
+from safedial.study.fold import TAG
 from safedial.study.schema import sa
 
 PAGE = 4_000
@@ -28,7 +29,8 @@ OPEN, KNOWN, VOID, EXPIRED, NOTHING, THROTTLED = range(6)
 STATUS = ("open", "known", "void", "expired", "nothing given", "throttled")
 
 COLUMNS = (
-    *("seq", "at", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence", "watched", "start"),
+    *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence"),
+    *("watched", "start"),
     *("applied", "reward", "cost", "resolved", "status", "blocked"),
 )
 _DECIDED = (
@@ -93,10 +95,10 @@ class Track:
             self._event(*row)
         return self.seq - first < PAGE
 
-    def _event(self, seq: int, kind: str, decision: int, at: int, fields: list[Any]) -> None:
+    def _event(self, seq: int, kind: str, decision: int, at: int, tag: str, fields: list[Any]) -> None:
         self.seq = seq
         if kind == "decided":
-            self._decided(seq, at, fields)
+            self._decided(seq, at, int(tag, 16), fields)
         elif kind in ("outcome", "correction"):
             self._told(seq, decision, fields)
         elif kind in ("voided", "expired"):
@@ -110,11 +112,11 @@ class Track:
             self.stopped = ""
             self.resumes.append(Turn(seq, at, fields[5] or ""))
 
-    def _decided(self, seq: int, at: int, fields: list[Any]) -> None:
+    def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
         *numbers, intensity, doubt, promise, key, meta = fields
         watched = not doubt and promise != "none"
         start = watched and promise != "conformal" and self.study.spec.conformal
-        known = (seq, at, *(nan if number is None else number for number in numbers), watched, start)
+        known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
         for column, value in zip(
             self._columns.values(), (*known, nan, nan, nan, nan, OPEN if intensity > 0 else NOTHING, False), strict=True
         ):
@@ -161,6 +163,7 @@ def _query(dialect: str) -> Any:
 
     row, page = ("json_array", "json_group_array") if lite else ("json_build_array", "json_agg")
     fields = f"CASE WHEN kind = 'decided' THEN {cut(_DECIDED)} ELSE {cut(_OTHERS)} END"
+    tag = f"lower(hex(substr(hash, 1, {TAG})))" if lite else f"encode(substring(hash from 1 for {TAG}), 'hex')"
     inner = "SELECT * FROM events WHERE study_id = :study AND seq > :after AND seq <= :upto ORDER BY seq"
-    words = f"SELECT cast({page}({row}(seq, kind, decision, at, {fields})) as text) FROM ({inner}) AS page"  # noqa: S608 -- fixed
+    words = f"SELECT cast({page}({row}(seq, kind, decision, at, {tag}, {fields})) as text) FROM ({inner}) AS page"  # noqa: S608 -- fixed
     return sa.text(words)

@@ -118,10 +118,13 @@ class Decision(BaseModel):
 
     id: str
     seq: int
+    hash: str = Field(description="of the event: with its seq a checkpoint, for `verify`")
     action: float
     intensity: float
     safe_action: float | None
     certificate: dict[str, Any]
+    replayed: bool | None = Field(None, description="given before, to the same request with the same key")
+    stopped: str | None = Field(None, description="the rule by which the study has stopped by now, or empty")
 
 
 class DecisionRecord(Decision):
@@ -137,6 +140,8 @@ class Receipt(BaseModel):
 
     decision_id: str | None = None
     seq: int
+    hash: str = Field(description="of the event: with its seq a checkpoint, for `verify`")
+    replayed: bool = Field(description="the same was said before")
 
 
 class Event(BaseModel):
@@ -179,7 +184,10 @@ class StudyState(BaseModel):
     oldest_open: str | None = Field(None, description="when the oldest decision that waits for an outcome was made")
     evidence: float
     stopped: str
+    hash: str = Field(description="of the last event: with seq a checkpoint")
+    notes: list[str] = Field(description="what else is worth knowing, in words")
     spec: dict[str, Any]
+    replayed: bool | None = Field(None, description="of POST: the study was made before")
 
 
 class NewStudyState(StudyState):

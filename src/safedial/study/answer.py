@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from safedial.online.certificate import REPORTED, certificate, explain
 from safedial.online.decision import Decision, Text
 from safedial.study.event import Event, moment
+from safedial.study.ids import DecisionId, id_of
 from safedial.study.record import decision_of, noted_in
 from safedial.study.spec import StudySpec
 
@@ -25,7 +26,11 @@ IMPORTED = (
 
 
 class StudyDecision(NamedTuple):
-    """One advised action of a study: `id` and `seq` name it, `decision` holds the numbers."""
+    """One advised action of a study: `id` and `seq` name it, `decision` holds the numbers, `hash` is its event's.
+
+    Of an answer to `ask`, `replayed` says whether it was given before, to the same request with the same key, and
+    `stopped` names the rule by which the study has stopped by now; nothing where it has not.
+    """
 
     id: str
     seq: int
@@ -34,6 +39,9 @@ class StudyDecision(NamedTuple):
     body: dict[str, Any]
     decision: Decision
     folding: str
+    hash: str = ""
+    replayed: bool | None = None
+    stopped: str | None = None
 
     def __repr__(self) -> str:
         dial, safe = self.decision.rules.dial, self.safe_action
@@ -88,7 +96,7 @@ class StudyDecision(NamedTuple):
         """The certificate in plain words."""
         facts = self.certificate
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
-        lines = [head, *self._who(facts), explain(self.decision, facts)]
+        lines = [head, *self._notes(), *self._who(facts), explain(self.decision, facts)]
         if facts.get("unwatched"):
             lines.append(f"  Rounds without an outcome that shows whether the promise was kept: {facts['unwatched']}.")
         if facts.get("frozen"):
@@ -107,27 +115,53 @@ class StudyDecision(NamedTuple):
             lines.append(f"  For: {features.text(self.body['context'])}.")
         return lines
 
+    def _notes(self) -> list[str]:
+        """That this is an earlier answer, and that the study has stopped since."""
+        if not self.replayed:
+            return []
+        lines = ["  Given again: the same request with the same key was answered so before."]
+        if self.stopped and self.decision.doubt != self.stopped:
+            fallback = self.decision.rules.dial.text(self.decision.rules.fallback_action)
+            lines.append(f"  THE STUDY HAS STOPPED SINCE ({self.stopped}): it now advises the fallback, {fallback}.")
+        return lines
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line and the service answer."""
+        told = {"replayed": self.replayed, "stopped": self.stopped}
         return {
             "id": self.id,
             "seq": self.seq,
+            "hash": self.hash,
             "action": self.action,
             "intensity": self.intensity,
             "safe_action": self.safe_action,
+            **{name: value for name, value in told.items() if value is not None},
             "certificate": self.certificate,
         }
 
 
 class Receipt(NamedTuple):
-    """What was written: the event's seq, and whether this call wrote it (False: it was there, the same)."""
+    """What was written: the event's seq and hash, and whether this call wrote it (False: it was there, the same).
+
+    Seq and hash are a checkpoint: whoever keeps them can tell by `verify` whether what came before was changed.
+    """
 
     decision_id: str | None
     seq: int
     created: bool = True
+    hash: str = ""
+
+    def __repr__(self) -> str:
+        return f"Receipt(decision_id={self.decision_id!r}, seq={self.seq}, created={self.created})"
 
     def to_dict(self) -> dict[str, Any]:
-        return {**({"decision_id": self.decision_id} if self.decision_id else {}), "seq": self.seq}
+        named = {"decision_id": self.decision_id} if self.decision_id else {}
+        return {**named, "seq": self.seq, "hash": self.hash, "replayed": not self.created}
+
+
+def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) -> Receipt:
+    """The receipt of an event."""
+    return Receipt(None if decision_id is None else str(decision_id), event.seq, created, bytes(event.hash).hex())
 
 
 def decided(
@@ -137,15 +171,16 @@ def decided(
     told = event.fields() if body is None else body
     decision = decision_of(spec.rules, told, context)
     folding = spec.folding if not spec.conformal else "prefix"
-    return StudyDecision(f"{name}.{event.seq}", event.seq, name, event.at, told, decision, folding)
+    named = str(id_of(spec.rules_version, name, event.seq, event.hash))
+    return StudyDecision(named, event.seq, name, event.at, told, decision, folding, bytes(event.hash).hex())
 
 
-def shown_event(event: Event, name: str) -> dict[str, Any]:
-    """An event as plain values."""
+def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:
+    """An event as plain values, with the id of the decision that it is about."""
     return {
         "seq": event.seq,
         "kind": event.kind,
-        "decision_id": f"{name}.{event.decision}" if event.decision else None,
+        "decision_id": decision_id,
         "at": moment(event.at),
         "actor": event.actor,
         "reason": event.reason,

@@ -13,6 +13,7 @@ from safedial.study.log import (
     Head,
     add_keys,
     append_events,
+    drop_keys,
     drop_snapshots,
     find_keys,
     snapshot_seqs,
@@ -20,6 +21,9 @@ from safedial.study.log import (
 )
 from safedial.study.snapshot import pack
 from safedial.study.state import State
+
+KEY_DAYS, DAY = 30, 86_400_000_000
+"""How long an idempotency key gives the same answer, in days; a day, in microseconds."""
 
 SNAPSHOT_EVENTS, SNAPSHOT_BYTES = 5_000, 4_000
 """A snapshot is written when that many events have passed since the last one, or one for each so many of its bytes."""
@@ -34,6 +38,7 @@ class Desk:
         self._fresh: list[Event] = []
         self._keys: dict[str, tuple[bytes, int]] = {}
         self._used: dict[str, tuple[bytes, int] | None] = {}
+        self._old: set[str] = set()
 
     @property
     def connection(self) -> Any:
@@ -89,12 +94,19 @@ class Desk:
         if key not in self._used:
             self.look_up([key])
         found = self._used[key]
-        if found is None:
+        if found is None or self._is_old(found[1]):
+            self._old |= {key} if found else set()
+            self._used[key] = None
             return None
         if found[0] != digest:
             words = "was used for another request; send the same request again, or a new key"
             raise StudyError("key_reused", f"key = {key[:80]!r}: {words}")
         return found[1]
+
+    def _is_old(self, seq: int) -> bool:
+        """Whether a key stands for an event that is older than keys are kept (for ever, in version 1 of the rules)."""
+        event = self.event(seq) if self.state.study.rules_version > 1 else None
+        return event is not None and now() - event.at > KEY_DAYS * DAY
 
     def look_up(self, keys: list[str]) -> None:
         """Ask for many idempotency keys at once, before the operations that need them."""
@@ -128,6 +140,9 @@ class Desk:
                 {"study_id": self.source.study, "key": key, "digest": digest, "seq": seq}
                 for key, (digest, seq) in self._keys.items()
             ]
+            if self._old:
+                drop_keys(self.connection, self.source.study, sorted(self._old))
+                self._old = set()
             add_keys(self.connection, rows)
             self._keys = {}
         crash.reach("inserted")

@@ -1,4 +1,4 @@
-"""What a study checks at the door: contexts, words, times and the ids of decisions."""
+"""What a study checks of its input: contexts, words and times."""
 
 from __future__ import annotations
 
@@ -15,24 +15,11 @@ from safedial.online.units import real
 from safedial.study.errors import StudyError
 from safedial.study.event import now
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LONGEST = 10_000
 """The longest text that an event keeps: a reason, an actor, a key."""
 
 META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
 """Names, number and longest text of the metadata of a decision."""
-
-
-def split_id(decision_id: Any) -> tuple[str, int]:
-    """The study's name and the seq in a decision's id."""
-    name, _, seq = str(decision_id).rpartition(".")
-    if not (NAME.fullmatch(name) and seq.isascii() and seq.isdigit() and len(seq) < 19):
-        raise no_decision(decision_id)
-    return name, int(seq)
-
-
-def no_decision(decision_id: Any) -> StudyError:
-    return StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision")
 
 
 class Asked(NamedTuple):

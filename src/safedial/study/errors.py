@@ -32,8 +32,8 @@ class StudyError(InvalidInput):
     'unknown_study'
     """
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message, code)
+    def __init__(self, code: str, message: str, *, public: str = "") -> None:
+        super().__init__(message, code, public=public)
 
 
 class StoreUnavailable(StudyError):

@@ -12,6 +12,7 @@ from safedial.errors import import_extra, require
 from safedial.online.decision import Rules
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
+from safedial.study.ids import id_of
 
 
 def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator[dict[str, Any]]:
@@ -31,9 +32,7 @@ def write_rows(path: str | Path, rules: Rules, name: str, events: Iterable[Event
     kind = target.suffix.lower()
     require(kind in (".csv", ".parquet", ".jsonl"), "path", str(path), "must end in .csv, .parquet or .jsonl")
     if kind == ".jsonl":
-        with open(target, "w", encoding="utf-8") as file:
-            for event in events:
-                file.write(json.dumps(shown_event(event, name), ensure_ascii=False) + "\n")
+        _write_events(target, rules, name, events)
         return target
     rows = list(effective_rows(rules, name, events))
     columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -48,12 +47,21 @@ def write_rows(path: str | Path, rules: Rules, name: str, events: Iterable[Event
     return target
 
 
+def _write_events(path: Path, rules: Rules, name: str, events: Iterable[Event]) -> None:
+    ids: dict[int, str] = {}
+    with open(path, "w", encoding="utf-8") as file:
+        for event in events:
+            if event.kind == "decided":
+                ids[event.seq] = str(id_of(rules.version, name, event.seq, event.hash))
+            file.write(json.dumps(shown_event(event, ids.get(event.decision)), ensure_ascii=False) + "\n")
+
+
 def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
     body = event.fields()
     names = rules.features.names if rules.features else [f"x{column}" for column in range(rules.dim)]
     imported = event.kind == "imported"
     row = {
-        "decision_id": f"{name}.{event.seq}",
+        "decision_id": str(id_of(rules.version, name, event.seq, event.hash)),
         "seq": event.seq,
         "round": None if imported else body["round"],
         "at": moment(event.at),

@@ -24,6 +24,9 @@ _KEYED = sa.text(
     "SELECT k.seq, k.key, k.digest, e.kind, e.decision, e.at, e.actor, e.reason, e.body, e.hash FROM idempotency AS k "
     "LEFT JOIN events AS e ON e.study_id = k.study_id AND e.seq = k.seq WHERE k.study_id = :study ORDER BY k.seq"
 )
+_HASHES = sa.text("SELECT seq, hash FROM events WHERE study_id = :study AND seq IN :seqs").bindparams(
+    sa.bindparam("seqs", expanding=True)
+)
 _HEAD = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study")
 _LOCKED = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study FOR UPDATE")
 _MOVE = sa.text("UPDATE studies SET head_seq = :seq, head_hash = :hash WHERE id = :study")
@@ -105,6 +108,12 @@ def read_event(connection: Any, study: int, seq: int) -> Event | None:
     return None if row is None else Event._make(row)
 
 
+def event_hashes(connection: Any, study: int, seqs: list[int]) -> dict[int, bytes]:
+    """The hash of each of these events."""
+    rows = connection.execute(_HASHES, {"study": study, "seqs": seqs}) if seqs else ()
+    return {seq: bytes(name) for seq, name in rows}
+
+
 def events_about(connection: Any, study: int, decision: int) -> list[Event]:
     """Outcome, correction, void and expiry of a decision, in order."""
     return [Event._make(row) for row in connection.execute(_ABOUT, {"study": study, "decision": decision})]
@@ -132,6 +141,11 @@ def keyed_events(connection: Any, study: int) -> Any:
 
 def add_keys(connection: Any, rows: list[dict[str, Any]]) -> None:
     connection.execute(idempotency.insert(), rows)
+
+
+def drop_keys(connection: Any, study: int, keys: list[str]) -> None:
+    """Forget idempotency keys, so that they can be used anew."""
+    connection.execute(idempotency.delete().where(idempotency.c.study_id == study, idempotency.c.key.in_(keys)))
 
 
 def snapshot_seqs(connection: Any, study: int, upto: int = 2**62) -> list[tuple[int, bytes]]:

@@ -11,8 +11,9 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.study.database import reading, writing
 from safedial.study.desk import Desk
-from safedial.study.door import NAME, actor_name, no_decision, split_id
+from safedial.study.door import actor_name
 from safedial.study.errors import StudyError
+from safedial.study.ids import NAME, no_decision, read_id
 from safedial.study.load import Source
 from safedial.study.log import add_study, find_study, lock_head, removed_study, study_names
 from safedial.study.schema import STORE_LOG
@@ -65,6 +66,7 @@ def make_study(
                 "study_exists", f"name = {name!r}: there is such a study already; load_if_exists=True opens it"
             )
         opened = Study(store, name, actor=actor)
+        opened.created = notes is not None
         if notes is None and whole:
             same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
             require(same, "spec", name, "is not the one the study was created with", "a changed promise is a new study")
@@ -99,9 +101,9 @@ def list_studies(store: Store) -> list[dict[str, Any]]:
 
 def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -> tuple[Study, int]:
     """The study of a decision, and its seq there."""
-    name, seq = split_id(decision_id)
+    found = read_id(decision_id)
     try:
-        return Study(store, name, actor=actor), seq
+        return Study(store, found.study, actor=actor), found.seq
     except StudyError as error:
         raise no_decision(decision_id) if error.code == "unknown_study" else error from error
 

@@ -12,12 +12,13 @@ from typing import Any
 from safedial.errors import require
 from safedial.online.conformal import ConformalLearner
 from safedial.online.outcome import normalise
-from safedial.study.answer import Receipt, StudyDecision, decided
+from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.desk import Desk
 from safedial.study.door import Asked
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
 from safedial.study.fold import context_of, decide_next
+from safedial.study.ids import DecisionId, check_id, id_of, no_decision
 from safedial.study.record import Noted, body_of, noted_in
 
 VALUES = ("reward", "cost", "applied_action", "throttled")
@@ -72,32 +73,32 @@ def ask(desk: Desk, *, asked: Asked, noted: Noted, baseline_cost: float, actor: 
     if not created and event.kind != "decided":
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(desk.state, event.fields()["context"])
-    return decided(desk.state.study, desk.source.name, event, context, bodies[0] if created else None)
+    made = decided(desk.state.study, desk.source.name, event, context, bodies[0] if created else None)
+    return made._replace(replayed=not created, stopped=desk.state.stopped)
 
 
-def tell(desk: Desk, decision: int, body: dict[str, Any], *, actor: str) -> Receipt:
+def tell(desk: Desk, decision: DecisionId, body: dict[str, Any], *, actor: str) -> Receipt:
     """Report an outcome, once. The same again is the same answer; another is a conflict."""
     state = desk.state
-    turn = state.open.get(decision) or state.expired.get(decision)
+    check_decision(desk, decision)
+    turn = state.open.get(decision.seq) or state.expired.get(decision.seq)
     if turn is None:
         found = said_before(desk, decision, body)
         if found is not None:
-            return Receipt(named(desk, decision), found.seq, False)
+            return receipt(decision, found, False)
         advice = the_decision(desk, decision).fields()
         action, baseline = advice["action"], advice["baseline_cost"]
         context = context_of(state, advice["context"])
     else:
         action, baseline, context = turn.action, turn.baseline_cost, turn.context
     check_outcome(desk, body, action, baseline, context)
-    event = desk.append("outcome", body, decision=decision, actor=actor)
-    return Receipt(named(desk, decision), event.seq)
+    return receipt(decision, desk.append("outcome", body, decision=decision.seq, actor=actor))
 
 
-def said_before(desk: Desk, decision: int, body: dict[str, Any]) -> Event | None:
+def said_before(desk: Desk, decision: DecisionId, body: dict[str, Any]) -> Event | None:
     """The outcome event that says the same; None where nothing was said yet."""
-    the_decision(desk, decision)
     last = None
-    for event in desk.about(decision):
+    for event in desk.about(decision.seq):
         if event.kind == "outcome" and event.body == canonical(body):
             return event
         last = event
@@ -106,13 +107,16 @@ def said_before(desk: Desk, decision: int, body: dict[str, Any]) -> Event | None
             "correct() replaces an outcome" if last.kind in ("outcome", "correction") else "a void round stays void"
         )
         words = f"has another answer already ({last.kind}, seq {last.seq}); {way_out}"
-        raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: {words}")
+        raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
     return None
 
 
-def correct(desk: Desk, decision: int, changed: dict[str, Any], *, reason: str, actor: str, key: str | None) -> Receipt:
+def correct(
+    desk: Desk, decision: DecisionId, changed: dict[str, Any], *, reason: str, actor: str, key: str | None
+) -> Receipt:
     """Replace values of an outcome; the state is folded again as if they had come first."""
     need_reason(reason)
+    check_decision(desk, decision)
 
     def make() -> Event:
         advice, values, outcome = effective(desk, decision)
@@ -120,59 +124,56 @@ def correct(desk: Desk, decision: int, changed: dict[str, Any], *, reason: str, 
         context = context_of(desk.state, advice["context"])
         check_outcome(desk, body, advice["action"], advice["baseline_cost"], context)
         body |= {"outcome_seq": outcome, "changed": sorted(changed)}
-        return desk.append("correction", body, decision=decision, actor=actor, reason=reason)
+        return desk.append("correction", body, decision=decision.seq, actor=actor, reason=reason)
 
-    event, created = once(desk, key, ["correct", decision, changed, reason], make)
-    return Receipt(named(desk, decision), event.seq, created)
+    return receipt(decision, *once(desk, key, ["correct", decision.seq, changed, reason], make))
 
 
-def effective(desk: Desk, decision: int) -> tuple[dict[str, Any], dict[str, Any], int]:
+def effective(desk: Desk, decision: DecisionId) -> tuple[dict[str, Any], dict[str, Any], int]:
     """(advice, values as they stand, seq of the outcome) of a decision with an outcome that counts."""
     advice = the_decision(desk, decision).fields()
     values, outcome = None, 0
-    for event in desk.about(decision):
+    for event in desk.about(decision.seq):
         body = event.fields()
         if event.kind == "voided":
-            raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: is void; a void round stays void")
+            raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void; a void round stays void")
         if event.kind in ("outcome", "correction"):
             values = {name: body[name] for name in VALUES}
             values |= {"unrelated": True} if body.get("unrelated") else {}
             outcome = outcome or event.seq
     if values is None:
-        raise StudyError(
-            "conflict", f"decision_id = {named(desk, decision)!r}: has no outcome yet; report it with tell()"
-        )
+        raise StudyError("conflict", f"decision_id = {str(decision)!r}: has no outcome yet; report it with tell()")
     return advice, values, outcome
 
 
-def void(desk: Desk, decision: int, *, unrelated: bool, reason: str, actor: str) -> Receipt:
+def void(desk: Desk, decision: DecisionId, *, unrelated: bool, reason: str, actor: str) -> Receipt:
     """Take a round out. Unless that has nothing to do with its outcome, the model stops before it, for ever."""
     need_reason(reason)
     body: dict[str, Any] = {"unrelated": unrelated}
-    if decision not in desk.state.open and decision not in desk.state.expired:
-        the_decision(desk, decision)
-        for event in desk.about(decision):
+    check_decision(desk, decision)
+    if decision.seq not in desk.state.open and decision.seq not in desk.state.expired:
+        for event in desk.about(decision.seq):
             if event.kind == "voided":
                 same = event.fields()["unrelated"] == unrelated and event.reason == reason
                 if same:
-                    return Receipt(named(desk, decision), event.seq, False)
-                raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: is void already, otherwise")
+                    return receipt(decision, event, False)
+                raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void already, otherwise")
             if event.kind == "outcome":
                 body |= {"after_outcome": True, "outcome_seq": event.seq}
-    event = desk.append("voided", body, decision=decision, actor=actor, reason=reason)
-    return Receipt(named(desk, decision), event.seq)
+    return receipt(decision, desk.append("voided", body, decision=decision.seq, actor=actor, reason=reason))
 
 
-def expire(desk: Desk, decisions: list[int], *, unrelated: bool, reason: str, actor: str) -> list[Receipt]:
+def expire(desk: Desk, decisions: list[DecisionId], *, unrelated: bool, reason: str, actor: str) -> list[Receipt]:
     """Stop waiting for outcomes. Unless `unrelated`, a late one may still come, and the model waits for it."""
     need_reason(reason)
     for decision in decisions:
-        if decision not in desk.state.open:
-            the_decision(desk, decision)
-            raise StudyError("conflict", f"decision_id = {named(desk, decision)!r}: does not wait for an outcome")
+        check_decision(desk, decision)
+        if decision.seq not in desk.state.open:
+            raise StudyError("conflict", f"decision_id = {str(decision)!r}: does not wait for an outcome")
     body = {"unrelated": unrelated}
-    written = [desk.append("expired", body, decision=each, actor=actor, reason=reason) for each in decisions]
-    return [Receipt(named(desk, event.decision), event.seq) for event in written]
+    return [
+        receipt(each, desk.append("expired", body, decision=each.seq, actor=actor, reason=reason)) for each in decisions
+    ]
 
 
 def resume(desk: Desk, *, forget: bool, reason: str, actor: str, key: str | None) -> Receipt:
@@ -187,8 +188,7 @@ def resume(desk: Desk, *, forget: bool, reason: str, actor: str, key: str | None
         body = {"rule": state.stopped, "forget": forget}
         return desk.append("resumed", body, actor=actor, reason=reason)
 
-    event, created = once(desk, key, ["resume", forget, reason], make)
-    return Receipt(None, event.seq, created)
+    return receipt(None, *once(desk, key, ["resume", forget, reason], make))
 
 
 def checkpoint(desk: Desk, *, reason: str, actor: str) -> dict[str, Any]:
@@ -213,15 +213,22 @@ def check_outcome(desk: Desk, body: dict[str, Any], action: float, baseline_cost
         normalise(rules, given, body["reward"], body["cost"], baseline_cost, context)
 
 
-def the_decision(desk: Desk, decision: int) -> Event:
-    event = desk.event(decision)
+def check_decision(desk: Desk, decision: DecisionId) -> None:
+    """Refuse an id that is not that of a decision of this log."""
+    turn = desk.state.open.get(decision.seq) or desk.state.expired.get(decision.seq)
+    if turn is not None:
+        check_id(decision, decision._replace(tag=turn.tag))
+    else:
+        the_decision(desk, decision)
+
+
+def the_decision(desk: Desk, decision: DecisionId) -> Event:
+    """The event of a decision, whose id must be its own."""
+    event = desk.event(decision.seq)
     if event is None or event.kind != "decided":
-        raise StudyError("unknown_decision", f"decision_id = {named(desk, decision)!r}: there is no such decision")
+        raise no_decision(decision)
+    check_id(decision, id_of(desk.state.study.rules_version, desk.source.name, event.seq, event.hash))
     return event
-
-
-def named(desk: Desk, decision: int) -> str:
-    return f"{desk.source.name}.{decision}"
 
 
 def need_reason(reason: Any) -> None:

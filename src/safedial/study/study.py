@@ -32,21 +32,12 @@ from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.desk import Desk
-from safedial.study.door import (
-    actor_name,
-    checked_text,
-    microseconds,
-    no_decision,
-    read_key,
-    read_meta,
-    read_raw,
-    split_id,
-    written_time,
-)
+from safedial.study.door import actor_name, checked_text, microseconds, read_key, read_meta, read_raw, written_time
 from safedial.study.event import Event, moment, now
 from safedial.study.frame import effective_rows, write_rows
 from safedial.study.history import read_history
-from safedial.study.log import events_about, read_event, read_events
+from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_id
+from safedial.study.log import event_hashes, events_about, read_event, read_events
 from safedial.study.record import Noted
 from safedial.study.spec import StudySpec
 from safedial.study.store import Store
@@ -55,7 +46,8 @@ from safedial.study.verify_parts import verify_study
 
 
 class Study:
-    """One study in a store. Safe to use from several threads, and beside other processes on the same store.
+    """One study in a store. Safe to use from several threads, and beside other processes on the same store. `created`
+    says whether `create_study` made it just now.
 
     Methods that write take `actor` (who did it), return after the commit, and with `wait=False` give a
     `concurrent.futures.Future` instead.
@@ -63,6 +55,7 @@ class Study:
 
     def __init__(self, store: Store, name: str, *, actor: str | None = None) -> None:
         self.store, self.name, self.actor = store, name, actor_name(actor)
+        self.created = False
         self._id = store.find(name)
         self.spec: StudySpec = store.spec(self._id, name)
 
@@ -133,7 +126,7 @@ class Study:
             body["unrelated"] = True
         if observed_at is not None:
             body["observed_at"] = written_time(observed_at)
-        work = partial(operations.tell, decision=self._seq(decision_id), body=body, actor=self._who(actor))
+        work = partial(operations.tell, decision=self._own(decision_id), body=body, actor=self._who(actor))
         return self._write(work, wait)
 
     def correct(
@@ -153,7 +146,7 @@ class Study:
         changed = {name: real(name, value) for name, value in given.items() if value is not None}
         require(changed, "correction", None, "is empty", "give reward, cost or applied_action")
         work = partial(
-            operations.correct, decision=self._seq(decision_id), changed=changed, reason=checked_text("reason", reason)
+            operations.correct, decision=self._own(decision_id), changed=changed, reason=checked_text("reason", reason)
         )
         return self._write(partial(work, key=checked_text("key", key), actor=self._who(actor)), wait)
 
@@ -169,7 +162,7 @@ class Study:
         """
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         work = partial(
-            operations.void, decision=self._seq(decision_id), unrelated=unrelated, reason=checked_text("reason", reason)
+            operations.void, decision=self._own(decision_id), unrelated=unrelated, reason=checked_text("reason", reason)
         )
         return self._write(partial(work, actor=self._who(actor)), wait)
 
@@ -192,14 +185,12 @@ class Study:
         require((decision_ids is None) != (before is None), "before", before, "or decision_ids must be given, not both")
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         listed = [decision_ids] if isinstance(decision_ids, str) else decision_ids
-        named = None if listed is None else [self._seq(each) for each in listed]
+        named = None if listed is None else [self._own(each) for each in listed]
         arguments = {"unrelated": unrelated, "reason": checked_text("reason", reason), "actor": self._who(actor)}
 
         def work(desk: Desk) -> list[Receipt]:
-            waiting = (
-                named if named is not None else [seq for seq, at in self._waiting(desk) if at < microseconds(before)]
-            )
-            return operations.expire(desk, waiting, **arguments)
+            overdue = (each for each, at in self._waiting(desk) if at < microseconds(before))
+            return operations.expire(desk, list(overdue) if named is None else named, **arguments)
 
         return self._write(work, True)
 
@@ -246,7 +237,7 @@ class Study:
         """What was said about a decision afterwards: outcome, correction, void, expiry."""
         seq = self._event(decision_id).seq
         with reading(self.store.engine) as connection:
-            return [shown_event(event, self.name) for event in events_about(connection, self._id, seq)]
+            return [shown_event(event, str(decision_id)) for event in events_about(connection, self._id, seq)]
 
     def explain(self, decision_id: str) -> Text:
         """Why this action, in plain words, and what was said about it since."""
@@ -264,7 +255,8 @@ class Study:
     def _status(self, desk: Desk) -> dict[str, Any]:
         oldest = next(iter(self._waiting(desk, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
-        return {"name": self.name, **desk.state.summary(), "oldest_open": since, "notes": _notes(desk)}
+        told = {"oldest_open": since, "hash": desk.state.hash.hex(), "notes": _notes(desk)}
+        return {"name": self.name, **desk.state.summary(), **told}
 
     def state_digest(self) -> str:
         """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
@@ -275,14 +267,15 @@ class Study:
     def waiting(self) -> list[dict[str, Any]]:
         """The decisions that wait for an outcome, with the time they were made, oldest first."""
         rows = self._write(self._waiting, True)
-        return [{"decision_id": f"{self.name}.{seq}", "seq": seq, "at": at} for seq, at in rows]
+        return [{"decision_id": str(each), "seq": each.seq, "at": at} for each, at in rows]
 
     def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
         """A page of the log: {"events": [...], "next_seq": the first seq behind it}."""
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-        return {"events": [shown_event(event, self.name) for event in rows], "next_seq": first + len(rows)}
+            ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
+        return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
 
     def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
         """Check the chain, fold the log afresh, and compute every decision again."""
@@ -311,22 +304,28 @@ class Study:
     def _who(self, actor: str | None) -> str:
         return self.actor if actor is None else checked_text("actor", actor)
 
-    def _seq(self, decision_id: str) -> int:
-        name, seq = split_id(decision_id)
-        if name != self.name:
+    def _own(self, decision_id: str) -> DecisionId:
+        found = read_id(decision_id)
+        if found.study != self.name:
             raise no_decision(decision_id)
-        return seq
+        return found
+
+    def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
+        return {seq: str(id_of(self.spec.rules_version, self.name, seq, name)) for seq, name in hashes.items()}
 
     def _event(self, decision_id: str) -> Event:
+        asked = self._own(decision_id)
         with reading(self.store.engine) as connection:
-            event = read_event(connection, self._id, self._seq(decision_id))
+            event = read_event(connection, self._id, asked.seq)
         if event is None or event.kind != "decided":
             raise no_decision(decision_id)
+        check_id(asked, id_of(self.spec.rules_version, self.name, event.seq, event.hash))
         return event
 
-    def _waiting(self, desk: Desk, most: int | None = None) -> list[tuple[int, int]]:
+    def _waiting(self, desk: Desk, most: int | None = None) -> list[tuple[DecisionId, int]]:
         desk.flush()
-        return [(seq, event.at) for seq in islice(desk.state.open, most) if (event := desk.event(seq))]
+        found = (event for seq in islice(desk.state.open, most) if (event := desk.event(seq)))
+        return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
 
 
 def _notes(desk: Desk) -> list[str]:

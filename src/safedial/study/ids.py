@@ -1,0 +1,62 @@
+"""The id of a decision: STUDY.SEQ.TAG, where the tag is the beginning of the decision's own hash.
+
+So an id says which decision it is, and not only where in the log it was: in a store that was restored and has gone on,
+the id of a decision that was lost is refused, and no late outcome lands on another's. It can be checked by the log
+alone. Studies from before version 2 of the rules have ids without a tag, STUDY.SEQ.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from safedial.study.errors import StudyError
+from safedial.study.fold import TAG
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+ID = re.compile(rf"({NAME.pattern})\.([0-9]{{1,18}})(?:\.([0-9a-f]{{{2 * TAG}}}))?", re.ASCII)
+
+
+class DecisionId(NamedTuple):
+    """A decision's id in its parts.
+
+    >>> read_id("infusion.2.0f6a33b1")
+    DecisionId(study='infusion', seq=2, tag='0f6a33b1')
+    >>> str(DecisionId("infusion", 2))
+    'infusion.2'
+    """
+
+    study: str
+    seq: int
+    tag: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.study}.{self.seq}.{self.tag}" if self.tag else f"{self.study}.{self.seq}"
+
+
+def read_id(decision_id: Any) -> DecisionId:
+    """The parts of an id."""
+    found = ID.fullmatch(str(decision_id))
+    if found is None:
+        raise no_decision(decision_id)
+    return DecisionId(found[1], int(found[2]), found[3] or "")
+
+
+def id_of(version: int, study: str, seq: int, name: bytes) -> DecisionId:
+    """The id of a decision, from its event's seq and hash, in a study that lives by a version of the rules."""
+    return DecisionId(study, seq, bytes(name[:TAG]).hex() if version > 1 else "")
+
+
+def check_id(given: DecisionId, right: DecisionId) -> None:
+    """Refuse an id that is not the one of the decision at its seq."""
+    if given.tag == right.tag:
+        return
+    if not given.tag:
+        words = "lacks its last part, the beginning of the decision's hash; give the id as it was answered"
+    else:
+        words = "is not the decision at its place in this log: it was made before the store was restored"
+    raise StudyError("unknown_decision", f"decision_id = {str(given)!r}: {words}", public=f"decision_id: {words}")
+
+
+def no_decision(decision_id: Any) -> StudyError:
+    return StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision")
