@@ -23,15 +23,15 @@ def two(store):
         yield url
 
 
-def deeds(caller):
-    """What a caller gets for each kind of request, on a decision of its own."""
+def deeds(caller, decision):
+    """What a caller gets for each kind of request, on a decision that has its outcome."""
     outcome = {"reward": 0.1, "cost": 0.1}
     return {
         "read": caller.get("/v1/studies/trial").status,
         "events": caller.get("/v1/studies/trial/events").status,
         "metrics": caller.get("/metrics").status,
         "decide": caller.ask("trial", [0.1, 0.1]).status,
-        "observe": caller.post("/v1/decisions/trial.2/outcome", outcome).status,
+        "observe": caller.post(f"/v1/decisions/{decision}/outcome", outcome).status,
         "create": caller.post("/v1/studies", {"name": "trial", "spec": SPEC}).status,
         "resume": caller.post("/v1/studies/trial/resume", {"reason": "x"}).status,
     }
@@ -39,8 +39,8 @@ def deeds(caller):
 
 def test_each_role_may_do_its_part_and_no_more(two, store):
     admin = Caller(two, make(store, "admin")[0])
-    admin.ask("trial", [0.1, 0.1])
-    assert admin.post("/v1/decisions/trial.2/outcome", {"reward": 0.1, "cost": 0.1}).status == 201
+    decision = admin.ask("trial", [0.1, 0.1]).json()["id"]
+    assert admin.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.1}).status == 201
     seen = {"read": 200, "events": 200, "metrics": 200}
     may = {
         "read": {**seen, "decide": 403, "observe": 403, "create": 403, "resume": 403},
@@ -49,7 +49,7 @@ def test_each_role_may_do_its_part_and_no_more(two, store):
         "admin": {**seen, "decide": 201, "observe": 200, "create": 409, "resume": 422},
     }
     for role, expected in may.items():
-        assert deeds(Caller(two, make(store, role)[0])) == expected, role
+        assert deeds(Caller(two, make(store, role)[0]), decision) == expected, role
 
 
 def test_a_key_for_one_study_opens_no_other(two, store):
