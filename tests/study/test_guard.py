@@ -200,3 +200,26 @@ def test_a_drift_stops_a_conformal_study_and_resuming_may_forget(lite):
     stopped.ask([0.1, 0.1])
     with pytest.raises(InvalidInput, match="hp_conformal"):
         stopped.resume("go on", forget=True)
+
+
+@pytest.mark.parametrize(
+    ("dial", "fallback"), [({}, 1.0), ({}, 0.51), ({"low": 10, "high": 20}, 20), ({"high": 20}, 11)]
+)
+def test_a_fallback_at_the_high_end_of_the_dial_is_refused_unless_it_is_meant(lite, dial, fallback):
+    spec = {**SPEC, "fallback_action": fallback, "dial": dial}
+    with pytest.raises(InvalidInput, match=r"fallback_action = .*upper half of the dial.*high_fallback: true"):
+        create_study("high", spec, storage=lite.store)
+    meant = create_study("high", {**spec, "high_fallback": True}, storage=lite.store)
+    assert (meant.spec.rules.fallback_action, meant.spec.fields["high_fallback"]) == (fallback, True)
+    assert create_study("high", {**spec, "high_fallback": True}, storage=lite.store, load_if_exists=True).verify().ok
+    with pytest.raises(InvalidInput, match="must be true or false"):
+        create_study("other", {**spec, "high_fallback": "yes"}, storage=lite.store)
+
+
+def test_a_fallback_in_the_lower_half_or_at_the_declared_start_needs_no_word(lite):
+    for number, more in enumerate(({"fallback_action": 0.5}, {"fallback_action": 0.0}, {})):
+        create_study(f"low{number}", {**SPEC, **more}, storage=lite.store)
+    start = {"dim": 2, "threshold": 0.5, "violation_risk": 0.2, "promise": "conformal", "start_action": 0.8}
+    made = create_study("start", start, storage=lite.store)
+    assert made.spec.rules.fallback_action == 0.8
+    assert create_study("again", made.spec.fields, storage=lite.store).spec.fields == made.spec.fields

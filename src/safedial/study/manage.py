@@ -17,7 +17,7 @@ from safedial.study.ids import NAME, no_decision, read_id
 from safedial.study.load import Source
 from safedial.study.log import add_study, find_study, lock_head, removed_study, study_names
 from safedial.study.schema import STORE_LOG
-from safedial.study.spec import read_spec
+from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.store_log import append_to_store
@@ -108,6 +108,15 @@ def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -
         raise no_decision(decision_id) if error.code == "unknown_study" else error from error
 
 
+def _check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
+    """What a study advises when its promise may be broken must be low, or be stated to be meant: costs grow."""
+    dial, fallback, start = spec.rules.dial, spec.rules.fallback_action, spec.rules.start_action
+    high = fallback > 0.5 * (dial.low + dial.high) and fields.get("fallback_action") is not None and fallback != start
+    rule = f"lies in the upper half of the dial, {dial.low:g} to {dial.high:g}, and is advised when costs are too high"
+    way_out = "state a lower one, or high_fallback: true if the lower settings are the dangerous ones"
+    require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
+
+
 def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> list[str] | None:
     """Make the study unless there is one of that name: warnings, or None. Creations wait for each other."""
     with writing(store.engine) as connection:
@@ -120,6 +129,7 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = read_spec(fields)
+        _check_fallback(fields, made)
         desk = Desk(Source(connection, add_study(connection, name), name), State(made))
         spec = {"name": name, "rules": made.rules_version, "spec": made.fields}
         first = desk.append("study_created", spec, actor=actor)

@@ -25,7 +25,7 @@ OPTIONS = (
     *("reach", "history"),
 )
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
-SINCE_2 = ("baseline_range",)
+SINCE_2 = ("baseline_range", "high_fallback")
 """What only studies of version 2 and later may state."""
 STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal")
 
@@ -95,7 +95,10 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> Study
     folding = fields.get("folding", "prefix")
     require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
     guard = read_guard(fields.get("guard"), rules)
-    return StudySpec(rules=rules, guard=guard, folding=folding, fields=_written(rules, guard, folding))
+    confirmed = fields.get("high_fallback", False)
+    require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
+    written = _written(rules, guard, folding) | ({"high_fallback": True} if confirmed else {})
+    return StudySpec(rules=rules, guard=guard, folding=folding, fields=written)
 
 
 def _check_levels(rules: Rules) -> None:
