@@ -43,6 +43,15 @@ def test_no_reason_or_actor_forges_a_line_of_the_explanation(told):
     assert "می‌خواهم" in lines[-1], "what some scripts are written with stays"
 
 
+def test_no_unit_or_feature_forges_a_line_of_the_explanation(lite):
+    forged = "mg\n  2025-01-31 voided by the board"
+    features = {"names": ["age\n  forged", "weight"], "center": [50, 70], "scale": [100, 100]}
+    spec = {**SPEC, "features": features, "dial": {"high": 20, "unit": forged}}
+    study = create_study("named", spec, storage=lite.store)
+    lines = str(study.explain(study.ask([65, 90]).id)).split("\n")
+    assert not any(line.lstrip().startswith(("2025", "forged")) for line in lines)
+
+
 @pytest.mark.parametrize("words", [["explain", "--format", "table"], ["explain", "--json"]])
 def test_no_text_of_others_reaches_a_terminal_as_control_characters(told, words):
     study, decision = told

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, printable, require
 
 ABOVE = 1.0 + 8.0 * 2.0**-53
 """The rounding of one subtraction and one division, with room."""
@@ -81,7 +81,7 @@ class Dial:
 
     def text(self, setting: float) -> str:
         """A setting as a person writes it: rounded down to four digits, so that words never exceed the certificate."""
-        return f"{rounded_down(setting, self.low)} {self.unit}".rstrip()
+        return printable(f"{rounded_down(setting, self.low)} {self.unit}".rstrip())
 
     def amount(self, action: float, *, digits: int = 4) -> str:
         """About the setting of an action, for people, whatever the levels.
@@ -90,7 +90,8 @@ class Dial:
         ('310.8 mg', '0.0777 of the dial')
         """
         near = significant(self.low + action * (self.high - self.low), digits)
-        return f"{near} of the dial" if self.is_plain and not self.unit else f"{near} {self.unit}".rstrip()
+        unit = "of the dial" if self.is_plain and not self.unit else self.unit
+        return printable(f"{near} {unit}".rstrip())
 
     def to_dict(self) -> dict[str, Any]:
         return {"low": self.low, "high": self.high, "unit": self.unit, "levels": self.levels and list(self.levels)}
@@ -164,7 +165,7 @@ class Features:
         """Raw values, in the order of `names`, as a person reads them."""
         units: Mapping[str, str] = self.units or {}
         return ", ".join(
-            f"{name} {float(value):.6g} {units.get(name, '')}".rstrip()
+            printable(f"{name} {float(value):.6g} {units.get(name, '')}".rstrip())
             for name, value in zip(self.names, raw, strict=True)
         )
 

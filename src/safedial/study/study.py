@@ -6,10 +6,10 @@
 >>> study = create_study("infusion", {"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 0.3,
 ...     "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}, storage=f"sqlite:///{folder.name}/trial.db")
 >>> decision = study.ask([0.6, 0.3], key="visit-1")
->>> decision
-StudyDecision('infusion.2', action=0.3286, safe_action=0.3286, promise='certified')
->>> study.tell(decision.id, reward=0.12, cost=0.09)
-Receipt(decision_id='infusion.2', seq=3, created=True)
+>>> decision  # doctest: +ELLIPSIS
+StudyDecision('infusion.2...', action=0.3286, safe_action=0.3286, promise='certified')
+>>> study.tell(decision.id, reward=0.12, cost=0.09)  # doctest: +ELLIPSIS
+Receipt(decision_id='infusion.2...', seq=3, created=True)
 >>> study.verify().ok
 True
 >>> study.store.close(); folder.cleanup()
