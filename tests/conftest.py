@@ -19,36 +19,39 @@ FULL = os.environ.get("SAFEDIAL_FULL") == "1"
 
 
 PORTABLE = (
-    "core",
-    "classes",
-    "calibration",
-    "diagnostics/test_evidence.py",
-    "online",
-    "policies/test_algorithms.py",
-    "policies/test_conformance.py",
-    "policies/test_hp_bayes.py",
-    "policies/test_nonlinear.py",
-    "policies/conformal/test_frozen.py",
-    "recorded",
-    "replay/test_block_size.py",
-    "replay/test_door.py",
-    "replay/test_engines.py",
-    "study/test_guard.py",
-    "study/test_study.py",
-    "study/test_watch.py",
-    "study/test_workers.py",
-    "test_processors.py",
-    "test_simulation.py",
-    "worlds/test_linear.py",
-    "worlds/test_noise.py",
-    "worlds/test_nonlinear.py",
+    "README.md",
+    "docs",
+    "src",
+    "tests/core",
+    "tests/classes",
+    "tests/calibration",
+    "tests/diagnostics/test_evidence.py",
+    "tests/online",
+    "tests/policies/test_algorithms.py",
+    "tests/policies/test_conformance.py",
+    "tests/policies/test_hp_bayes.py",
+    "tests/policies/test_nonlinear.py",
+    "tests/policies/conformal/test_frozen.py",
+    "tests/recorded",
+    "tests/replay/test_block_size.py",
+    "tests/replay/test_door.py",
+    "tests/replay/test_engines.py",
+    "tests/study/test_guard.py",
+    "tests/study/test_study.py",
+    "tests/study/test_watch.py",
+    "tests/study/test_workers.py",
+    "tests/test_processors.py",
+    "tests/test_simulation.py",
+    "tests/worlds/test_linear.py",
+    "tests/worlds/test_noise.py",
+    "tests/worlds/test_nonlinear.py",
 )
-"""Where numbers are computed and compared; the large simulations, which ask about rates, are left out."""
+"""Where numbers are computed and compared, and every example; the large simulations, which ask about rates, are not."""
 
 
 def pytest_collection_modifyitems(items):
-    here = Path(__file__).parent
-    chosen = [here / name for name in PORTABLE]
+    root = Path(__file__).parents[1]
+    chosen = [root / name for name in PORTABLE]
     for item in items:
         if any(item.path == place or place in item.path.parents for place in chosen):
             item.add_marker("portable")

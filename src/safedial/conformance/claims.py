@@ -61,8 +61,8 @@ def thresholds_in_one_batch_equal_thresholds_one_by_one(policy: Policy, factory:
     for row, threshold in enumerate([0.1, 0.9]):
         alone = simulate(policy, LinearWorld(dim=3), plain_spec(threshold=threshold), rounds=300, seeds=3)
         for name in ("regret", "reward", "violations", "informative_rounds", "clairvoyant_reward"):
-            same = np.array_equal(getattr(together, name)[row], getattr(alone, name)[0])
-            assert same, f"{name} differs between a sweep and a single run"
+            apart = np.abs(getattr(together, name)[row] - getattr(alone, name)[0])
+            assert np.all(apart <= 1e-9), f"{name} differs between a sweep and a single run"
 
 
 def zero_intensity_leaves_the_state_as_it_was(policy: Policy, factory: Any) -> None:
@@ -147,7 +147,7 @@ def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
     for index in range(60):
         alone = seen._replace(**{name: float(getattr(seen, name)[index]) for name in (*seen._fields[:6], *ENERGIES)})
         single = policy.decide(alone, spec, round=3.0, coin=float(coin[index])).intensity
-        assert abs(single - whole[index]) <= 1e-14, f"{single} alone, {whole[index]} in a batch"
+        assert abs(single - whole[index]) <= 1e-12, f"{single} alone, {whole[index]} in a batch"
 
 
 def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -> None:
