@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
-from safedial.study import create_study
+from safedial.study import create_study, open_study
 from safedial.study.errors import StudyError
 from safedial.study.state import HOUR
 
@@ -294,27 +294,79 @@ def test_a_new_study_writes_down_its_rules_and_every_option(study_of):
     assert first["spec"]["policy"]["probe"] == study.spec.rules.policy.options["probe"]
 
 
-def test_rules_of_a_later_version_are_refused(study_of, tmp_path):
-    from safedial.study import event, open_study
-    from safedial.study.log import read_events
-    from safedial.study.schema import sa
+def test_rules_of_a_later_version_are_refused(study_of, tmp_path, monkeypatch):
+    study_of()
+    monkeypatch.setattr("safedial.study.load.RULES", 1)
+    with pytest.raises(StudyError, match="follows rules 2; this safedial knows up to 1"):
+        open_study("s0", storage=f"sqlite:///{tmp_path}/s0.db")
+    monkeypatch.undo()
+
+
+def test_a_void_does_not_hide_a_violation_that_was_reported(study_of, control):
+    def void(study, decision):
+        follow(study, decision)
+        if not study.status()["stopped"]:
+            study.void(decision.id, reason="looked wrong", unrelated=True)
 
     study = study_of()
-    study.store.close()
-    url = f"sqlite:///{tmp_path}/s0.db"
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        body = connection.execute(sa.text("SELECT body FROM events WHERE seq = 1 AND study_id = 1")).scalar()
-        first = next(read_events(connection, 1))
-        told = (*first[:6], event.canonical(event.orjson.loads(body) | {"rules": 3}))
-        new = {"b": told[6], "h": event.digest(event.START, "s0", told)}
-        connection.execute(sa.text("UPDATE events SET body = :b, hash = :h WHERE seq = 1 AND study_id = 1"), new)
-    with pytest.raises(StudyError, match="follows rules 3; this safedial knows up to 2"):
-        open_study("s0", storage=url)
-    with engine.begin() as connection:
-        old = {"b": body, "h": first.hash}
-        connection.execute(sa.text("UPDATE events SET body = :b, hash = :h WHERE seq = 1 AND study_id = 1"), old)
-    engine.dispose()
+    assert rounds_to_stop(study, void) <= control + 10
+    assert study.status()["violations"] >= 3
+
+
+def test_violations_that_were_corrected_away_are_counted(study_of):
+    study = study_of()
+    decision = study.ask(X)
+    follow(study, decision)
+    study.correct(decision.id, cost=0.1, reason="typing error")
+    assert (study.status()["violations"], study.status()["corrected_violations"]) == (0, 1)
+    assert "corrected to lie below it: 1" in study.ask(X).explain()
+    study.void(decision.id, reason="wrong patient", unrelated=True)
+    assert study.status()["violations"] == 0
+
+
+def test_a_throttled_setting_above_the_advice_says_nothing_of_the_advice(study_of):
+    study = study_of()
+    with pytest.raises(InvalidInput, match=r"applied_action = -7.0: must lie between 0 and 1"):
+        study.tell(study.ask(X).id, reward=0.1, cost=0.6, applied_action=-7.0, throttled=True)
+    for _ in range(8):
+        study.tell(study.ask(X).id, reward=0.1, cost=0.6, applied_action=1.0, throttled=True)
+    assert (study.status()["stopped"], study.status()["unwatched"]) == ("", 8)
+    assert study.status()["evidence"] < 1.0
+
+
+def test_rounds_that_promise_nothing_do_not_dilute_those_that_were_not_watched(study_of):
+    study = study_of()
+    for _ in range(21):
+        study.ask(X, baseline_cost=9.0)
+        study.void(study.ask(X).id, reason="lost", unrelated=True)
+    assert study.status()["stopped"] == "too_many_unwatched"
+
+
+def test_late_outcomes_from_before_a_resume_do_not_pay_for_new_voids(study_of):
+    study = study_of(guard={"max_unwatched": 0.2})
+    old = [study.ask(X) for _ in range(21)]
+    study.expire([decision.id for decision in old], reason="no answer")
+    assert study.status()["stopped"] == "too_many_unwatched"
+    study.resume("a new courier")
+    for decision in old:
+        study.void(study.ask(X).id, reason="lost", unrelated=True)
+        study.tell(decision.id, reward=0.1, cost=0.1)
+    assert study.status()["stopped"] == "too_many_unwatched"
+
+
+@pytest.mark.parametrize(("ridge", "bound", "noise"), [(1.0, 1000.0, 1.0), (1e-6, 1.0, 0.01)])
+def test_what_rounding_allows_for_is_not_taken_for_noise(study_of, ridge, bound, noise):
+    """Gaussian noise of exactly the stated size; the estimate is raised by its allowance for rounding."""
+    rng = np.random.default_rng(3)
+    constants = {"context_bound": bound, "reward_noise": noise, "cost_noise": noise, "coefficient_bound": 1.0}
+    study = study_of(ridge=ridge, threshold=2000.0, guard={"alarm_level": 0.001}, **constants)
+    for _ in range(25):
+        x = rng.standard_normal(2)
+        x *= 0.99 * bound / np.linalg.norm(x)
+        decision = study.ask(x.tolist())
+        reward, cost = (decision.intensity * (x[0] + noise * each) for each in rng.standard_normal(2))
+        study.tell(decision.id, reward=reward, cost=cost)
+    assert study.status()["noise_evidence"] < 1.0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 from safedial.core.dose import Dose
@@ -16,6 +17,9 @@ from safedial.policies.fixed import fixed
 
 REACH = 2.0
 """How far beyond the doses tried an agent or a new study goes."""
+
+ABOVE = 1e-9
+"""By how much the reach passes the next level, relatively: more than rounding takes from it."""
 
 OFF = {"reach": None, "history": "calibrate", "least_dose": None}
 """The guards of rules from before there were any, stated."""
@@ -43,7 +47,8 @@ def conformal_start(
     if setting is not None:
         options["start_dose"] = _declared(options["start_dose"], dose, dial, setting)
     if version > 1:
-        options = {"reach": REACH, "history": "train", "least_dose": _least(dose, dial), **options}
+        options = {"reach": _reach(dose, dial), "history": "train", "least_dose": _least(dose, dial), **options}
+        _check_reach(options["reach"], dose, dial)
     if options["start_dose"] is None:
         known = spec.cost_noise is not None and spec.coefficient_bound is not None
         require(
@@ -69,6 +74,27 @@ def conformal_start(
     if options.get("least_dose") is None:
         _warn_where_probes_are_nothing(options["probe"], dose, dial)
     return make_policy(policy.name, **options), setting
+
+
+def _steps(dose: Dose, dial: Dial) -> float:
+    """The largest step between the dial's levels, as a ratio of their intensities; 1 for a continuous dial."""
+    heights = [float(dose.cost.effect(dial.action(level))) for level in dial.levels or ()]
+    given = [height for height in heights if height > 0.0]
+    return max((above / below for below, above in pairwise(given)), default=1.0)
+
+
+def _reach(dose: Dose, dial: Dial) -> float:
+    """Twice, or the next level of the dial where that is more."""
+    steps = _steps(dose, dial)
+    return REACH if steps < REACH else steps * (1.0 + ABOVE)
+
+
+def _check_reach(reach: Any, dose: Dose, dial: Dial) -> None:
+    """A reach below the next level would hold the dose at one level for ever."""
+    steps = _steps(dose, dial)
+    far = reach is None or reach > steps
+    rule = f"must be above {steps:.6g}, the largest step between the dial's levels, or the dose never passes it"
+    require(far, "reach", reach, rule, "state more, or more levels between")
 
 
 def _least(dose: Dose, dial: Dial) -> float | None:

@@ -48,7 +48,7 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
     status, high = track.column("status"), track.column("cost") > track.study.spec.rules.spec.threshold
     known = status == KNOWN
     if track.study.spec.rules_version > 1:
-        known |= status == THROTTLED
+        known |= (status == THROTTLED) | _voided_excess(track)
     return known, known & high
 
 
@@ -56,8 +56,14 @@ def unwatched(track: Track) -> int:
     """How many rounds that promised something ended without an outcome that the watch can count (version 2)."""
     status, (watched, _) = track.column("status"), _watched(track)
     _, over = over_threshold(track)
-    gone = np.isin(status, (VOID, EXPIRED)) | ((status == THROTTLED) & ~over)
+    gone = (np.isin(status, (VOID, EXPIRED)) & ~over) | ((status == THROTTLED) & np.isnan(_throttled_costs(track)))
     return int((watched & (gone | ((status == KNOWN) & np.isnan(_costs_at_advice(track))))).sum())
+
+
+def _voided_excess(track: Track) -> Any:
+    """Rounds that are void after a cost above the threshold was reported: they stay in the evidence."""
+    over = _costs_at_advice(track) > track.study.spec.rules.spec.threshold
+    return (track.column("status") == VOID) & over & _watched(track)[0]
 
 
 def _watched(track: Track) -> tuple[Any, Any]:
@@ -84,6 +90,14 @@ def _costs_at_advice(track: Track) -> Any:
     return cost
 
 
+def _throttled_costs(track: Track) -> Any:
+    """The costs of throttled rounds that count against the promise (`study.watch`); NaN for the others."""
+    spec, cost = track.study.spec.rules.spec, track.column("cost")
+    sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
+    tells = (cost > spec.threshold) & (track.column("applied") <= track.column("action")) & (not sensors)
+    return np.where((track.column("status") == THROTTLED) & tells, cost, np.nan)
+
+
 def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
     """Version 2: a decision counts as kept when it is made, and is revised when an excess is reported.
 
@@ -93,9 +107,10 @@ def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
     watched, risk = _watched(track)
     seq, told = track.column("seq"), track.column("resolved")
     status, cost = track.column("status"), track.column("cost")
-    cost = np.where(status == THROTTLED, np.where(cost > spec.threshold, cost, np.nan), _costs_at_advice(track))
+    cost = np.where(status == THROTTLED, _throttled_costs(track), _costs_at_advice(track))
     number: Any = track.column("number")
-    over = watched & np.isin(status, (KNOWN, THROTTLED)) & (cost > counted_from(spec, number))
+    told_of = np.isin(status, (KNOWN, THROTTLED)) | _voided_excess(track)
+    over = watched & told_of & (cost > counted_from(spec, number))
     over &= np.searchsorted(resumes, seq) == np.searchsorted(resumes, np.nan_to_num(told))
     kept = -np.log1p(risk[watched, None] * (ODDS - 1.0))
     revised = np.broadcast_to(np.log(ODDS), (int(over.sum()), len(ODDS)))

@@ -92,9 +92,9 @@ def _learning(track: Track) -> dict[str, Any]:
 
 
 def _withheld(track: Track) -> Any:
-    """Decisions whose outcome came of nothing applied, which count as void too (version 2, but for HP-Conformal)."""
+    """Decisions whose outcome came of nothing applied, which count as void too (version 2)."""
     study = track.study.spec
-    if study.rules_version == 1 or study.conformal:
+    if study.rules_version == 1:
         return np.zeros(track.rows, dtype=bool)
     return (track.column("status") == KNOWN) & (track.column("applied") <= study.rules.dial.low)
 

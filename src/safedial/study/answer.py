@@ -82,7 +82,7 @@ class StudyDecision(NamedTuple):
         if self.decision.rules.version > 1:
             resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
             told |= {"rules": self.decision.rules.version, "resumed": resumed}
-            told |= {"frozen": self.body["frozen"], "unwatched": self.body["unwatched"]}
+            told |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
             told |= noted_in(self.body)._asdict()
         named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
         return {**facts, **named, **told, "raw_context": self._raw(), "assumptions": rests}
@@ -99,6 +99,10 @@ class StudyDecision(NamedTuple):
         lines = [head, *self._notes(), *self._who(facts), explain(self.decision, facts)]
         if facts.get("unwatched"):
             lines.append(f"  Rounds without an outcome that shows whether the promise was kept: {facts['unwatched']}.")
+        if facts.get("corrected_violations"):
+            lines.append(
+                f"  Costs above the threshold that were corrected to lie below it: {facts['corrected_violations']}."
+            )
         if facts.get("frozen"):
             lines.append("  Learning has ended: a round was lost for a reason that may have to do with its outcome.")
         lines += [f"  Resumed after {each['rule']} on {each['at'][:10]}." for each in facts.get("resumed", ())]

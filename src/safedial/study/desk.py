@@ -75,10 +75,10 @@ class Desk:
         at = now()
         rule = self.state.due_at(at)
         if rule:
-            self._alarm(rule)
+            self._alarm(rule, at=at)
         return at
 
-    def _alarm(self, rule: str) -> None:
+    def _alarm(self, rule: str, at: int | None = None) -> None:
         state = self.state
         body = {
             "rule": rule,
@@ -87,7 +87,7 @@ class Desk:
             "violations": state.violations,
             "fallback_action": state.study.rules.fallback_action,
         }
-        self.append("alarm", body, actor="guard", reason=LIMITS[rule])
+        self.append("alarm", body, actor="guard", reason=LIMITS[rule], at=at)
 
     def known_key(self, key: str, digest: bytes) -> int | None:
         """The seq of the event that an idempotency key stands for, if it was used; refused for another request."""

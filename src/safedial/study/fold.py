@@ -68,7 +68,11 @@ def fold(
     if kind == "decided":
         _decided(state, event, body, context_of(state, body["context"]) if vector is None else vector)
     elif kind == "outcome":
-        _outcome(state, decision, fixes.get(decision, body))
+        fix = fixes.get(decision)
+        _outcome(state, decision, body if fix is None else {**body, **fix})
+        if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
+            limit = state.study.rules.spec.threshold
+            state.corrected_violations += body["cost"] > limit >= fix["cost"]
     elif kind in ("voided", "expired"):
         _gone(state, decision, kind, body)
     elif kind == "imported":
@@ -119,7 +123,8 @@ def _outcome(state: State, decision: int, body: Body) -> None:
         return
     now = state.study.rules_version > 1
     if "gone" in body:
-        _lose(state, decision, turn, skip=body["gone"] == "skip")
+        seen = now and _voided(state, turn, body)
+        _lose(state, decision, turn, skip=body["gone"] == "skip", counted=seen)
         return
     if body.get("throttled"):
         if now:
@@ -161,11 +166,22 @@ def _count(state: State, sample: Sample) -> None:
 
 def _throttled(state: State, turn: Round, body: Body) -> None:
     """A setting that was lowered because of the outcome teaches nothing. A cost above the threshold still counts: the
-    advised setting would have cost at least as much.
+    advised setting would have cost at least as much, unless more than that was applied.
     """
-    sample = Sample(0.0, 0.0, 0.0, turn.action, body["cost"], turn.baseline_cost)
+    applied = turn.action if body["applied_action"] is None else body["applied_action"]
+    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
     _count(state, sample)
     watch.told(state, turn, sample, throttled=True)
+
+
+def _voided(state: State, turn: Round, body: Body) -> bool:
+    """Whether a round that is void after its outcome had exceeded the threshold, which still counts."""
+    applied = turn.action if body["applied_action"] is None else body["applied_action"]
+    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
+    over = watch.voided(state, turn, sample)
+    if over:
+        _count(state, sample)
+    return over
 
 
 def _gone(state: State, decision: int, kind: str, body: Body) -> None:
@@ -178,7 +194,7 @@ def _gone(state: State, decision: int, kind: str, body: Body) -> None:
         state.void += 1
         state.new_void += 1
         if state.study.rules_version > 1 and turn.watched:
-            watch.unseen(state)
+            watch.unseen(state, turn)
     else:
         _lose(state, decision, turn, skip=body["unrelated"])
 
@@ -190,7 +206,7 @@ def _found_again(state: State, decision: int) -> Round | None:
         state.void -= 1
         state.new_void = max(0, state.new_void - 1)
         if state.study.rules_version > 1 and turn.watched:
-            watch.seen_after_all(state)
+            watch.seen_after_all(state, turn)
     return turn
 
 
@@ -203,7 +219,7 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     state.void += 1
     state.new_void += 1
     if state.study.rules_version > 1 and turn.watched and not counted:
-        watch.unseen(state)
+        watch.unseen(state, turn)
     if state.study.ordered:
         state.held[decision] = turn, None, not skip
         _advance(state)

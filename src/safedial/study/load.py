@@ -108,7 +108,9 @@ def fold_again(source: Source, spec: StudySpec, upto: int, shots: Shots) -> Stat
             break
     else:
         state, past = State(spec), _fixes(source, 0, upto)
-    fixes = {fix.decision: fix.values for fix in past}
+    fixes: dict[int, dict[str, Any]] = {}
+    for fix in past:  # a round may be corrected and then void: what was last said of its cost stays known
+        fixes[fix.decision] = {**fixes.get(fix.decision, {}), **fix.values}
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
         fold(state, event, event.fields(), fixes)

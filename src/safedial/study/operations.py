@@ -166,6 +166,8 @@ def void(desk: Desk, decision: DecisionId, *, unrelated: bool, reason: str, acto
 def expire(desk: Desk, decisions: list[DecisionId], *, unrelated: bool, reason: str, actor: str) -> list[Receipt]:
     """Stop waiting for outcomes. Unless `unrelated`, a late one may still come, and the model waits for it."""
     need_reason(reason)
+    once_each = len({decision.seq for decision in decisions}) == len(decisions)
+    require(once_each, "decision_ids", [str(each) for each in decisions], "must name each decision once")
     for decision in decisions:
         check_decision(desk, decision)
         if decision.seq not in desk.state.open:
@@ -207,10 +209,13 @@ def bring_in(desk: Desk, rounds: list[dict[str, Any]], *, reason: str, actor: st
 
 
 def check_outcome(desk: Desk, body: dict[str, Any], action: float, baseline_cost: float, context: Any) -> None:
-    applied = body["applied_action"]
+    applied, rules = body["applied_action"], desk.state.study.rules
     if not body["throttled"]:
-        given, rules = action if applied is None else applied, desk.state.study.rules
+        given = action if applied is None else applied
         normalise(rules, given, body["reward"], body["cost"], baseline_cost, context)
+    elif applied is not None and rules.version > 1:
+        low, high = rules.dial.low, rules.dial.high
+        require(low <= applied <= high, "applied_action", applied, f"must lie between {low:g} and {high:g}")
 
 
 def check_decision(desk: Desk, decision: DecisionId) -> None:

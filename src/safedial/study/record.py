@@ -68,7 +68,12 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
 
 def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     """What bodies of version 2 hold besides; `evidence` is that of the exchangeability watch."""
-    told = {"frozen": state.frozen, "resumed": list(state.resumes), "unwatched": state.unwatched}
+    told = {
+        "frozen": state.frozen,
+        "resumed": list(state.resumes),
+        "unwatched": state.unwatched,
+        "corrected_violations": state.corrected_violations,
+    }
     told |= {name: value for name, value in noted._asdict().items() if value is not None}
     if decision.extrapolated:
         told["extrapolated"] = list(decision.extrapolated)

@@ -22,7 +22,17 @@ FORMAT = 1
 EMPTY = (0.0,) * len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
 FLAGS = ("frozen", "crossed", "broken", "noisy", "stopped", "last_action", "tails")
-SINCE_2 = ("unwatched", "new_unwatched", "unwatched_from", "watched_from", "tails_from", "last_known", "resumes")
+SINCE_2 = (
+    "corrected_violations",
+    "unwatched",
+    "new_unwatched",
+    "new_watched",
+    "unwatched_from",
+    "watched_from",
+    "tails_from",
+    "last_known",
+    "resumes",
+)
 """What studies of version 2 and later know besides."""
 
 

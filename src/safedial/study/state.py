@@ -68,7 +68,8 @@ class State:
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.new_decisions = self.new_void = 0
-        self.unwatched = self.new_unwatched = self.unwatched_from = 0
+        self.unwatched = self.new_unwatched = self.new_watched = self.unwatched_from = 0
+        self.corrected_violations = 0
         self.watched_from = self.tails_from = self.last_known = 0
         self.resumes: list[list[Any]] = []
         self.shots: list[tuple[int, bytes]] = []
@@ -113,8 +114,7 @@ class State:
         return next(iter(self.open.values())).at if self.open else None
 
     def _is_blind(self, share: float) -> bool:
-        made = self.rounds - self.unwatched_from
-        return self.new_unwatched > FEW_UNWATCHED and self.new_unwatched > share * made
+        return self.new_unwatched > FEW_UNWATCHED and self.new_unwatched > share * self.new_watched
 
     def _is_done(self) -> bool:
         guard = self.study.guard
@@ -142,6 +142,7 @@ class State:
         }
         if self.study.rules_version > 1:
             told |= {"unwatched": self.unwatched, "resumes": len(self.resumes)}
+            told["corrected_violations"] = self.corrected_violations
             if isinstance(self.learner, ConformalLearner):
                 told["start_rounds"] = self.learner.starts
         return told

@@ -197,6 +197,10 @@ class _Check:
         due = state.due_at(event.at) if event.kind in ("decided", "alarm") else state.due
         if due != (body["rule"] if event.kind == "alarm" else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
+        if event.kind == "resumed" and (body["rule"] != state.stopped or not state.stopped):
+            raise _Bad(event.seq, f"takes back {body['rule']!r}; the study was stopped by {state.stopped or 'nothing'}")
+        if event.kind == "imported" and state.rounds:
+            raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
         vector = self.decide_again(state, event, body) if event.kind == "decided" else None
         self.state = take(self.source, state, event, body, vector=vector, trust=False)

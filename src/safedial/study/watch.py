@@ -19,6 +19,7 @@ from typing import Any
 from safedial.core import monitor, tails
 from safedial.core.confidence import cost_radius_of, reward_radius_of
 from safedial.core.margin import round_risk
+from safedial.core.spec import SafetySpec
 from safedial.online.outcome import Sample, allowed_risk, cost_at_advice, counted, counted_from
 from safedial.study.state import Round, State
 
@@ -26,12 +27,15 @@ from safedial.study.state import Round, State
 def decided(state: State, turn: Round) -> Round:
     """Expect an outcome: the round counts as kept. The round, no longer watched where it can prove nothing."""
     if state.study.conformal:
+        state.new_watched += turn.watched
         return turn
     state.tails = [tails.expect(each) for each in state.tails]
     if not turn.watched:
         return turn
+    state.new_watched += 1
     risk = allowed_risk(state.study.rules.spec, turn.baseline_cost, float(turn.number))
     if risk is None:
+        state.new_watched -= 1
         return turn._replace(watched=False)
     state.monitor = monitor.update(state.monitor, False, risk)
     return turn
@@ -45,8 +49,10 @@ def told(state: State, turn: Round, sample: Sample, *, throttled: bool = False) 
     if not turn.watched:
         return
     cost = sample.measured if throttled else cost_at_advice(rules, sample, turn.action)
-    if cost is None or (throttled and sample.measured <= rules.spec.threshold):
-        unseen(state)
+    if throttled and not _throttle_tells(rules.spec, sample, turn.action):
+        cost = None
+    if cost is None:
+        unseen(state, turn)
         return
     over = not state.study.conformal and cost > counted_from(rules.spec, float(turn.number))
     if over and turn.number > state.watched_from:
@@ -54,16 +60,38 @@ def told(state: State, turn: Round, sample: Sample, *, throttled: bool = False) 
         state.crossed = state.crossed or bool(monitor.alarm(state.monitor, state.study.guard.alarm_level))
 
 
-def unseen(state: State) -> None:
+def voided(state: State, turn: Round, sample: Sample) -> bool:
+    """A round that is void after its outcome was reported: a cost above the threshold stays in the evidence. Whether it
+    was one.
+
+    The round was decided and its outcome is known, so the product stays valid with it, and a void cannot hide it. An
+    outcome that was reported wrongly is corrected.
+    """
+    cost = cost_at_advice(state.study.rules, sample, turn.action) if turn.watched else None
+    if cost is None or cost <= state.study.rules.spec.threshold:
+        return False
+    told(state, turn, sample._replace(weight=0.0))
+    return True
+
+
+def _throttle_tells(spec: SafetySpec, sample: Sample, advised: float) -> bool:
+    """Whether a throttled cost says that the advised setting would have exceeded the threshold: it did so itself, at no
+    more than the advice, and not perhaps by the sensor's error alone.
+    """
+    sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
+    return sample.measured > spec.threshold and sample.applied <= advised and not sensors
+
+
+def unseen(state: State, turn: Round) -> None:
     """A round that promised something ended without an outcome that can be counted."""
     state.unwatched += 1
-    state.new_unwatched += 1
+    state.new_unwatched += turn.number > state.unwatched_from
 
 
-def seen_after_all(state: State) -> None:
+def seen_after_all(state: State, turn: Round) -> None:
     """The outcome of an expired round has come."""
     state.unwatched -= 1
-    state.new_unwatched = max(0, state.new_unwatched - 1)
+    state.new_unwatched -= turn.number > state.unwatched_from
 
 
 def resumed(state: State, rule: str) -> None:
@@ -79,7 +107,7 @@ def resumed(state: State, rule: str) -> None:
     elif rule == "too_many_void":
         state.new_void = 0
     elif rule == "too_many_unwatched":
-        state.new_unwatched, state.unwatched_from = 0, state.rounds
+        state.new_unwatched, state.new_watched, state.unwatched_from = 0, 0, state.rounds
     elif rule == "stop_rule":
         state.recent.clear()
         state.new_decisions = 0
@@ -105,15 +133,17 @@ def lost(state: State, turn: Round) -> None:
 
 
 def _watch_tails(state: State, turn: Round, sample: Sample, *, expected: bool) -> None:
-    """Set the residuals of a sample against the stated noise."""
+    """Set the residuals of a sample against the stated noise; what rounding raised the estimate by is no noise (from
+    version 2 on).
+    """
     rules = state.study.rules
     seen: Any = state.learner.predict(turn.context, turn.norm)
     spec, radius, share = rules.spec, rules.policy.options["radius"], math.sqrt(sample.weight)
     of_reward, of_cost = reward_radius_of(radius, seen, spec), cost_radius_of(radius, seen, spec)
     width = share * seen.width
-    add = tails.observe if expected else tails.update
+    add, raised = (tails.observe, share * seen.cost_slack) if expected else (tails.update, 0.0)
     state.tails = [
         add(state.tails[0], share * (sample.reward - seen.reward), of_reward * width, spec.reward_noise),
-        add(state.tails[1], share * (sample.cost - seen.cost), of_cost * width, spec.cost_noise),
+        add(state.tails[1], share * (sample.cost - seen.cost), of_cost * width + raised, spec.cost_noise),
     ]
     state.noisy = state.noisy or tails.alarm(max(state.tails), 0.5 * state.study.guard.alarm_level)
