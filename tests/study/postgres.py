@@ -15,9 +15,9 @@ HELP = "PostgreSQL's server is not installed: `make setup` installs it, or apt-g
 
 
 class Server:
-    """A running server; `url(name)` makes a fresh database."""
+    """A running server; `url(name)` makes a fresh database. `settings` are further words for the server."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, settings: str = "") -> None:
         self.bin = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="safedial-pg-"))
         self.as_user = []
@@ -28,8 +28,11 @@ class Server:
         data = self.folder / "data"
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         quick = "" if durable else "-c fsync=off -c full_page_writes=off "
-        options = f"-k {self.folder} -c listen_addresses= {quick}-c max_connections=60 -c shared_buffers=32MB"
-        self._run("pg_ctl", "-D", data, "-w", "-l", self.folder / "log", "-o", options, "start")
+        options = (
+            f"-k {self.folder} -c listen_addresses= {quick}-c max_connections=60 -c shared_buffers=32MB {settings}"
+        )
+        self._start = ("pg_ctl", "-D", data, "-w", "-l", self.folder / "log", "-o", options, "start")
+        self._run(*self._start)
         self.count = 0
 
     def _run(self, program: str, *words: object) -> None:
@@ -43,6 +46,11 @@ class Server:
         name = f"study{self.count}"
         self._run("createdb", "-h", self.folder, "-U", "postgres", name)
         return f"postgresql://postgres@/{name}?host={self.folder}"
+
+    def crash(self) -> None:
+        """Stop without writing anything down, and start again from what is on disk."""
+        self._run("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "-w", "stop")
+        self._run(*self._start)
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "-w", "stop")

@@ -8,6 +8,7 @@ import pytest
 from safedial.study import Store, StoreUnavailable, StudyError, create_study
 from safedial.study.schema import sa
 from tests.study.conftest import SPEC
+from tests.study.postgres import Server
 
 
 class Fault:
@@ -205,6 +206,21 @@ def test_a_postgresql_that_acknowledges_before_the_disk_has_it_is_told_to_wait(p
         connection.execute(sa.text(f"ALTER DATABASE {name} SET synchronous_commit = {default}"))
     with Store(url) as store, store.engine.connect() as connection:
         assert connection.execute(sa.text("SHOW synchronous_commit")).scalar() == used
+
+
+def test_what_was_acknowledged_survives_the_crash_of_a_server_that_acknowledges_too_early():
+    server = Server(durable=True, settings="-c synchronous_commit=off -c wal_writer_delay=10s")
+    try:
+        url = server.url()
+        with Store(url) as store:
+            study = create_study("trial", SPEC, storage=store)
+            told = [study.ask([0.1, 0.01 * number]).seq for number in range(20)]
+            server.crash()
+        with Store(url) as store:
+            events = create_study("trial", storage=store, load_if_exists=True).events()["events"]
+    finally:
+        server.stop()
+    assert {event["seq"] for event in events} >= set(told)
 
 
 @pytest.mark.parametrize("found", ["", "one", "1.0", "-1", "1; DROP", "9" * 5000, "Ⅴ"])

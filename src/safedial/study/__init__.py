@@ -4,7 +4,8 @@
                   ▲                                          │
               fold(log) ◄────────────────────────────────────┘
 
-Read event, state, fold, load, desk, store, operations, study in this order.
+Read event, state, fold, load, desk, store, ids, operations, study in this order; then sqlite_file (what a write makes
+sure of), verify and store_log (what can be checked afterwards).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The tables of a store, the version of their form, and how older ones become the present one.
 
 `studies` holds the head of each log: the row that a writer locks, from which the next seq and the previous hash come.
-The study with id 0 is the store's own log (access keys). Everything but `events` can be computed again from `events`
-(`studies`, `idempotency`, `snapshots`, `keys`), but for the idempotency keys' digests.
+The study with id 0 is the store's own log (studies and access keys: store_log.py). Everything but `events` can be
+computed again from `events` (`studies`, `idempotency`, `snapshots`, `keys`), but for the idempotency keys' digests.
 """
 
 from __future__ import annotations
