@@ -130,7 +130,7 @@ def test_an_import_says_what_the_rounds_are_used_for(study, tmp_path):
 
 
 def test_a_warning_is_one_sentence_without_a_file_name(tmp_path):
-    words = [*CREATE, "--set", "fallback_action=0.9", "--set", 'dial={"levels": [0.9, 1]}']
+    words = [*CREATE, "--set", "fallback_action=0", "--set", 'dial={"levels": [0.9, 1]}']
     command = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", f"sqlite:///{tmp_path}/a.db"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
