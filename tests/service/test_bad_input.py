@@ -281,12 +281,9 @@ def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path):
         port = free.getsockname()[1]
     words = ["serve", "--storage", f"sqlite:///{tmp_path}/trial.db", "--port", str(port)]
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "safedial", *words],
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard)),
-    )
+    server = subprocess.Popen([sys.executable, "-m", "safedial", *words], stderr=subprocess.DEVNULL)
     try:
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (limit, hard))
         client = Client(f"http://127.0.0.1:{port}", retries=100, pause=0.02, timeout=20)
         client.create_study("trial", SPEC)
         client.close()

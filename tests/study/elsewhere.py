@@ -55,7 +55,7 @@ def write(storage: str, *, rounds: int = 50) -> None:
     with Store(storage) as store:
         for name, spec in STUDIES.items():
             study = create_study(name, spec, storage=store, actor="elsewhere")
-            rng, dim, late = np.random.default_rng(1), spec["dim"], []
+            rng, dim, late, made = np.random.default_rng(1), spec["dim"], [], []
             scales = np.geomspace(1.0, 1e-3, dim) if "ridge" in spec else np.ones(dim)
             reward_coef, cost_coef = rng.standard_normal((2, dim)) / np.sqrt(2.0 * dim)
             for number in range(rounds):
@@ -68,11 +68,12 @@ def write(storage: str, *, rounds: int = 50) -> None:
                 reward, cost = context @ reward_coef + noise[0], context @ cost_coef + noise[1]
                 if name == "coarse":
                     reward, cost = 0.1, 0.3 * (cost > 0.0)
+                made.append(decision.id)
                 late.append((decision.id, float(decision.intensity * reward), float(decision.intensity * cost)))
                 while late and (number % 7 or len(late) > 3):
-                    made, *outcome = late.pop(0)
-                    study.tell(made, reward=outcome[0], cost=outcome[1])
-            study.correct(f"{name}.2", cost=0.05, reason="typing error")
+                    told, *outcome = late.pop(0)
+                    study.tell(told, reward=outcome[0], cost=outcome[1])
+            study.correct(made[0], cost=0.05, reason="typing error")
             study.ask(context.tolist())
 
 

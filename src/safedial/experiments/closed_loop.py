@@ -9,6 +9,7 @@ sensors' own errors are 0.01.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -91,7 +92,8 @@ def make_agent(series: Series, world: BatteryWorld) -> Agent:
     start = START if series.policy == "hp_conformal" else None
     unguarded = OFF if series.policy == "hp_conformal" else {}
     policy = make_policy(series.policy, **unguarded, **series.options)
-    return Agent(world.dim, series.spec, policy=policy, dose=series.dose, start_action=start)
+    cooled = (-series.spec.threshold, math.inf)
+    return Agent(world.dim, series.spec, policy=policy, dose=series.dose, start_action=start, baseline_range=cooled)
 
 
 def fits(world: BatteryWorld, *, steps: int, seed: int) -> dict[str, list[Band]]:
