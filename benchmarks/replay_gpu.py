@@ -43,7 +43,7 @@ import jax
 import jax.numpy as jnp
 
 from safedial import replay
-from safedial.replay import jax_blocked, jax_program, kernel
+from safedial.replay_engines import jax_blocked, jax_program, kernel
 
 # Written out, as safedial.bench would ask for more packages than a GPU machine may have.
 SPEC = safedial.SafetySpec(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safedial.bench.replay import bench_replay, block_times
 from safedial.plots.replay import draw_growth
-from safedial.replay.block_size import best_block
+from safedial.replay_engines.block_size import best_block
 
 ROUNDS = {64: 16384, 128: 16384, 256: 8192, 512: 8192, 1024: 4096, 2048: 3072}
 BLOCKS = {128: (32, 64, 96, 128), 512: (32, 64, 96, 128, 192, 256), 2048: (64, 128, 192, 256, 384, 512)}

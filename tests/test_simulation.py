@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
-import safedial.batch as batch
-import safedial.simulation as module
+import safedial.simulation.loop as batch
+import safedial.simulation.simulate as module
 from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
-from safedial.measure import regret_bound, summary, violation_interval
 from safedial.policies import rows_learn_alike
+from safedial.simulation.summary import summary
+from safedial.stats import violation_interval
+from safedial.theory.regret import regret_bound
 from tests.conftest import make_spec
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from safedial import InvalidInput, hill, load_spec, power, save_spec
 from safedial.core.dose import Dose
-from safedial.online.units import Dial, Features
+from safedial.decision.units import Dial, Features
 from safedial.specfile import EXAMPLE, SpecFile, parse_spec, spec_text
 from safedial.sweep.grid import build, parse_grid
 from tests.conftest import make_spec

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from safedial import renamed
 from safedial.errors import InvalidInput, MissingExtra
 from safedial.version import __version__
 
 if TYPE_CHECKING:
+    from safedial.agent import Agent
     from safedial.calibration import calibrate
-    from safedial.conformance import check_policy
     from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.core.spec import SafetySpec
+    from safedial.decision.decision import Decision
+    from safedial.decision.units import Dial, Features
     from safedial.diagnostics import check_log
     from safedial.diagnostics.promise import watch_log
-    from safedial.logs import read_log
-    from safedial.online.agent import Agent
-    from safedial.online.decision import Decision
-    from safedial.online.units import Dial, Features
     from safedial.planning import plan
     from safedial.policies import (
         POLICIES,
@@ -38,27 +37,31 @@ if TYPE_CHECKING:
         on_expectation,
         thompson,
     )
-    from safedial.replay.record import Replay
-    from safedial.replay.run import replay
-    from safedial.simulation import Simulation, simulate
+    from safedial.replay_engines.record import Replay
+    from safedial.replay_engines.run import replay
+    from safedial.rounds_io import read_log
+    from safedial.simulation.simulate import Simulation, simulate
     from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.study import Study, create_study, open_study
+    from safedial.testing import check_policy
     from safedial.worlds.linear import LinearWorld
     from safedial.worlds.nonlinear import NonlinearWorld
 
+renamed.install()
+
 _LAZY = {
-    "Agent": "safedial.online.agent",
+    "Agent": "safedial.agent",
     "calibrate": "safedial.calibration",
     "check_log": "safedial.diagnostics",
-    "check_policy": "safedial.conformance",
+    "check_policy": "safedial.testing",
     "clairvoyant": "safedial.policies",
     "create_study": "safedial.study",
-    "Decision": "safedial.online.decision",
-    "Dial": "safedial.online.units",
+    "Decision": "safedial.decision.decision",
+    "Dial": "safedial.decision.units",
     "Dose": "safedial.core.dose",
     "DoseCurve": "safedial.core.dose",
     "epsilon_greedy": "safedial.policies",
-    "Features": "safedial.online.units",
+    "Features": "safedial.decision.units",
     "fixed": "safedial.policies",
     "hill": "safedial.core.dose",
     "hp_bayes": "safedial.policies",
@@ -79,13 +82,13 @@ _LAZY = {
     "POLICIES": "safedial.policies",
     "Policy": "safedial.policies",
     "power": "safedial.core.dose",
-    "read_log": "safedial.logs",
-    "Replay": "safedial.replay.record",
-    "replay": "safedial.replay",
+    "read_log": "safedial.rounds_io",
+    "Replay": "safedial.replay_engines.record",
+    "replay": "safedial.replay_engines.run",
     "SafetySpec": "safedial.core.spec",
     "save_spec": "safedial.specfile",
-    "simulate": "safedial.simulation",
-    "Simulation": "safedial.simulation",
+    "simulate": "safedial.simulation.simulate",
+    "Simulation": "safedial.simulation.simulate",
     "SpecFile": "safedial.specfile",
     "Study": "safedial.study",
     "tabulated": "safedial.core.dose",
@@ -149,8 +152,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'safedial' has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(_LAZY[name])
-    value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
+    value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 

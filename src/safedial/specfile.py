@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose, curve_from_dict, identity
 from safedial.core.spec import SafetySpec
+from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
-from safedial.files import read_text, write_text
-from safedial.online.units import Dial, Features
+from safedial.io import read_text, write_text
 from safedial.policies import make_policy
 
 if TYPE_CHECKING:
-    from safedial.online.agent import Agent
+    from safedial.agent import Agent
 
 COMMENT = 100
 """The width of comments."""
@@ -65,7 +65,7 @@ class SpecFile:
         >>> parse_spec(EXAMPLE).agent()
         Agent(dim=2, policy=hp_probe, decisions=0, informative_rounds=0, alarmed=False)
         """
-        from safedial.online.agent import Agent
+        from safedial.agent import Agent
 
         size = dim if dim is not None else self.dim
         require(size is not None, "dim", size, "is not in the spec file", "give dim, or a [world] table with dim")

@@ -11,7 +11,7 @@ from safedial.calibration import calibrate, fits
 from safedial.calibration.choose import choose_curve
 from safedial.calibration.families import families
 from safedial.calibration.fit import Data, covariance, fit_curve
-from safedial.logs import Log
+from safedial.rounds_io import Log
 
 GRID = np.linspace(0.05, 1.0, 20)
 STEP = tabulated([0, 0.2, 0.4, 0.6, 0.8, 1], [0, 0.4, 0.42, 0.44, 0.46, 1])

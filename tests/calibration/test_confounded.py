@@ -9,7 +9,7 @@ from safedial import Dial, InvalidInput, calibrate, identity, power
 from safedial.calibration.adjusted import allowed_exponents, choose_adjusted
 from safedial.calibration.choose import choose_curve
 from safedial.calibration.fit import Data
-from safedial.logs import Log
+from safedial.rounds_io import Log
 from tests.calibration.test_calibrate import pilot
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from safedial.logs import log_text
+from safedial.rounds_io import log_text
 from safedial.specfile import EXAMPLE
 from safedial.sweep.grid import read_grid
 from tests.calibration.test_confounded import clinic

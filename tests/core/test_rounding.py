@@ -8,8 +8,8 @@ from mpmath import mp, mpf
 
 from safedial import Agent
 from safedial.core.rounding import certify, round_down, round_up, rounded_spec
-from safedial.online.advice import setting_of
-from safedial.online.learner import Learner
+from safedial.decision.decide import setting_of
+from safedial.decision.learners.linear_learner import Learner
 from tests.conftest import make_spec
 from tests.oracles import exact_safe_intensity
 

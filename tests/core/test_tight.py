@@ -8,7 +8,7 @@ from safedial import InvalidInput, replay
 from safedial.core import estimate
 from safedial.core.confidence import bound, constrained_upper
 from safedial.core.estimate import Ridges
-from safedial.core.tight import PLAIN, learner, other_ridges
+from safedial.core.tighter_radii import PLAIN, learner, other_ridges
 from safedial.policies import make_policy
 from tests.conftest import make_spec
 

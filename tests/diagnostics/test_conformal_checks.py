@@ -10,9 +10,10 @@ from scipy.stats import binomtest
 from safedial import Agent, InvalidInput, LinearWorld, SafetySpec, check_log, make_policy, watch_log
 from safedial.diagnostics import CHECKS
 from safedial.diagnostics.conformal_checks import NOT_APPLICABLE, WAGERS
-from safedial.logs import Log, simulated_log
 from safedial.plots.monitor import draw_monitor
 from safedial.report.checks import write_checks
+from safedial.rounds_io import Log
+from safedial.simulation.logged import simulated_log
 from tests.cli.test_cli import run
 from tests.conftest import make_spec
 

@@ -10,7 +10,7 @@ from safedial import InvalidInput
 from safedial.experiments.battery import fit_truth, write_battery
 from safedial.experiments.battery_logged import logged_rows, write_logged
 from safedial.experiments.battery_rounds import load_rounds
-from safedial.experiments.tables import read_rows
+from safedial.io import read_rows
 from safedial.plots import draw_battery
 from safedial.report import write_report
 from tests.datasets.generate import rw_samples, write_rw

@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor
 from safedial import InvalidInput
 from safedial.experiments import epsilon
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
-from safedial.experiments.tables import read_rows
+from safedial.io import read_rows
 from safedial.plots import (
     draw_closed_loop,
     draw_conformal,
@@ -188,7 +188,7 @@ def test_the_closed_loop_is_written_drawn_and_summarised(tmp_path):
 
 def test_nonlinear_writes_its_rows_and_its_picture(tmp_path):
     from safedial.experiments.nonlinear import PLACES, SERIES, finals, write_nonlinear
-    from safedial.experiments.tables import read_rows
+    from safedial.io import read_rows
     from safedial.plots import draw_nonlinear
     from safedial.report import write_report
 

@@ -7,14 +7,14 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Dial, InvalidInput, LinearWorld, SafetySpec, hill, make_policy, nonlinear_hp_probe, simulate
-from safedial.classes import finite, kernel
 from safedial.core.dose import as_dose
 from safedial.core.margin import noise_margin
-from safedial.logs import simulated_log
+from safedial.function_classes import finite, kernel
 from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
 from safedial.planning.forecast import forecast
 from safedial.planning.scenarios import deciding_by
 from safedial.policies import learner_of
+from safedial.simulation.logged import simulated_log
 from safedial.worlds import noise as noises
 from safedial.worlds.linear import generators
 from safedial.worlds.noise import NOISES

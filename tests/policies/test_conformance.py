@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from safedial import POLICIES, Agent, InvalidInput, check_policy, make_policy
-from safedial.classes import features, kernel, linear
-from safedial.conformance.claims import CLAIMS, SPEC_CLAIMS, SPECS, predictions
 from safedial.core import estimate
 from safedial.core.estimate import Prediction
+from safedial.function_classes import features, kernel, linear
+from safedial.testing.claims import CLAIMS, SPEC_CLAIMS, SPECS, predictions
 from tests.conftest import make_spec
 
 CONFIGURATIONS = [
@@ -42,7 +42,7 @@ CONFIGURATIONS = [
     ("nonlinear_hp_probe", {"cost_class": features(None, misspecification=0.1), "probe": 0.1, "clip": False}),
 ]
 TIGHT = ("constrained", "noise-adaptive")
-"""Radii that need more than the six numbers below; tests/online/test_extras.py compares agent and batch for them."""
+"""Radii that need more than the six numbers below; tests/decision/test_extras.py compares agent and batch for them."""
 LINEAR = [
     (name, options)
     for name, options in CONFIGURATIONS

@@ -5,11 +5,12 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput, make_policy
-from safedial.classes import FunctionClass, binary, features, finite, kernel, linear, parametric
-from safedial.classes.families import network
-from safedial.measure import promise_holds, summary
+from safedial.function_classes import FunctionClass, binary, features, finite, kernel, linear, parametric
+from safedial.function_classes.families import network
 from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.simulation import simulate
+from safedial.simulation.proved import promise_holds
+from safedial.simulation.simulate import simulate
+from safedial.simulation.summary import summary
 from safedial.worlds import LinearWorld, NonlinearWorld
 from safedial.worlds.nonlinear import waves
 from tests.conftest import make_spec

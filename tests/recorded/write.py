@@ -18,10 +18,10 @@ from pathlib import Path
 
 import safedial
 from safedial import Agent, Dial, Features, SafetySpec, create_study, open_study
-from safedial.classes import kernel, linear
+from safedial.function_classes import kernel, linear
 from safedial.policies import make_policy
 from safedial.specfile import SpecFile, save_spec
-from safedial.study import Store, desk
+from safedial.study import Store, transaction
 from safedial.study.keys import create_key
 from safedial.sweep.engine import run_sweep
 from safedial.sweep.grid import parse_grid
@@ -144,7 +144,7 @@ def shifting(study, rounds: int) -> None:
 
 
 def write_store(folder: Path) -> None:
-    desk.SNAPSHOT_EVENTS = 40
+    transaction.SNAPSHOT_EVENTS = 40
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "store.db"
         with Store(f"sqlite:///{path}") as store:

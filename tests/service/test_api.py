@@ -152,7 +152,7 @@ def test_many_callers_at_once_get_gap_free_seqs(service):
 
 
 def test_health_readiness_and_metrics(service, monkeypatch):
-    monkeypatch.setattr("safedial.service.track.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("safedial.service.timeline.FRESH_SECONDS", 0.0)
     decision = service.ask("trial", [0.5, 0.1]).json()["id"]
     service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.9})
     assert service.get("/healthz").json()["status"] == "ok"
@@ -249,7 +249,7 @@ def test_the_openapi_document_describes_every_route_and_needs_no_network(service
 def test_an_answer_that_does_not_come_in_time_is_503():
     from concurrent.futures import Future
 
-    from safedial.service.desk import Limits, Service
+    from safedial.service.app_state import Limits, Service
     from safedial.study import StoreUnavailable
 
     service = Service(store=None, access=None, limits=Limits(answer_seconds=0.01))

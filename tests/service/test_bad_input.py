@@ -13,7 +13,7 @@ import pytest
 
 from safedial.client import Client
 from safedial.service import Limits, running
-from safedial.service.body import depth
+from safedial.service.request_body import depth
 from safedial.study import Store, create_study, database
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC

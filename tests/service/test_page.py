@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from safedial.client import Client
-from safedial.measure import violation_interval
 from safedial.service import running
-from safedial.service.series import counts
-from safedial.service.track import Track
+from safedial.service.charts import counts
+from safedial.service.timeline import Track
+from safedial.stats import violation_interval
 from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.keys import create_key
 from tests.recorded.test_recorded import HERE, STUDIES

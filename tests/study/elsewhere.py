@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from safedial.study import Store, create_study, desk
+from safedial.study import Store, create_study, transaction
 
 PROMISE = {
     "threshold": 0.5,
@@ -51,7 +51,7 @@ contexts and outcomes of few values, so that scores tie but for rounding.
 
 def write(storage: str, *, rounds: int = 50) -> None:
     """Every study, with outcomes of which one in seven comes late, and a correction."""
-    desk.SNAPSHOT_EVENTS = 40
+    transaction.SNAPSHOT_EVENTS = 40
     with Store(storage) as store:
         for name, spec in STUDIES.items():
             study = create_study(name, spec, storage=store, actor="elsewhere")

@@ -11,7 +11,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from safedial.study import Store, create_study, desk
+from safedial.study import Store, create_study, transaction
 from safedial.study.keys import create_key
 from safedial.study.schema import SCHEMA
 
@@ -48,7 +48,7 @@ def play(study, rounds: int) -> None:
 
 
 def main() -> None:
-    desk.SNAPSHOT_EVENTS = 25
+    transaction.SNAPSHOT_EVENTS = 25
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"
         with Store(f"sqlite:///{path}") as store:

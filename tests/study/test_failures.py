@@ -103,12 +103,12 @@ def test_a_locked_store_is_unavailable_and_then_available_again(storage, monkeyp
 def test_an_operation_that_breaks_hurts_nobody_else(lite):
     lite.ask([0.1, 0.1])
     futures = [lite.ask([0.1, 0.1], wait=False) for _ in range(3)]
-    futures.insert(1, lite.store.submit(lite._id, lite.name, lambda desk: 1 / 0))
+    futures.insert(1, lite.store.submit(lite._id, lite.name, lambda transaction: 1 / 0))
 
-    def refused_too_late(desk):
+    def refused_too_late(transaction):
         from safedial.errors import InvalidInput
 
-        desk.append("checkpoint", {}, actor="x")
+        transaction.append("checkpoint", {}, actor="x")
         raise InvalidInput("too late")
 
     futures.insert(2, lite.store.submit(lite._id, lite.name, refused_too_late))

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from safedial.study import Store, crash, create_study
+from safedial.study import Store, create_study, failpoints
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, work
 
@@ -40,7 +40,7 @@ def prepare(url):
         create_study("trial", LOOSE, storage=store)
 
 
-@pytest.mark.parametrize("place", crash.PLACES)
+@pytest.mark.parametrize("place", failpoints.PLACES)
 def test_a_kill_at_a_named_place_loses_nothing(storage, tmp_path, place):
     prepare(storage)
     acks = str(tmp_path / "acks")
@@ -55,9 +55,9 @@ def test_a_kill_at_a_named_place_loses_nothing(storage, tmp_path, place):
 
 
 def work_with_snapshots(url, acks, place):
-    from safedial.study import desk
+    from safedial.study import transaction
 
-    desk.SNAPSHOT_EVENTS = 50
+    transaction.SNAPSHOT_EVENTS = 50
     work(url, acks, 1, place)
 
 

@@ -34,7 +34,7 @@ class Machine(RuleBasedStateMachine):
         self.desks = [create_study("trial", spec, storage=store, load_if_exists=True) for store in self.stores]
         self.rounds, self.turn = {}, 0
 
-    def desk(self):
+    def transaction(self):
         self.turn += 1
         return self.desks[self.turn % 2]
 
@@ -52,7 +52,7 @@ class Machine(RuleBasedStateMachine):
     @rule(target=waiting, first=part, second=part)
     def ask(self, first, second):
         context = [first, second]
-        decision = self.desk().ask(context)
+        decision = self.transaction().ask(context)
         assert decision.action == self.expected(context)[0]
         state = "open" if decision.intensity > 0 else "nothing"
         self.rounds[decision.id] = {"context": context, "action": decision.action, "state": state}
@@ -62,8 +62,8 @@ class Machine(RuleBasedStateMachine):
     def tell(self, name, reward, cost, share):
         each = self.rounds[name]
         applied = None if share is None else share * each["action"]
-        receipt = self.desk().tell(name, reward=reward, cost=cost, applied_action=applied)
-        again = self.desk().tell(name, reward=reward, cost=cost, applied_action=applied)
+        receipt = self.transaction().tell(name, reward=reward, cost=cost, applied_action=applied)
+        again = self.transaction().tell(name, reward=reward, cost=cost, applied_action=applied)
         assert (receipt.created, again.created, again.seq) == (True, False, receipt.seq)
         if each["state"] == "open":
             each |= {"state": "known", "applied": each["action"] if applied is None else applied}
@@ -75,22 +75,22 @@ class Machine(RuleBasedStateMachine):
         each = self.rounds[name]
         if each["state"] in ("skipped", "lost"):
             with pytest.raises(StudyError, match="void"):
-                self.desk().correct(name, cost=cost, reason="typing error")
+                self.transaction().correct(name, cost=cost, reason="typing error")
             return
-        self.desk().correct(name, reward=reward, cost=cost, reason="typing error")
+        self.transaction().correct(name, reward=reward, cost=cost, reason="typing error")
         each |= {"cost": cost, **({} if reward is None else {"reward": reward})}
 
     @rule(name=consumes(told) | consumes(waiting), unrelated=st.sampled_from([True, True, False]))
     def void(self, name, unrelated):
         each = self.rounds[name]
-        self.desk().void(name, reason="wrong patient", unrelated=unrelated)
+        self.transaction().void(name, reason="wrong patient", unrelated=unrelated)
         if each["state"] in ("open", "known"):
             each["state"] = "skipped" if unrelated else "lost"
 
     @rule(name=waiting)
     def expire(self, name):
         if self.rounds[name]["state"] == "open" and name not in self.gone():
-            self.desk().expire([name], reason="six weeks")
+            self.transaction().expire([name], reason="six weeks")
 
     def gone(self):
         return {row["decision_id"] for row in self.desks[0].rows() if row["status"] in ("expired", "void", "known")}
@@ -103,7 +103,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self):
-        status = self.desk().status()
+        status = self.transaction().status()
         assert status["decisions"] == len(self.rounds)
         assert status["informative_rounds"] == self.expected([0.0, 0.0])[1]
 

@@ -90,7 +90,7 @@ def test_an_id_without_its_tag_or_with_another_is_refused(study):
 
 
 def test_ids_survive_a_snapshot(tmp_path, monkeypatch):
-    monkeypatch.setattr("safedial.study.desk.SNAPSHOT_EVENTS", 10)
+    monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_EVENTS", 10)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
         study = create_study("trial", SPEC, storage=store)

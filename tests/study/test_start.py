@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from safedial.study import Store, StudyError, create_study, desk, open_study, verify_study
+from safedial.study import Store, StudyError, create_study, open_study, transaction, verify_study
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events, snapshot_seqs
 from safedial.study.schema import sa
@@ -22,7 +22,7 @@ def change(storage, statement, **values):
 @pytest.fixture
 def played(storage, monkeypatch):
     """A closed store with a study of three snapshots, and what it would advise next."""
-    monkeypatch.setattr(desk, "SNAPSHOT_EVENTS", 20)
+    monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 20)
     with Store(storage) as store:
         study = create_study("trial", SPEC, storage=store)
         for number in range(40):
@@ -40,7 +40,7 @@ def next_action(storage):
 def advised(each):
     import numpy as np
 
-    from safedial.study.fold import decide_next
+    from safedial.study.reducer import decide_next
 
     vector = np.array([0.6, 0.3])
     return decide_next(each.state, vector, float(np.linalg.norm(vector)), [0.6, 0.3], 0.0).action
@@ -113,10 +113,12 @@ def test_a_correction_begins_from_no_doctored_snapshot_either(played):
 
 def test_a_snapshot_saves_the_fold_of_what_came_before_it(played, monkeypatch):
     """Otherwise nothing above would mean anything."""
-    from safedial.study import load
+    from safedial.study import replay_log
 
     folded = []
-    monkeypatch.setattr(load, "fold", lambda *words, fold=load.fold, **more: folded.append(1) or fold(*words, **more))
+    monkeypatch.setattr(
+        replay_log, "fold", lambda *words, fold=replay_log.fold, **more: folded.append(1) or fold(*words, **more)
+    )
     next_action(played)
     assert 0 < len(folded) < 20
 

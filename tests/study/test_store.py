@@ -14,7 +14,7 @@ from safedial.study import Store, StudyError, create_study, list_studies, open_s
 from safedial.study.backup import backup
 from safedial.study.database import parse_url, reading, writing
 from safedial.study.keys import create_key, find_key_record, list_keys, revoke_key
-from safedial.study.load import Source
+from safedial.study.replay_log import Source
 from safedial.study.schema import SCHEMA, STORE_LOG, prepare, sa, version
 from safedial.study.verify import verify_log
 from tests.study.conftest import SPEC, id_at

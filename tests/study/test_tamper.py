@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from safedial.cli import app
 from safedial.errors import InvalidInput
-from safedial.study import Store, create_study, verify_store, verify_study
+from safedial.study import Store, create_study, transaction, verify_store, verify_study
 from safedial.study.event import START, Event, digest
 from safedial.study.keys import create_key, revoke_key
 from safedial.study.log import append_events, read_events
@@ -123,9 +123,7 @@ def test_an_idempotency_key_that_stands_for_another_request_or_for_nothing_is_na
 @pytest.fixture
 def shot(tmp_path, monkeypatch):
     """The URL of a store with one snapshot, at event 10 of 13; and how to put another in its place."""
-    from safedial.study import desk
-
-    monkeypatch.setattr(desk, "SNAPSHOT_EVENTS", 10)
+    monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 10)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
         study = create_study("trial", SPEC, storage=store)
@@ -201,9 +199,9 @@ def test_any_flipped_bit_of_a_stored_event_is_found(tmp_path, count):
 
 
 def test_parts_verified_apart_say_what_the_whole_says(tmp_path, monkeypatch):
-    from safedial.study import desk, verify_parts
+    from safedial.study import verify_parts
 
-    monkeypatch.setattr(desk, "SNAPSHOT_EVENTS", 10)
+    monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 10)
     monkeypatch.setattr(verify_parts, "LEAST", 5)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:

@@ -221,12 +221,12 @@ def test_an_expired_outcome_that_comes_after_all_is_watched(study_of):
 def test_an_outcome_that_is_overdue_stops_the_study_before_the_next_decision(study_of, monkeypatch):
     study = study_of(guard={"max_open_hours": 24})
     first = study.ask(X)
-    from safedial.study import desk, event
+    from safedial.study import event, transaction
 
     start = event.now()
-    monkeypatch.setattr(desk, "now", lambda: start + 23 * HOUR)
+    monkeypatch.setattr(transaction, "now", lambda: start + 23 * HOUR)
     assert study.ask(X).promise == "certified"
-    monkeypatch.setattr(desk, "now", lambda: start + 25 * HOUR)
+    monkeypatch.setattr(transaction, "now", lambda: start + 25 * HOUR)
     late = study.ask(X)
     assert (late.promise, late.limit) == ("none", "outcome_overdue")
     study.tell(first.id, reward=0.1, cost=0.1)
@@ -296,7 +296,7 @@ def test_a_new_study_writes_down_its_rules_and_every_option(study_of):
 
 def test_rules_of_a_later_version_are_refused(study_of, tmp_path, monkeypatch):
     study_of()
-    monkeypatch.setattr("safedial.study.load.RULES", 1)
+    monkeypatch.setattr("safedial.study.replay_log.RULES", 1)
     with pytest.raises(StudyError, match="follows rules 2; this safedial knows up to 1"):
         open_study("s0", storage=f"sqlite:///{tmp_path}/s0.db")
     monkeypatch.undo()

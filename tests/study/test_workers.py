@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from safedial.study import Store, create_study
 from safedial.study.database import reading
-from safedial.study.load import Source, catch_up
+from safedial.study.replay_log import Source, catch_up
 from safedial.study.snapshot import pack, state_digest, unpack
 from safedial.study.state import State
 from tests.study.conftest import SPEC
@@ -61,7 +61,7 @@ def test_snapshots_at_any_place_give_the_same_state(lite, count):
 
 
 def test_snapshots_are_written_thinned_out_and_used(tmp_path, monkeypatch):
-    monkeypatch.setattr("safedial.study.desk.SNAPSHOT_EVENTS", 10)
+    monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_EVENTS", 10)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
         study = create_study("trial", LOOSE, storage=store)

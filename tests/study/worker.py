@@ -10,7 +10,7 @@ import os
 import random
 import threading
 
-from safedial.study import Store, crash, open_study
+from safedial.study import Store, failpoints, open_study
 
 FORK = multiprocessing.get_context("forkserver")
 """Processes that start with everything imported."""
@@ -20,7 +20,7 @@ FORK.set_forkserver_preload(["tests.study.worker"])
 def work(url: str, acks: str, seed: int, place: str = "", rounds: int = 10**9, threads: int = 3) -> None:
     """Ask, tell, sometimes correct or void, from several threads that share one store."""
     if place:
-        crash.arm(place)
+        failpoints.arm(place)
     file = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with Store(url) as store:
         callers = [threading.Thread(target=_call, args=(store, file, seed * 100 + n, rounds)) for n in range(threads)]

@@ -5,7 +5,7 @@ import pytest
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
 from safedial.core.safe_set import safe_set
-from safedial.measure import potential_bound, regret_bound
+from safedial.theory.regret import potential_bound, regret_bound
 from tests.conftest import make_spec
 
 

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.measure import margin_holds, promise_holds, summary
+from safedial.simulation.proved import margin_holds, promise_holds
+from safedial.simulation.summary import summary
 from safedial.worlds.noise import quantile
 from tests.conftest import make_spec
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec
-from safedial.closed_loop import alarm_round, by_band, run
 from safedial.core.dose import Dose, identity, power
+from safedial.decision.units import Dial
 from safedial.errors import MissingExtra
-from safedial.online.units import Dial
+from safedial.experiments.battery_loop import alarm_round, by_band, run
 from safedial.worlds.battery import COOLING, HEAT, BatteryWorld
 
 QUIET = BatteryWorld(temperature_noise=0.0, energy_noise=0.0, ambient=(20.0, 20.0), resistance=(1, 1), capacity=(1, 1))

@@ -66,7 +66,7 @@ def test_a_kernel_function_has_the_norm_it_states():
     """The norm is the supremum of interpolation norms over point sets: never above, and close with many points."""
     world, spec = NonlinearWorld(kind="kernel", dim=2, norm=1.5), make_spec()
     function = world.draw_truth(spec, generators([0])).reward[0]
-    from safedial.classes.kernels import rbf
+    from safedial.function_classes.kernels import rbf
 
     points = np.random.default_rng(1).uniform(-0.7, 0.7, (60, 2))
     values, vectors = np.linalg.eigh(rbf(0.5)(points, points))

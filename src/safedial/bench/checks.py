@@ -15,7 +15,8 @@ from safedial.core.dose import DoseCurve, as_dose, power
 from safedial.core.spec import SafetySpec
 from safedial.diagnostics import CHECKS, LEVEL, check_log, needed_evidence, read_rounds
 from safedial.errors import require
-from safedial.logs import Log, simulated_log
+from safedial.rounds_io import Log
+from safedial.simulation.logged import simulated_log
 from safedial.worlds.linear import LinearWorld
 
 KAPPA = 0.3

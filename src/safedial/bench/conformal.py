@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from safedial.agent import Agent
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
-from safedial.online.agent import Agent
 from safedial.policies import make_policy
 
 

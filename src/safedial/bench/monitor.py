@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from safedial.core import monitor
 from safedial.errors import require
-from safedial.measure import violation_interval
+from safedial.stats import violation_interval
 
 MEAN_COST, NOISE, THRESHOLD = 0.2, 1.0, 0.5
 

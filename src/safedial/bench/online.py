@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from safedial.agent import Agent
+from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dsymv, dsyr
 from safedial.errors import require
 from safedial.experiments.synthetic import synthetic_spec
-from safedial.online.agent import Agent
-from safedial.online.blas import daxpy, ddot, dnrm2, dsymv, dsyr
 
 
 def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:

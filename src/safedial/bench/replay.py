@@ -17,8 +17,8 @@ import numpy as np
 from safedial.errors import require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.policies import hp_ucb
-from safedial.replay import Replay, replay
-from safedial.replay.linalg import routines, scaled_identity
+from safedial.replay_engines import Replay, replay
+from safedial.replay_engines.linalg import routines, scaled_identity
 
 ENGINES = ("reference", "rank_one", "blocked")
 CHOICES = ("all", *ENGINES, "jax")

@@ -20,11 +20,11 @@ import numpy as np
 from safedial.errors import require
 from safedial.study import Store, Study, create_study, verify_study
 from safedial.study.database import reading
-from safedial.study.door import read_raw
+from safedial.study.event_bodies import Noted
 from safedial.study.ids import read_id
-from safedial.study.load import Source, catch_up, load_state
 from safedial.study.operations import ask, tell
-from safedial.study.record import Noted
+from safedial.study.replay_log import Source, catch_up, load_state
+from safedial.study.requests import read_raw
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 from safedial.study.verify import verify_log
@@ -106,12 +106,12 @@ def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> 
         contexts, noise = _contexts(rng, count, study.spec.rules.dim), rng.standard_normal((count, 2)).tolist()
         read = [read_raw(study.spec.rules, context) for context in contexts]
 
-        def work(desk: Any, read: Any = read, noise: Any = noise) -> None:
+        def work(transaction: Any, read: Any = read, noise: Any = noise) -> None:
             for asked, (reward, cost) in zip(read, noise, strict=True):
-                made = ask(desk, asked=asked, noted=Noted(), baseline_cost=0.0, actor="bench")
+                made = ask(transaction, asked=asked, noted=Noted(), baseline_cost=0.0, actor="bench")
                 body = {"applied_action": None, "throttled": False}
                 body |= {"reward": reward * made.intensity, "cost": cost * made.intensity}
-                tell(desk, read_id(made.id), body, actor="bench")
+                tell(transaction, read_id(made.id), body, actor="bench")
 
         study.store.submit(study._id, study.name, work).result()
         if progress:

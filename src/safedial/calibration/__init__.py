@@ -26,12 +26,12 @@ from safedial.calibration.constants import (
 from safedial.calibration.families import families
 from safedial.calibration.fit import Data, Noise
 from safedial.calibration.result import Calibration
+from safedial.decision.units import Dial
 from safedial.diagnostics.confounding import BROKEN, assignment, words
 from safedial.diagnostics.evidence import average
 from safedial.diagnostics.finding import Finding, finding
 from safedial.errors import require
-from safedial.logs import Log
-from safedial.online.units import Dial
+from safedial.rounds_io import Log
 
 LEAST_ROWS = 20
 
@@ -67,7 +67,7 @@ def calibrate(
 
     >>> from safedial.core.dose import hill
     >>> from safedial.core.spec import SafetySpec
-    >>> from safedial.logs import simulated_log
+    >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
     >>> spec = SafetySpec(threshold=2, total_risk=0.05, reward_noise=0.2, cost_noise=0.2, coefficient_bound=1,
     ...                   context_bound=1)

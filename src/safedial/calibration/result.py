@@ -13,9 +13,9 @@ from safedial.calibration.constants import Proposal
 from safedial.calibration.fit import Data, Noise
 from safedial.core.dose import Dose, DoseCurve, curve_from_dict
 from safedial.core.spec import VIOLATION_SHARE, SafetySpec
+from safedial.decision.units import Dial
 from safedial.diagnostics.finding import Finding
 from safedial.errors import InvalidInput, require
-from safedial.online.units import Dial
 from safedial.specfile import SpecFile
 
 LARGEST_ERROR = 1.0

@@ -42,8 +42,8 @@ def calibrate(
     from safedial.calibration import calibrate as run
     from safedial.calibration import fits
     from safedial.cli.output import need_pictures, print_json, progress_bar
+    from safedial.decision.units import Dial
     from safedial.errors import require
-    from safedial.online.units import Dial
     from safedial.specfile import spec_text
 
     need_pictures(plot)
@@ -82,9 +82,9 @@ def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) ->
     """The log, its outcomes, and the features where they are standardised."""
     import csv
 
-    from safedial.files import read_text
-    from safedial.logs import parse_log
-    from safedial.online.units import Features
+    from safedial.decision.units import Features
+    from safedial.io import read_text
+    from safedial.rounds_io import parse_log
 
     text = read_text(log, "log")
     heads = next(csv.reader(text.splitlines()), [])
@@ -104,7 +104,7 @@ def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | No
     """The spec file and its comments, with the curve's uncertainty folded in if asked."""
     from dataclasses import replace
 
-    from safedial.calibration.fold import fold_curve_error
+    from safedial.calibration.curve_error import fold_curve_error
     from safedial.errors import require
 
     file, notes = found.spec_file(threshold=threshold, total_risk=total_risk, **parts), found.notes()
@@ -124,7 +124,7 @@ def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | No
 
 
 def _write(found: Any, text: str | None, out: Path | None, plot: Path | None) -> list[Path]:
-    from safedial.files import write_text
+    from safedial.io import write_text
 
     if plot:
         from safedial.plots.calibration import draw_calibration

@@ -36,7 +36,7 @@ def eluder(
     """The eluder dimension of a class (exact, or bounds that say which they are) and Theorem 3's regret bound."""
     from safedial.cli.output import print_json, progress_bar
     from safedial.core.spec import SafetySpec
-    from safedial.eluder.cases import finite_case, kernel_case, linear_case, report, theorem3_curve
+    from safedial.theory.cases import finite_case, kernel_case, linear_case, report, theorem3_curve
 
     require(kind in CLASSES, "--class", kind, "must be one of " + ", ".join(CLASSES))
     require(rounds is None or rounds >= 10, "--rounds", rounds, "must be >= 10")
@@ -91,7 +91,7 @@ def _gram(kernel: str, dim: int, contexts: int, context_bound: float, seed: int)
     """The kernel matrix of contexts drawn uniformly from the ball of radius `context_bound`."""
     import numpy as np
 
-    from safedial.classes.kernels import parse_kernel
+    from safedial.function_classes.kernels import parse_kernel
 
     rng = np.random.default_rng(seed)
     points = rng.standard_normal((contexts, dim))

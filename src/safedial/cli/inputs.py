@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from safedial.logs import Log
+    from safedial.rounds_io import Log
     from safedial.specfile import SpecFile
 
 LogFile = Annotated[Path, typer.Argument(metavar="LOG.csv", help="One row a decision: context, action, reward, cost.")]
@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 def read_inputs(log: Path, spec: Path, context_columns: str | None, **options: Any) -> tuple[Log, SpecFile]:
     """The log in the units of its spec file."""
     from safedial.errors import require
-    from safedial.logs import read_log
+    from safedial.rounds_io import read_log
     from safedial.specfile import load_spec
 
     file = load_spec(spec)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from safedial.classes import CLASSES, FunctionClass
-from safedial.classes.families import network
-from safedial.classes.maps import fourier, splines
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
+from safedial.function_classes import CLASSES, FunctionClass
+from safedial.function_classes.families import network
+from safedial.function_classes.maps import fourier, splines
 from safedial.worlds import LinearWorld, NonlinearWorld, World
 from safedial.worlds.nonlinear import DOSE, KINDS, waves
 

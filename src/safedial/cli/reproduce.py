@@ -219,7 +219,7 @@ def _battery(
     from safedial.datasets.battery.embedders import EMBEDDERS
     from safedial.experiments.battery import SERIES, check_settings, write_battery
     from safedial.experiments.battery_logged import write_logged
-    from safedial.experiments.provenance import output_folder
+    from safedial.io import output_folder
     from safedial.plots import draw_battery
 
     check_settings(source, embedder, **chosen)

@@ -71,7 +71,7 @@ def print_closed_loop(rows: list[dict[str, Any]], seeds: int, rounds: int) -> No
 
 def print_battery(out: Path) -> None:
     from safedial.cli.output import new_table, print_table
-    from safedial.experiments.tables import read_rows
+    from safedial.io import read_rows
 
     rows = read_rows(out / "battery.csv")
     last = {(row["series"], row["threshold"]): row for row in rows}

@@ -106,10 +106,11 @@ def simulate(
     from safedial.cli.nonlinear import Shape, default_dose, make_classes, make_world
     from safedial.cli.output import print_json, progress_bar
     from safedial.core.dose import Dose
-    from safedial.files import write_text
-    from safedial.logs import log_text, logged_simulation
-    from safedial.measure import summary
-    from safedial.simulation import simulate as run
+    from safedial.io import write_text
+    from safedial.rounds_io import log_text
+    from safedial.simulation.logged import logged_simulation
+    from safedial.simulation.simulate import simulate as run
+    from safedial.simulation.summary import summary
     from safedial.specfile import load_spec, named_policy
 
     fields = {name: value for name, value in locals().items() if name in FIELDS and value is not None}

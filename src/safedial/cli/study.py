@@ -299,7 +299,7 @@ def checkpoint(
     Without a name the store's own log is marked, which then holds the heads of all studies.
     """
     from safedial.study import checkpoint_store
-    from safedial.study.door import actor_name
+    from safedial.study.requests import actor_name
 
     with opened(storage, name or None) as found:
         mark = found.checkpoint(reason) if name else checkpoint_store(found, reason=reason, actor=actor_name(None))

@@ -154,7 +154,7 @@ def _from_file(path: Path) -> dict[str, Any]:
             "dial": file.dial,
         }
         return {**file.spec.to_dict(), **{name: part for name, part in parts.items() if part is not None}}
-    from safedial.files import read_text
+    from safedial.io import read_text
 
     try:
         found = json_.loads(read_text(path, "spec"))

@@ -32,7 +32,7 @@ def toolkit(
 def run_toolkit(seeds: int, rounds: int, out: Path) -> tuple[dict[str, list[dict[str, Any]]], list[Path]]:
     """All parts, and the picture."""
     from safedial.cli.output import progress_bar
-    from safedial.experiments.toolkit import total_rounds, write_toolkit
+    from safedial.experiments.radii_margins import total_rounds, write_toolkit
     from safedial.plots import draw_toolkit
 
     with progress_bar(f"Radii and margins, {seeds} seeds", total_rounds(rounds)) as advance:

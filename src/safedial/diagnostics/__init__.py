@@ -34,7 +34,7 @@ from safedial.diagnostics.norms import check_norms
 from safedial.diagnostics.rounds import ESTIMATION_SHARE, Rounds, Target, read_rounds
 from safedial.diagnostics.tails import check_tails
 from safedial.errors import require
-from safedial.logs import Log
+from safedial.rounds_io import Log
 
 CHECKS: dict[str, Callable[..., Finding]] = {
     "norms": check_norms,
@@ -79,7 +79,7 @@ def check_log(
         horizon: the planned number of rounds, fixed in advance; by default the log's length.
         policy: for a conformal spec: the spec file's policy, whose form, groups and so on are walked through.
 
-    >>> from safedial.logs import simulated_log
+    >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)

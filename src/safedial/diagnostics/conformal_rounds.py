@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from safedial.core import exchangeability
 from safedial.core.dose import Dose
 from safedial.core.spec import SafetySpec
+from safedial.decision.conformal_options import REACH
 from safedial.errors import require
-from safedial.logs import Log
-from safedial.online.conformal_door import REACH
 from safedial.policies import make_policy
 from safedial.policies.conformal.rounds import FIRST_FIT, Rounds
 from safedial.policies.hp_conformal import cost_bound
+from safedial.rounds_io import Log
 
 Array = NDArray[np.float64]
 

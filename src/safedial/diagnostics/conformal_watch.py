@@ -18,7 +18,7 @@ from safedial.core.spec import SafetySpec
 from safedial.diagnostics.conformal_rounds import walk_log
 from safedial.diagnostics.rounds import Array
 from safedial.errors import require
-from safedial.logs import Log
+from safedial.rounds_io import Log
 
 SURE = 0.95
 """The level of the interval around the share of excesses."""

@@ -16,11 +16,11 @@ import numpy as np
 from safedial.core import monitor
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import SafetySpec
+from safedial.decision.outcome import Sample, counted
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
 from safedial.diagnostics.rounds import Array
 from safedial.errors import require
-from safedial.logs import Log
-from safedial.online.outcome import Sample, counted
+from safedial.rounds_io import Log
 
 LEVEL = 0.01
 
@@ -91,7 +91,7 @@ def watch_log(
     """Feed a log to the monitor; where the promise is conformal, to the test of exchangeability, which needs the dose
     curve and the spec file's policy.
 
-    >>> from safedial.logs import simulated_log
+    >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)

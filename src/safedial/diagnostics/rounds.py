@@ -21,7 +21,7 @@ from safedial.core.confidence import RADII
 from safedial.core.dose import Dose
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.errors import require
-from safedial.logs import Log
+from safedial.rounds_io import Log
 
 Array = NDArray[np.float64]
 Target = Literal["cost", "reward"]
@@ -79,7 +79,7 @@ def read_rounds(
 ) -> Rounds:
     """Normalise a log and walk through it as the learner would.
 
-    >>> from safedial.logs import simulated_log
+    >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
     >>> from safedial.core.dose import as_dose
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,

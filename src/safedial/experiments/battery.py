@@ -27,13 +27,12 @@ from safedial.core.spec import SafetySpec
 from safedial.datasets.battery.features import check_floor, check_split
 from safedial.errors import require
 from safedial.experiments.battery_rounds import FLOOR, Rounds, check_choice, load_rounds
-from safedial.experiments.provenance import output_folder, provenance, write_json
-from safedial.experiments.tables import write_rows
-from safedial.measure import seed_interval
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
-from safedial.replay import replay
-from safedial.replay.run import ENGINES
+from safedial.replay_engines import replay
+from safedial.replay_engines.run import ENGINES
+from safedial.stats import seed_interval
 
 Array = NDArray[np.float64]
 

@@ -22,16 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.agent import Agent
 from safedial.core.spec import SafetySpec
 from safedial.datasets.battery import data_folder, load_steps
 from safedial.datasets.battery.context import find_targets
 from safedial.datasets.battery.sources import FILES
+from safedial.decision.conformal_options import OFF
+from safedial.decision.units import Dial
 from safedial.errors import require
-from safedial.experiments.provenance import output_folder
-from safedial.experiments.tables import write_rows
-from safedial.online.agent import Agent
-from safedial.online.conformal_door import OFF
-from safedial.online.units import Dial
+from safedial.io import output_folder, write_rows
 from safedial.policies import make_policy
 
 Array = NDArray[np.float64]

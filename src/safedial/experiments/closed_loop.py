@@ -20,14 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.closed_loop import Band, Round, alarm_round, band_means, by_band, run
+from safedial.agent import Agent
 from safedial.core.dose import Dose, DoseCurve, identity, power
 from safedial.core.spec import SafetySpec
+from safedial.decision.conformal_options import OFF
 from safedial.errors import require
-from safedial.experiments.provenance import output_folder, provenance, write_json
-from safedial.experiments.tables import write_rows
-from safedial.online.agent import Agent
-from safedial.online.conformal_door import OFF
+from safedial.experiments.battery_loop import Band, Round, alarm_round, band_means, by_band, run
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.policies import make_policy
 from safedial.worlds.battery import BatteryWorld
 

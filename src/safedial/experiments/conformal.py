@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from safedial.core.spec import SafetySpec
-from safedial.experiments.provenance import output_folder, provenance, write_json
-from safedial.experiments.tables import write_rows
-from safedial.measure import promise_holds, violation_interval
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.policies import make_policy
-from safedial.simulation import Simulation, simulate
+from safedial.simulation.proved import promise_holds
+from safedial.simulation.simulate import Simulation, simulate
+from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
 
 DIM = 5

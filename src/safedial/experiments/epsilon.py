@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.synthetic import DIMS, synthetic_spec
-from safedial.experiments.tables import write_rows
-from safedial.measure import seed_interval
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.policies import make_policy
-from safedial.simulation import simulate
+from safedial.simulation.simulate import simulate
+from safedial.stats import seed_interval
 from safedial.worlds.linear import LinearWorld
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)

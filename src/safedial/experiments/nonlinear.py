@@ -15,17 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.classes import FunctionClass, binary, finite, kernel
-from safedial.classes.kernels import parse_kernel
 from safedial.core.dose import Dose, hill
 from safedial.core.spec import SafetySpec
-from safedial.eluder.cases import kernel_case, theorem3_curve
-from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.synthetic import synthetic_spec
-from safedial.experiments.tables import write_rows
-from safedial.measure import promise_holds
+from safedial.function_classes import FunctionClass, binary, finite, kernel
+from safedial.function_classes.kernels import parse_kernel
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.simulation import Simulation, simulate
+from safedial.simulation.proved import promise_holds
+from safedial.simulation.simulate import Simulation, simulate
+from safedial.theory.cases import kernel_case, theorem3_curve
 from safedial.worlds import NonlinearWorld
 from safedial.worlds.linear import generators
 from safedial.worlds.nonlinear import EC50, HILL, PEAK, waves

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from safedial.core.spec import SafetySpec
-from safedial.experiments.provenance import output_folder, provenance, write_json
 from safedial.experiments.table1 import table1_spec
-from safedial.experiments.tables import write_rows
-from safedial.measure import regret_bound, seed_interval
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.policies import make_policy
-from safedial.simulation import simulate
+from safedial.simulation.simulate import simulate
+from safedial.stats import seed_interval
+from safedial.theory.regret import regret_bound
 from safedial.worlds.linear import LinearWorld
 
 DIMS = (5, 10)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from safedial.core.spec import SafetySpec
-from safedial.experiments.provenance import output_folder, provenance, write_json
-from safedial.experiments.tables import write_rows
-from safedial.measure import violation_interval
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.policies import make_policy
-from safedial.simulation import simulate
+from safedial.simulation.simulate import simulate
+from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
 
 THRESHOLDS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]

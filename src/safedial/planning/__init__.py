@@ -11,8 +11,8 @@ from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.decision.units import Dial, significant
 from safedial.errors import require
-from safedial.online.units import Dial, significant
 from safedial.planning.forecast import SMALL, Forecast, forecast
 from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
 from safedial.policies import Policy, as_policy

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.batch import Played
 from safedial.core import monitor
 from safedial.core.dose import Dose
 from safedial.core.estimate import Prediction
 from safedial.core.margin import round_risk
 from safedial.core.spec import SafetySpec
-from safedial.measure import violation_interval
 from safedial.planning.scenarios import Scenario, deciding_by, promise_kept
 from safedial.policies import Policy
 from safedial.policies.clairvoyant import clairvoyant
-from safedial.simulation import simulate
+from safedial.simulation.loop import Played
+from safedial.simulation.simulate import simulate
+from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld, generators
 
 Array = NDArray[np.float64]

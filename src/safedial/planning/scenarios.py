@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safedial.core.spec import SafetySpec
-from safedial.core.tight import learner, needs_more
-from safedial.measure import margin_holds, promise_holds
+from safedial.core.tighter_radii import learner, needs_more
 from safedial.policies import Policy
+from safedial.simulation.proved import margin_holds, promise_holds
 from safedial.worlds.linear import LinearWorld
 
 

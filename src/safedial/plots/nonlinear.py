@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from safedial.experiments.nonlinear import finals
-from safedial.experiments.tables import read_rows
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, new_figure, save, title
 
 STYLES = {

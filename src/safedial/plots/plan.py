@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from safedial.experiments.tables import read_rows
-from safedial.online.units import Dial
+from safedial.decision.units import Dial
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, dial_axis, new_figure, save, title
 
 RAREST = 1e-5

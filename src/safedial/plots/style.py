@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from safedial.decision.units import Dial
 from safedial.errors import InvalidInput, import_extra
-from safedial.online.units import Dial
 
 COLUMN = 3.5
 """Inches: the width of one column."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from safedial.experiments.tables import read_rows
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, new_figure, save
 
 DASHES = {"ε-Greedy, exploring rounds only": "--", "HP-UCB, mixture": "--"}

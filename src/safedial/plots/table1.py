@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safedial.experiments.tables import read_rows
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, LABELS, MARKERS, new_figure, save
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from safedial.core.dose import Dose
 from safedial.core.spec import SafetySpec
-from safedial.core.swept import doses_cannot_teach
-from safedial.core.tight import Learner
-from safedial.core.tight import learner as linear_learner
+from safedial.core.spec_grid import dose_free_learning
+from safedial.core.tighter_radii import Learner
+from safedial.core.tighter_radii import learner as linear_learner
 from safedial.errors import InvalidInput, require
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.policies.epsilon_greedy import epsilon_greedy
@@ -120,7 +120,7 @@ def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost
 
     A policy from elsewhere may let the dose decide what it learns, so only this package's own share.
     """
-    return policy.name in POLICIES and not policy.binary_cost and doses_cannot_teach(spec, dose, baseline_cost)
+    return policy.name in POLICIES and not policy.binary_cost and dose_free_learning(spec, dose, baseline_cost)
 
 
 __all__ = [

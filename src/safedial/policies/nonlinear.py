@@ -15,8 +15,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.classes import FunctionClass, Interval, Outcomes, linear
-from safedial.classes.kernel import check_room
 from safedial.core.action import Choice, choose, least_informative_intensity
 from safedial.core.binary import binary_safe_set
 from safedial.core.confidence import Bounds
@@ -24,6 +22,8 @@ from safedial.core.namespace import is_zero
 from safedial.core.safe_set import SafeSet, safe_set
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
+from safedial.function_classes import FunctionClass, Interval, Outcomes, linear
+from safedial.function_classes.kernel import check_room
 from safedial.policies.policy import Policy
 
 
@@ -107,7 +107,7 @@ def nonlinear_hp_probe(
 
 def _pair(reward: Any, cost: Any, clip: Any) -> Pair:
     for name, given in (("reward_class", reward), ("cost_class", cost)):
-        rule = "must be a function class of safedial.classes"
+        rule = "must be a function class of safedial.function_classes"
         require(given is None or isinstance(given, FunctionClass), name, given, rule)
     require(clip in (True, False), "clip", clip, "must be True or False")
     cost = linear() if cost is None else cost

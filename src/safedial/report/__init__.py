@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from safedial.errors import require
-from safedial.files import write_text
-from safedial.report.beyond import battery, closed_loop, conformal
+from safedial.io import write_text
+from safedial.report.extensions import battery, closed_loop, conformal
+from safedial.report.html import document
 from safedial.report.nonlinear import nonlinear
-from safedial.report.page import document
 from safedial.report.paper import epsilon, synthetic, table1
 from safedial.report.toolkit import toolkit
 

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from safedial.experiments.tables import read_rows
-from safedial.report.page import claim, footer, html_table, image, provenance
+from safedial.io import read_rows
+from safedial.report.html import claim, footer, html_table, image, provenance
 
 
 def table1(folder: Path) -> str:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safedial.experiments.provenance import output_folder, provenance, write_json
-from safedial.experiments.tables import write_rows
-from safedial.files import write_text
-from safedial.online.units import significant
+from safedial.decision.units import significant
+from safedial.io import output_folder, provenance, write_json, write_rows, write_text
 from safedial.planning import Plan
 from safedial.planning.forecast import SMALL
 from safedial.plots.plan import draw_plan
-from safedial.report.page import document, html_table, image
+from safedial.report.html import document, html_table, image
 from safedial.version import __version__
 
 HEADS = {

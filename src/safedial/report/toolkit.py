@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safedial.experiments.tables import read_rows
-from safedial.report.page import footer, html_table, image, provenance
+from safedial.io import read_rows
+from safedial.report.html import footer, html_table, image, provenance
 
 
 def toolkit(folder: Path) -> str:

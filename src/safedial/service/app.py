@@ -15,18 +15,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from safedial.service import looks, routes, wire
+from safedial.service import read_routes, routes, schemas
 from safedial.service.access import Access
-from safedial.service.desk import Limits, Service
+from safedial.service.app_state import Limits, Service
 from safedial.service.problem import answer
 from safedial.service.routing import quick, router
 from safedial.study import Store
 from safedial.version import __version__
 
-ROOMS = (routes, looks)
+ROUTE_MODULES = (routes, read_routes)
 """Imported for the routes they put on the router."""
 
-TAKEN = (wire.NewStudy, wire.Ask, wire.Outcome, wire.Correction, wire.Void, wire.Resume)
+TAKEN = (schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void, schemas.Resume)
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 ASSETS = ("page.css", "page.js", "words.js", "charts.js", "docs.js")
 KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}

@@ -8,11 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from safedial.decision.decision import LIMITS
 from safedial.errors import InvalidInput
-from safedial.online.decision import LIMITS
-from safedial.service import wire
+from safedial.service import schemas
 from safedial.service.access import Caller
-from safedial.service.desk import Service
+from safedial.service.app_state import Service
 from safedial.service.problem import Problem
 from safedial.service.routing import idempotency_key, reply, route
 from safedial.study import Receipt, list_studies
@@ -24,7 +24,7 @@ LARGEST_DIM = 1_000
 """A study made over HTTP has at most so many numbers in a context: d x d of them are held in memory."""
 
 
-@route("POST", "/v1/studies", role="admin", takes=wire.NewStudy, gives=wire.NewStudyState, status=201, key=True)
+@route("POST", "/v1/studies", role="admin", takes=schemas.NewStudy, gives=schemas.NewStudyState, status=201, key=True)
 async def create(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Create a study. With an Idempotency-Key, the same request again finds the study that it made."""
     if caller.study:
@@ -56,14 +56,14 @@ def check_spec(given: Any) -> None:
         raise Problem("invalid_input", f"dim: a study made over HTTP has at most {LARGEST_DIM}", field="spec")
 
 
-@route("GET", "/v1/studies", role="read", gives=wire.Studies)
+@route("GET", "/v1/studies", role="read", gives=schemas.Studies)
 async def studies(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """The studies that the key may see."""
     found = await asyncio.to_thread(list_studies, service.store)
     return reply({"studies": [row for row in found if caller.study in ("", row["name"])]})
 
 
-@route("GET", "/v1/studies/{name}", role="read", gives=wire.StudyState)
+@route("GET", "/v1/studies/{name}", role="read", gives=schemas.StudyState)
 async def state(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Counts, the monitor's evidence, whether and why the study has stopped, and its specification."""
     return reply(await state_of(await service.study(request.path_params["name"])))
@@ -73,7 +73,15 @@ async def state_of(study: Any) -> dict[str, Any]:
     return {**await asyncio.to_thread(study.status), "spec": study.spec.fields}
 
 
-@route("POST", "/v1/studies/{name}/decisions", role="decide", takes=wire.Ask, gives=wire.Decision, status=201, key=True)
+@route(
+    "POST",
+    "/v1/studies/{name}/decisions",
+    role="decide",
+    takes=schemas.Ask,
+    gives=schemas.Decision,
+    status=201,
+    key=True,
+)
 async def decide(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Advise an action for a context. Answered after the commit.
 
@@ -94,7 +102,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
     return reply(made.to_dict(), 201, replayed=made.replayed)
 
 
-@route("GET", "/v1/decisions/{decision_id}", role="read", gives=wire.DecisionRecord)
+@route("GET", "/v1/decisions/{decision_id}", role="read", gives=schemas.DecisionRecord)
 async def decision(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """A decision, its certificate, the same in plain words, and what was said about it since."""
     name = request.path_params["decision_id"]
@@ -126,8 +134,8 @@ AGAIN = {200: "the same was said before"}
     "POST",
     "/v1/decisions/{decision_id}/outcome",
     role="observe",
-    takes=wire.Outcome,
-    gives=wire.Receipt,
+    takes=schemas.Outcome,
+    gives=schemas.Receipt,
     status=201,
     also=AGAIN,
 )
@@ -146,8 +154,8 @@ async def outcome(service: Service, request: Request, caller: Caller, fields: di
     "POST",
     "/v1/decisions/{decision_id}/correction",
     role="observe",
-    takes=wire.Correction,
-    gives=wire.Receipt,
+    takes=schemas.Correction,
+    gives=schemas.Receipt,
     status=201,
     key=True,
     also=AGAIN,
@@ -161,8 +169,8 @@ async def correction(service: Service, request: Request, caller: Caller, fields:
     "POST",
     "/v1/decisions/{decision_id}/void",
     role="observe",
-    takes=wire.Void,
-    gives=wire.Receipt,
+    takes=schemas.Void,
+    gives=schemas.Receipt,
     status=201,
     also=AGAIN,
 )
@@ -175,8 +183,8 @@ async def void(service: Service, request: Request, caller: Caller, fields: dict[
     "POST",
     "/v1/studies/{name}/resume",
     role="admin",
-    takes=wire.Resume,
-    gives=wire.Receipt,
+    takes=schemas.Resume,
+    gives=schemas.Receipt,
     status=201,
     key=True,
     also=AGAIN,

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from safedial.service import wire
+from safedial.service import schemas
 from safedial.service.access import Caller
-from safedial.service.body import read_json, take
-from safedial.service.desk import Service
+from safedial.service.app_state import Service
 from safedial.service.problem import Problem, answer_error
+from safedial.service.request_body import read_json, take
 from safedial.study.event import orjson
 
 router = APIRouter()
@@ -54,7 +54,7 @@ def route(
                 response = await _serve(service, request, handler, role, takes)
             except Exception as error:
                 fields = takes.model_fields if takes else ()
-                response = answer_error(error, fields, whole=takes is wire.NewStudy)
+                response = answer_error(error, fields, whole=takes is schemas.NewStudy)
             service.metrics.answered(method, path, response.status_code, time.perf_counter() - started)
             return response
 
@@ -70,7 +70,7 @@ def route(
             methods=[method],
             status_code=status,
             response_model=None,
-            responses={**answers, "default": {"model": wire.ProblemDetails, "description": "problem+json"}},
+            responses={**answers, "default": {"model": schemas.ProblemDetails, "description": "problem+json"}},
             openapi_extra=described,
         )
         return handler

@@ -12,7 +12,7 @@ from typing import Any
 from safedial.errors import import_extra, require
 from safedial.service.access import is_loopback, refuse_open_address
 from safedial.service.app import make_app
-from safedial.service.desk import Limits
+from safedial.service.app_state import Limits
 from safedial.study import Store
 
 uvicorn = import_extra("uvicorn", "service")

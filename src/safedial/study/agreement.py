@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.online.blas import dnrm2
-from safedial.online.learner import Learner
+from safedial.decision.learners.blas import dnrm2
+from safedial.decision.learners.linear_learner import Learner
 from safedial.study.event import canonical, orjson
-from safedial.study.fold import decide_next
-from safedial.study.record import body_of, noted_in, prediction_of
+from safedial.study.event_bodies import body_of, noted_in, prediction_of
+from safedial.study.reducer import decide_next
 from safedial.study.snapshot import parts
 from safedial.study.state import State
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from safedial.online.certificate import REPORTED, certificate, explain
-from safedial.online.decision import Decision, Text
+from safedial.decision.certificates.certified import REPORTED, certificate, explain
+from safedial.decision.decision import Decision, Text
 from safedial.study.event import Event, moment
+from safedial.study.event_bodies import decision_of, noted_in
 from safedial.study.ids import DecisionId, id_of
-from safedial.study.record import decision_of, noted_in
 from safedial.study.spec import StudySpec
 
 FEEDBACK = {

@@ -15,8 +15,8 @@ from typing import Any
 from safedial.errors import require
 from safedial.study.database import parse_url, reading, unavailable, writing
 from safedial.study.errors import StudyError
-from safedial.study.load import Source
 from safedial.study.log import CHUNK
+from safedial.study.replay_log import Source
 from safedial.study.schema import TABLES, events, meta, sa, studies
 from safedial.study.store import Store
 from safedial.study.verify import verify_log

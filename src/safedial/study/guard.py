@@ -26,9 +26,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from safedial.decision.decision import Decision, Rules
+from safedial.decision.units import Dial, real
 from safedial.errors import require
-from safedial.online.decision import Decision, Rules
-from safedial.online.units import Dial, real
 
 MAX_OPEN, MOST = 10_000, 1_000_000_000
 DEFAULTS: Mapping[str, Any] = {
@@ -138,7 +138,7 @@ def with_habits(guard: Guard, decision: Decision, raw: Sequence[float], before: 
     if not habit:
         return decision
     setting = _at_most(dial, limit)
-    intensity = setting if rules.straight else float(rules.dose.cost.effect(dial.action(setting)))
+    intensity = setting if rules.is_identity else float(rules.dose.cost.effect(dial.action(setting)))
     return decision._replace(action=setting, intensity=intensity, habit=habit)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from safedial.decision.decision import Rules
+from safedial.decision.outcome import normalise
+from safedial.decision.units import real
+from safedial.decision.validation import in_row, read_new_context
 from safedial.errors import InvalidInput, import_extra, require
-from safedial.online.decision import Rules
-from safedial.online.door import in_row, read_new_context
-from safedial.online.outcome import normalise
-from safedial.online.units import real
 
 
 def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import re
 from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
-from safedial.study.fold import TAG
+from safedial.study.reducer import TAG
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 ID = re.compile(rf"({NAME.pattern})\.([0-9]{{1,18}})(?:\.([0-9a-f]{{{2 * TAG}}}))?", re.ASCII)

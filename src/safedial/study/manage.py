@@ -10,18 +10,18 @@ from typing import Any
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.study.database import reading, writing
-from safedial.study.desk import Desk
-from safedial.study.door import actor_name
 from safedial.study.errors import StudyError
 from safedial.study.ids import NAME, no_decision, read_id
-from safedial.study.load import Source
 from safedial.study.log import add_study, find_study, lock_head, removed_study, study_names
+from safedial.study.replay_log import Source
+from safedial.study.requests import actor_name
 from safedial.study.schema import STORE_LOG
 from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.store_log import append_to_store
 from safedial.study.study import Study
+from safedial.study.transaction import StudyTransaction
 
 
 def create_study(
@@ -130,11 +130,11 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
             warnings.simplefilter("always")
             made = read_spec(fields)
         _check_fallback(fields, made)
-        desk = Desk(Source(connection, add_study(connection, name), name), State(made))
+        transaction = StudyTransaction(Source(connection, add_study(connection, name), name), State(made))
         spec = {"name": name, "rules": made.rules_version, "spec": made.fields}
-        first = desk.append("study_created", spec, actor=actor)
-        desk.flush()
-        body = {"id": desk.source.study, "name": name, "hash": first.hash.hex()}
+        first = transaction.append("study_created", spec, actor=actor)
+        transaction.flush()
+        body = {"id": transaction.source.study, "name": name, "hash": first.hash.hex()}
         append_to_store(connection, "study_created", body, actor=actor)
     rules, notes = made.rules, [str(each.message) for each in caught]
     if fields.get("fallback_action") is None and rules.fallback_action == rules.dial.low:

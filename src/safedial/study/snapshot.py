@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from safedial.core.monitor import Monitor
-from safedial.online.blas import dnrm2
-from safedial.online.outcome import Sample
+from safedial.decision.learners.blas import dnrm2
+from safedial.decision.outcome import Sample
 from safedial.study.errors import StudyError
 from safedial.study.event import canonical, orjson
 from safedial.study.spec import StudySpec

@@ -11,11 +11,11 @@ from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose, curve_from_dict
 from safedial.core.spec import SafetySpec
+from safedial.decision.certificates.certified import plain_options
+from safedial.decision.decision import RULES, Rules
+from safedial.decision.units import Dial, Features
+from safedial.decision.validation import make_rules
 from safedial.errors import InvalidInput, require
-from safedial.online.certificate import plain_options
-from safedial.online.decision import RULES, Rules
-from safedial.online.door import make_rules
-from safedial.online.units import Dial, Features
 from safedial.policies import POLICIES, Policy, make_policy
 from safedial.study.guard import Guard, read_guard
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from safedial.core import monitor
 from safedial.core.rounding import rounded_spec
-from safedial.online.advice import make_learner
-from safedial.online.conformal import ConformalLearner
-from safedial.online.outcome import Sample
+from safedial.decision.decide import make_learner
+from safedial.decision.learners.conformal_learner import ConformalLearner
+from safedial.decision.outcome import Sample
 from safedial.study.event import START
 from safedial.study.guard import FEW_UNWATCHED
 from safedial.study.spec import StudySpec
@@ -72,7 +72,7 @@ class State:
         self.corrected_violations = 0
         self.watched_from = self.tails_from = self.last_known = 0
         self.resumes: list[list[Any]] = []
-        self.shots: list[tuple[int, bytes]] = []
+        self.snapshots: list[tuple[int, bytes]] = []
         self.next_shot = 256
 
     @property

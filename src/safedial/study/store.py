@@ -17,21 +17,21 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from safedial.errors import InvalidInput
-from safedial.study import crash
+from safedial.study import failpoints
 from safedial.study.database import connect, is_read_only, reading, shown, writing
-from safedial.study.desk import Desk
 from safedial.study.errors import StoreUnavailable, StudyError
-from safedial.study.load import Kept, Source, load_state, read_study
 from safedial.study.log import Head, find_study, lock_head, read_event, removed_study
+from safedial.study.replay_log import Kept, Source, load_state, read_study
 from safedial.study.schema import meta
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
+from safedial.study.transaction import StudyTransaction
 
 LARGEST_BATCH = 256
 FAILED_SECONDS, FRESH_SECONDS = 5.0, 1.0
 """How long a store whose last write failed counts as not writable, and how long one that was tried needs no trial."""
 
-Operation = Callable[[Desk], Any]
+Operation = Callable[[StudyTransaction], Any]
 
 
 class _Job(NamedTuple):
@@ -177,22 +177,24 @@ class Store:
         states = {study: self._states.pop(study, None) or self._load(study) for study in wanted}
         transaction = reading if is_read_only(self.engine) else writing
         with transaction(self.engine) as connection:
-            desks = {study: self._desk(connection, study, state) for study, state in states.items()}
-            crash.reach("locked")
-            for study, desk in desks.items():
+            transactions = {study: self._desk(connection, study, state) for study, state in states.items()}
+            failpoints.hit("locked")
+            for study, transaction in transactions.items():
                 keys = [job.key for job in jobs if job.key is not None and job.study == study]
                 if keys:
-                    desk.look_up(keys)
-            answers = [_run(job, desks[job.study]) for job in jobs]
-            for desk in desks.values():
-                desk.flush()
-                desk.snapshot()
-            crash.reach("before_commit")
-        crash.reach("after_commit")
+                    transaction.look_up(keys)
+            answers = [_run(job, transactions[job.study]) for job in jobs]
+            for transaction in transactions.values():
+                transaction.flush()
+                transaction.snapshot()
+            failpoints.hit("before_commit")
+        failpoints.hit("after_commit")
         self._failed = -math.inf
-        self._states |= {study: desk.state for study, desk in desks.items()}
-        self._shots |= {study: desk.state.shots for study, desk in desks.items()}
-        self._heads |= {study: Head(desk.state.seq, desk.state.hash) for study, desk in desks.items()}
+        self._states |= {study: transaction.state for study, transaction in transactions.items()}
+        self._shots |= {study: transaction.state.snapshots for study, transaction in transactions.items()}
+        self._heads |= {
+            study: Head(transaction.state.seq, transaction.state.hash) for study, transaction in transactions.items()
+        }
         return answers
 
     def _load(self, study: int) -> State:
@@ -210,13 +212,13 @@ class Store:
             raise self._taken_back(name, told.seq)
         return state
 
-    def _desk(self, connection: Any, study: int, state: State) -> Desk:
+    def _desk(self, connection: Any, study: int, state: State) -> StudyTransaction:
         name, _ = self._studies[study]
         head, told = lock_head(connection, study), self._heads.get(study)
-        desk = Desk(Source(connection, study, name), state)
-        if (told is not None and head.seq < told.seq) or not desk.follow(head):
+        transaction = StudyTransaction(Source(connection, study, name), state)
+        if (told is not None and head.seq < told.seq) or not transaction.follow(head):
             raise self._taken_back(name, state.seq if told is None else told.seq)
-        return desk
+        return transaction
 
     def _taken_back(self, name: str, seq: int) -> StudyError:
         """A log without an event that this process has acknowledged: it does not go on before it was started anew."""
@@ -230,17 +232,17 @@ def _same(one: StudySpec, other: StudySpec) -> bool:
     return one is other or (one.rules_version, one.fields) == (other.rules_version, other.fields)
 
 
-def _run(job: _Job, desk: Desk) -> tuple[_Job, Any, InvalidInput | None]:
+def _run(job: _Job, transaction: StudyTransaction) -> tuple[_Job, Any, InvalidInput | None]:
     """An operation's answer, or its refusal; a refusal that left events behind is a fault of ours."""
-    before = desk.state.seq
-    if job.spec is not None and not _same(job.spec, desk.state.study):
+    before = transaction.state.seq
+    if job.spec is not None and not _same(job.spec, transaction.state.study):
         words = "has another specification than when it was opened; the store was restored; restart this process"
-        return job, None, StudyError("store_unavailable", f"study {desk.source.name!r}: {words}")
+        return job, None, StudyError("store_unavailable", f"study {transaction.source.name!r}: {words}")
     try:
-        return job, job.operation(desk), None
+        return job, job.operation(transaction), None
     except StoreUnavailable:
         raise
     except InvalidInput as error:
-        if desk.state.seq != before:
+        if transaction.state.seq != before:
             raise RuntimeError("an operation was refused after it had appended events") from error
         return job, None, error

@@ -20,8 +20,8 @@ from typing import Any
 
 from safedial.study.database import reading, writing
 from safedial.study.event import Event, canonical, digest, now
-from safedial.study.load import Source
 from safedial.study.log import append_events, lock_head, read_event, read_events, read_head, study_names
+from safedial.study.replay_log import Source
 from safedial.study.schema import STORE_LOG, STORE_NAME, keys, sa
 from safedial.study.store import Store
 from safedial.study.verify import Report, read_checkpoint, verify_log

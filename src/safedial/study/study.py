@@ -24,23 +24,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from safedial.decision.decision import Text
+from safedial.decision.units import real
+from safedial.decision.validation import read_baseline
 from safedial.errors import printable, require
-from safedial.online.decision import Text
-from safedial.online.door import read_baseline
-from safedial.online.units import real
 from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision, decided, shown_event
 from safedial.study.database import reading
-from safedial.study.desk import Desk
-from safedial.study.door import actor_name, checked_text, microseconds, read_key, read_meta, read_raw, written_time
 from safedial.study.event import Event, moment, now
-from safedial.study.frame import effective_rows, write_rows
+from safedial.study.event_bodies import Noted
 from safedial.study.history import read_history
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_id
 from safedial.study.log import event_hashes, events_about, read_event, read_events
-from safedial.study.record import Noted
+from safedial.study.requests import actor_name, checked_text, microseconds, read_key, read_meta, read_raw, written_time
 from safedial.study.spec import StudySpec
 from safedial.study.store import Store
+from safedial.study.tables import effective_rows, write_rows
+from safedial.study.transaction import StudyTransaction
 from safedial.study.verify import Report
 from safedial.study.verify_parts import verify_study
 
@@ -188,9 +188,9 @@ class Study:
         named = None if listed is None else [self._own(each) for each in listed]
         arguments = {"unrelated": unrelated, "reason": checked_text("reason", reason), "actor": self._who(actor)}
 
-        def work(desk: Desk) -> list[Receipt]:
-            overdue = (each for each, at in self._waiting(desk) if at < microseconds(before))
-            return operations.expire(desk, list(overdue) if named is None else named, **arguments)
+        def work(transaction: StudyTransaction) -> list[Receipt]:
+            overdue = (each for each, at in self._waiting(transaction) if at < microseconds(before))
+            return operations.expire(transaction, list(overdue) if named is None else named, **arguments)
 
         return self._write(work, True)
 
@@ -224,7 +224,9 @@ class Study:
         monitor does not count them. A context outside a stated range of its features is refused.
         """
         rows = read_history(self.spec.rules, rounds)
-        work = partial(operations.bring_in, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor))
+        work = partial(
+            operations.import_rounds, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor)
+        )
         return self._write(work, True)
 
     def decision(self, decision_id: str) -> StudyDecision:
@@ -252,17 +254,17 @@ class Study:
         """Counts, the monitor's evidence, whether and why the study has stopped, and what else is worth knowing."""
         return self._write(self._status, True)
 
-    def _status(self, desk: Desk) -> dict[str, Any]:
-        oldest = next(iter(self._waiting(desk, most=1)), None)
+    def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
+        oldest = next(iter(self._waiting(transaction, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
-        told = {"oldest_open": since, "hash": desk.state.hash.hex(), "notes": _notes(desk)}
-        return {"name": self.name, **desk.state.summary(), **told}
+        told = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
+        return {"name": self.name, **transaction.state.summary(), **told}
 
     def state_digest(self) -> str:
         """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
         from safedial.study.snapshot import state_digest
 
-        return self._write(lambda desk: state_digest(desk.state), True)
+        return self._write(lambda transaction: state_digest(transaction.state), True)
 
     def waiting(self) -> list[dict[str, Any]]:
         """The decisions that wait for an outcome, with the time they were made, oldest first."""
@@ -322,14 +324,14 @@ class Study:
         check_id(asked, id_of(self.spec.rules_version, self.name, event.seq, event.hash))
         return event
 
-    def _waiting(self, desk: Desk, most: int | None = None) -> list[tuple[DecisionId, int]]:
-        desk.flush()
-        found = (event for seq in islice(desk.state.open, most) if (event := desk.event(seq)))
+    def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
+        transaction.flush()
+        found = (event for seq in islice(transaction.state.open, most) if (event := transaction.event(seq)))
         return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
 
 
-def _notes(desk: Desk) -> list[str]:
-    last = desk.event(desk.state.seq)
+def _notes(transaction: StudyTransaction) -> list[str]:
+    last = transaction.event(transaction.state.seq)
     ahead = 0.0 if last is None else (last.at - now()) / 1e6
     if ahead <= 1.0:
         return []

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from safedial.decision.learners.blas import dnrm2
 from safedial.errors import require
-from safedial.online.blas import dnrm2
 from safedial.study.agreement import Agreement
 from safedial.study.errors import StoreUnavailable
 from safedial.study.event import START, Event, canonical, follows
-from safedial.study.fold import context_of, decide_next
-from safedial.study.load import Source, read_study, snapshot_body, take
+from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import request_digest, request_of
-from safedial.study.record import body_of, noted_in
+from safedial.study.reducer import context_of, decide_next
+from safedial.study.replay_log import Source, apply_event, read_study, snapshot_body
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 
@@ -203,7 +203,7 @@ class _Check:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
         vector = self.decide_again(state, event, body) if event.kind == "decided" else None
-        self.state = take(self.source, state, event, body, vector=vector, trust=False)
+        self.state = apply_event(self.source, state, event, body, vector=vector, trust=False)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
         """A stored snapshot must be the one that the event behind it vouches for (from version 2 of the rules on)."""

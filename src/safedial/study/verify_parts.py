@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 from safedial.study.database import open_engine, reading
-from safedial.study.load import Source, read_study
 from safedial.study.log import read_head, read_snapshot, snapshot_seqs
+from safedial.study.replay_log import Source, read_study
 from safedial.study.snapshot import unpacked
 from safedial.study.store import Store
 from safedial.study.verify import Report, verify_log
@@ -58,9 +58,9 @@ class _Part(NamedTuple):
 def verify_parts(store: Store, study: int, name: str, *, checkpoint: Any, workers: int) -> Report | None:
     """The report of a log all of whose parts agree; None where it is short, or where one does not."""
     with reading(store.engine) as connection:
-        shots = snapshot_seqs(connection, study)
+        snapshots = snapshot_seqs(connection, study)
         head = read_head(connection, study).seq
-    cuts = _cuts(shots, head, min(workers, head // LEAST))
+    cuts = _cuts(snapshots, head, min(workers, head // LEAST))
     if not cuts:
         return None
     starts, stops = [None, *cuts], [*(seq for seq, _ in cuts), None]
@@ -75,12 +75,12 @@ def verify_parts(store: Store, study: int, name: str, *, checkpoint: Any, worker
     return Report(**{**last.to_dict(), **summed, "events": last.seq, "clock_back_at": back})
 
 
-def _cuts(shots: list[tuple[int, bytes]], head: int, parts: int) -> list[tuple[int, bytes]]:
+def _cuts(snapshots: list[tuple[int, bytes]], head: int, parts: int) -> list[tuple[int, bytes]]:
     """The snapshots nearest to where equal parts would begin."""
     found = {}
     for part in range(1, parts):
         wanted = head * part // parts
-        nearest = min(shots, key=lambda shot: abs(shot[0] - wanted), default=None)
+        nearest = min(snapshots, key=lambda shot: abs(shot[0] - wanted), default=None)
         if nearest is not None and LEAST <= nearest[0] <= head - LEAST:
             found[nearest[0]] = nearest
     return sorted(found.values())

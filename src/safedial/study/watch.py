@@ -20,7 +20,7 @@ from safedial.core import monitor, tails
 from safedial.core.confidence import cost_radius_of, reward_radius_of
 from safedial.core.margin import round_risk
 from safedial.core.spec import SafetySpec
-from safedial.online.outcome import Sample, allowed_risk, cost_at_advice, counted, counted_from
+from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted, counted_from
 from safedial.study.state import Round, State
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from safedial.errors import InvalidInput, import_extra, require
-from safedial.experiments.provenance import output_folder, provenance, write_json
-from safedial.files import write_text
+from safedial.io import output_folder, provenance, write_json, write_text
 from safedial.sweep.cell import cell_path, read_cell, run_cell, write_cell
 from safedial.sweep.grid import Grid, parse_grid
 

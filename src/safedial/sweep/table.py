@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import require
-from safedial.experiments.tables import write_rows
-from safedial.measure import violation_interval
+from safedial.io import write_rows
+from safedial.stats import violation_interval
 from safedial.sweep.cell import cell_path, read_cell
 from safedial.sweep.engine import read_stored_grid
 from safedial.sweep.grid import Grid

@@ -32,11 +32,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.classes.function_class import check_bound, check_whole
-from safedial.classes.kernels import parse_kernel
-from safedial.classes.maps import check_coordinates
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
+from safedial.function_classes.function_class import check_bound, check_whole
+from safedial.function_classes.kernels import parse_kernel
+from safedial.function_classes.maps import check_coordinates
 from safedial.worlds.linear import STREAMS, Draws
 from safedial.worlds.noise import NOISES
 

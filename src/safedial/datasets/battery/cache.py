@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safedial.datasets.battery.context import text_hash
 from safedial.datasets.battery.embedder import Embedder
 from safedial.errors import InvalidInput, require
-from safedial.files import write_bytes, write_text
+from safedial.io import write_bytes, write_text
 
 Array = NDArray[np.float32]
 SAVE_SECONDS = 10.0

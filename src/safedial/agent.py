@@ -1,0 +1,434 @@
+"""`Agent`: the in-memory online learner.
+
+    context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
+    outcome ─► outcome.normalise ─► learner.learn, monitor
+
+The learner is the linear one (learner.py), one over function classes (classes.py), or the conformal one
+(conformal.py), by the policy.
+
+Everything is checked before anything changes: a call that raises `InvalidInput` leaves the agent as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.agent_file import FORM, FORM_VERSION, arguments, dump, restore
+from safedial.core import monitor
+from safedial.core.dose import Dose, DoseCurve
+from safedial.core.rounding import rounded_spec
+from safedial.core.scale import NoiseScale
+from safedial.core.spec import SafetySpec
+from safedial.decision.decide import decide, make_learner
+from safedial.decision.decision import Decision, Rules
+from safedial.decision.learners.conformal_learner import ConformalLearner
+from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted_from, normalise
+from safedial.decision.rounds import Advice
+from safedial.decision.units import Dial, Features
+from safedial.decision.validation import (
+    NewContext,
+    check_decision,
+    column,
+    in_row,
+    make_rules,
+    read_baseline,
+    read_context,
+    read_contexts,
+    read_new_context,
+    read_new_contexts,
+)
+from safedial.errors import InvalidInput, require
+from safedial.io import read_archive, write_archive
+from safedial.policies import Policy
+
+Vector = NDArray[np.float64]
+Context = Sequence[float] | Vector | Mapping[str, float]
+
+ALARM_LEVEL = 0.01
+UNSAID: Any = object()
+
+OPEN_LIMIT = 100_000
+"""Decisions without an outcome that are remembered; older ones can be reported by context and action only."""
+
+
+class Agent:
+    """Advises one safe action at a time and learns from its outcome.
+
+    Args:
+        dim: the context's dimension (with `features`, their number, an intercept included).
+        spec: the promise and its assumptions; plain numbers, no arrays.
+        policy: a policy, or its name with the default options; by default `hp_probe`, or `hp_conformal` where the
+            spec's promise is "conformal".
+        dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
+        dial: the dial's own units and levels.
+        features: names, centres and scales of raw feature values.
+        start_action: `hp_conformal` only: a setting that you declare safe for every context, in the dial's units, used
+            until there are rounds enough. Without it the spec's constants must certify one.
+        fallback_action: what to advise where nothing is promised, in the dial's units; by default the declared start
+            action, or else the dial's low end.
+        baseline_range: (low, high) that a stated baseline cost must lie between; by default it must not be negative,
+            because a negative one raises the dose.
+        seed: of the coin that randomised policies toss.
+
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3,
+    ...                   coefficient_bound=1, context_bound=1)
+    >>> agent = Agent(2, spec)
+    >>> decision = agent.decide([0.6, 0.3])
+    >>> agent.update([0.6, 0.3], decision.action, reward=0.12, cost=0.09)
+    >>> agent.decide([0.6, 0.3]).action > 0
+    True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        spec: SafetySpec,
+        *,
+        policy: str | Policy | None = None,
+        dose: DoseCurve | Dose | None = None,
+        dial: Dial | None = None,
+        features: Features | None = None,
+        start_action: float | None = None,
+        fallback_action: float | None = None,
+        baseline_range: tuple[float | None, float | None] | None = None,
+        seed: int = 0,
+    ) -> None:
+        given = (dim, spec, policy, dose, dial, features, start_action, fallback_action)
+        self._start(make_rules(*given, baseline_range=baseline_range), seed)
+
+    def _start(self, rules: Rules, seed: Any) -> None:
+        """Nothing learned, nothing decided."""
+        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+        require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
+        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
+        self._learner = make_learner(rules)
+        self._decisions = 0
+        self._open: dict[int, Advice] = {}
+        self._monitor, self._alarmed_at, self._expected = monitor.init(), 0, 0
+        self._frozen = False
+        self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
+
+    def __repr__(self) -> str:
+        rules = self._rules
+        return (
+            f"Agent(dim={rules.dim}, policy={rules.policy.name}, decisions={self._decisions}, "
+            f"informative_rounds={self._learner.samples}, alarmed={self.alarmed})"
+        )
+
+    @property
+    def spec(self) -> SafetySpec:
+        return self._rules.spec
+
+    @property
+    def dim(self) -> int:
+        return self._rules.dim
+
+    @property
+    def policy(self) -> Policy:
+        return self._rules.policy
+
+    @property
+    def dial(self) -> Dial:
+        return self._rules.dial
+
+    @property
+    def features(self) -> Features | None:
+        return self._rules.features
+
+    @property
+    def reward_coef(self) -> Vector:
+        """θ̂, by a fresh look at the maintained inverse."""
+        return self._learner.coef("reward")
+
+    @property
+    def cost_coef(self) -> Vector:
+        """μ̂."""
+        return self._learner.coef("cost")
+
+    @property
+    def violations(self) -> int:
+        """How many watched outcomes exceeded the threshold: those of decisions that were not in doubt, as advised."""
+        return int(self._monitor.violations)
+
+    @property
+    def decisions(self) -> int:
+        """How many actions were advised."""
+        return self._decisions
+
+    @property
+    def informative_rounds(self) -> int:
+        """How many outcomes were learned from."""
+        return self._learner.samples
+
+    @property
+    def evidence(self) -> float:
+        """Evidence that the promise is broken: 1 at the start; ≥ 100 with probability ≤ 0.01 + δ′ + δ_q if it holds.
+
+        For HP-Conformal: evidence that rounds are not exchangeable; ≥ 100 with probability at most 0.01 if they are.
+        """
+        if isinstance(self._learner, ConformalLearner):
+            return self._learner.evidence
+        return float(monitor.evidence(self._monitor))
+
+    @property
+    def frozen(self) -> bool:
+        """Whether learning has ended: a dose was withheld for a reason that may have to do with its outcome."""
+        return self._frozen
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the evidence reached 100. The fallback is then advised until `resume` is called."""
+        return self._alarmed_at > 0
+
+    def resume(self, *, forget: bool = False) -> None:
+        """Take the alarm back and watch afresh: a person's decision, after finding out what went wrong.
+
+        Args:
+            forget: HP-Conformal only: start up again without the earlier rounds, where they no longer resemble the
+                new ones. Open decisions can then be reported by context and action only.
+        """
+        if isinstance(self._learner, ConformalLearner):
+            self._learner.watch_afresh()
+            if forget:
+                self._learner.forget()
+                self._open.clear()
+        else:
+            require(not forget, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
+        self._monitor, self._alarmed_at = monitor.init(), 0
+        self._expected = self._decisions
+        self._open = {number: advice._replace(watched=False) for number, advice in self._open.items()}
+
+    def decide(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
+        """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) that arises without any action.
+
+        Each call is a round: it counts for the joint promise and shrinks the probe. To look without deciding, use
+        `preview`. `allow_extrapolation` takes a context outside the stated ranges of its features, and marks the
+        decision (`Decision.extrapolated`).
+        """
+        asked = read_new_context(self._rules, context, allow_extrapolation)
+        baseline = read_baseline(self._rules, baseline_cost)
+        self._begin()
+        return self._decide(asked, baseline)
+
+    def preview(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
+        """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
+        asked = read_new_context(self._rules, context, allow_extrapolation)
+        foreseen = self._learner.foresee(asked.vector, asked.norm)
+        baseline = read_baseline(self._rules, baseline_cost)
+        return self._advise(asked, foreseen, baseline, coin=0.5)._replace(preview=True)
+
+    def decide_many(
+        self,
+        contexts: Iterable[Context],
+        *,
+        baseline_costs: Iterable[float] | None = None,
+        allow_extrapolation: bool = False,
+    ) -> list[Decision]:
+        """One decision for each context, all from what is known now: the same as calling `decide` in turn.
+
+        (HP-Conformal refits before the first of them at most, so that none suffers from the others' open outcomes.)
+        """
+        asked = read_new_contexts(self._rules, contexts, allow_extrapolation)
+        baselines = column("baseline_costs", baseline_costs, len(asked))
+        for row, baseline in enumerate(baselines):
+            in_row(row, read_baseline, self._rules, baseline)
+        self._begin()
+        return [self._decide(each, baseline) for each, baseline in zip(asked, baselines, strict=True)]
+
+    def update(
+        self,
+        context: Context | Decision,
+        action: float | None = None,
+        reward: float | None = None,
+        cost: float | None = None,
+        *,
+        baseline_cost: float = UNSAID,
+        round: int | None = None,
+        unrelated: bool = False,
+    ) -> None:
+        """Learn from one outcome. Call in decision order.
+
+        Args:
+            context: the round's context, or, better, the `Decision` itself, which knows its context, its action and
+                its baseline cost: `agent.update(decision, reward=0.7, cost=0.4)`.
+            action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
+            reward, cost: as measured.
+            baseline_cost: as given to `decide`.
+            round: the number of the decision, where the `Decision` itself is not at hand (after `load`); without
+                either, the outcome is taken for the oldest open round's.
+            unrelated: where nothing was applied though something was advised: you state that the reason has nothing to
+                do with the outcome. Otherwise nothing is learned from this round on (`frozen`), because rounds without
+                a dose teach nothing, and to leave out those that were feared would bias what is learned. (HP-Conformal
+                leaves the round out if it is unrelated to the context too, and otherwise counts it as unbounded.)
+
+        Outcomes of decisions feed the monitor: as measured, or, where more was applied than advised, as they would have
+        been at the advice. An outcome that is reported before any decision (history), or of a round that promised
+        nothing, is learned from and proves nothing about the promise.
+        """
+        require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        if isinstance(context, Decision):
+            check_decision(self._rules, self._open, context)
+            require(round is None, "round", round, "is known to the decision", "leave it out")
+            vector, norm = read_context(self._rules, context.context, raw=False)
+            applied = context.action if action is None else action
+            baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
+            number = context.round
+        else:
+            vector, norm = read_context(self._rules, context)
+            number = self._number_of(vector, round)
+            known = self._open[number].baseline_cost if number else 0.0
+            applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
+        sample = normalise(self._rules, applied, reward, cost, baseline, vector)
+        place = self._open[number].place if number else None
+        self._fold(vector, norm, sample, number, unrelated=unrelated)
+        if unrelated and place is not None and sample.intensity == 0.0 and isinstance(self._learner, ConformalLearner):
+            self._learner.leave_out(place)
+            self._notice()
+
+    def update_many(
+        self,
+        contexts: Iterable[Context],
+        actions: Iterable[float],
+        rewards: Iterable[float],
+        costs: Iterable[float],
+        *,
+        baseline_costs: Iterable[float] | None = None,
+    ) -> None:
+        """Learn from several outcomes in decision order; if one of them is refused, none is learned from."""
+        vectors = read_contexts(self._rules, contexts)
+        names = ("actions", "rewards", "costs", "baseline_costs")
+        given = (actions, rewards, costs, baseline_costs)
+        columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
+        rows = enumerate(zip(*columns, [vector for vector, _ in vectors], strict=True))
+        samples = [in_row(number, normalise, self._rules, *row) for number, row in rows]
+        numbers = [*self._open, *[0] * len(vectors)][: len(vectors)]
+        for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=True)):
+            in_row(row, self._check_open, vector, number)
+        for vector, sample, number in zip(vectors, samples, numbers, strict=True):
+            self._fold(*vector, sample, number)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file; `Agent.load` gives an agent that decides the same, bit for bit."""
+        write_archive(path, *dump(self), form=FORM, version=FORM_VERSION)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        dose: DoseCurve | Dose | None = None,
+        noise_scale: NoiseScale | None = None,
+    ) -> Agent:
+        """The agent that `save` wrote; a truncated or altered file is refused.
+
+        A file holds no functions of your own: give them again, and they are compared with what was saved.
+
+        Args:
+            policy: where it, or a model or function in its options, is not one of this package's own.
+            dose: where a dose curve is your own.
+            noise_scale: where the spec's is your own.
+        """
+        header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
+        try:
+            agent = cls.__new__(cls)
+            given = arguments(header, policy=policy, dose=dose, noise_scale=noise_scale)
+            agent._start(make_rules(**given), header["seed"])
+            restore(agent, header, arrays)
+        except InvalidInput:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"path = {str(path)!r}: lacks a part of a safedial save file ({error})") from error
+        return agent
+
+    def _begin(self) -> None:
+        self._learner.begin()
+        self._notice()
+
+    def _notice(self) -> None:
+        """Take note of a conformal learner's alarm."""
+        if isinstance(self._learner, ConformalLearner) and self._learner.alarmed and not self._alarmed_at:
+            self._alarmed_at = max(self._decisions, 1)
+
+    def _decide(self, asked: NewContext, baseline_cost: float) -> Decision:
+        coin = self._rng.random() if self._rules.policy.randomised else 0.5
+        decision = self._advise(asked, self._learner.predict(asked.vector, asked.norm), baseline_cost, coin)
+        self._decisions += 1
+        if isinstance(self._learner, ConformalLearner):
+            self._learner.count_start(decision.promise)
+        watched = decision.certified and not self._conformal
+        place = self._learner.open(asked.vector)
+        self._open[self._decisions] = Advice(place, decision.action, baseline_cost, watched)
+        if len(self._open) > OPEN_LIMIT:
+            self._expect()
+            del self._open[next(iter(self._open))]
+        return decision
+
+    @property
+    def _conformal(self) -> bool:
+        return isinstance(self._learner, ConformalLearner)
+
+    def _advise(self, asked: NewContext, prediction: Any, baseline_cost: float, coin: float) -> Decision:
+        rules, number = self._rules, self._decisions + 1
+        stopped = "" if not self.alarmed else "alarm" if rules.policy.promise == "certified" else "drift"
+        learner, spec = self._learner, self._safe_spec
+        more: Any = {"coin": coin, "stopped": stopped}
+        decision = decide(rules, spec, learner, prediction, asked.vector, number, baseline_cost, **more)
+        return decision._replace(extrapolated=asked.extrapolated) if asked.extrapolated else decision
+
+    def _fold(self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool = True) -> None:
+        """Learn from the outcome of round `number` (0: history), and watch it."""
+        self._expect()
+        advice = self._open.pop(number, None)
+        withheld = advice is not None and sample.intensity == 0.0 and self._intensity(advice.action) > 0.0
+        if withheld and not unrelated and not self._conformal and self._rules.policy.learns:
+            self._frozen = True
+        if not self._frozen:
+            self._learner.learn(vector, norm, sample, advice.place if advice else None)
+        if advice is not None:
+            self._watch(advice, sample, number)
+        self._notice()
+
+    def _intensity(self, setting: float) -> float:
+        return float(self._rules.dose.cost.effect(self._rules.dial.action(setting)))
+
+    def _expect(self) -> None:
+        """Count the decisions made since the last call as kept; a violation revises that when it is reported."""
+        spec = self._rules.spec
+        for number in range(self._expected + 1, self._decisions + 1):
+            advice = self._open.get(number)
+            risk = allowed_risk(spec, advice.baseline_cost, float(number)) if advice and advice.watched else None
+            if risk is not None:
+                self._monitor = monitor.update(self._monitor, False, risk)
+            elif advice and advice.watched:
+                self._open[number] = advice._replace(watched=False)
+        self._expected = self._decisions
+
+    def _number_of(self, vector: Vector, round: int | None) -> int:
+        """The open round that an outcome reported by its context belongs to; 0 for history."""
+        if round is not None:
+            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
+        number = next(iter(self._open), 0) if round is None else int(round)
+        self._check_open(vector, number)
+        return number
+
+    def _check_open(self, vector: Vector, number: int) -> None:
+        advice = self._open.get(number)
+        self._learner.check_report(vector, number, advice.place if advice else None, self._decisions)
+
+    def _watch(self, advice: Advice, sample: Sample, number: int) -> None:
+        """Set the outcome against the promise, at the setting that was advised."""
+        cost = cost_at_advice(self._rules, sample, advice.action)
+        if self._conformal:
+            over = float(cost is not None and cost > self._rules.spec.threshold)
+            seen = self._monitor
+            self._monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + over)
+        elif advice.watched and cost is not None and cost > counted_from(self._rules.spec, float(number)):
+            self._monitor = monitor.revise(self._monitor)
+            if not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
+                self._alarmed_at = self._decisions

@@ -1,0 +1,1 @@
+"""One decision and the life of its round, used alike by `Agent` and `Study`."""

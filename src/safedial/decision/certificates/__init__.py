@@ -1,0 +1,1 @@
+"""What a decision says about itself, one kind of promise a file."""

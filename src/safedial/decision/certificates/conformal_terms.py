@@ -1,0 +1,247 @@
+"""The certificate of an HP-Conformal decision: which promise, which group, how many rounds, what would void it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from safedial.decision.decision import Decision, Rules, bound_intensity, guarded
+from safedial.decision.units import rounded_down
+from safedial.policies.conformal.frozen import places_of
+
+
+def exact_curves(rules: Rules) -> str:
+    return (
+        "the dose curves are exact, down to the smallest action used: "
+        f"reward {rules.dose.reward.words}, cost {rules.dose.cost.words}"
+    )
+
+
+def overrides(rules: Rules, above: str = "") -> str:
+    """What must be true of the applied action; `above` is what else it must be."""
+    words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
+    void = "; a dose of 0 that is not vouched for counts as void" if rules.version > 1 else ""
+    return f"{words}the context{void}"
+
+
+def assumptions(decision: Decision) -> list[str]:
+    """All that this decision's promise rests on, one sentence each."""
+    rules = decision.rules
+    spec, options = rules.spec, rules.policy.options
+    shared = [
+        exact_curves(rules),
+        "sensors do not err; a stated baseline cost is exact",
+        overrides(rules, ", is above zero,"),
+    ]
+    if decision.promise == "declared":
+        return ["the start dose, and less, is safe for every context, as you declared"]
+    if decision.promise == "certified":
+        return [
+            f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
+            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given the context "
+            "and the action",
+            *shared,
+        ]
+    confidence = options["confidence"]
+    marginal = "the probability is over the calibration rounds too, and within the group, not for one context"
+    if confidence is not None:
+        marginal = f"with probability {confidence:g} over the calibration rounds of a refit it holds given them"
+    late = (
+        "an outcome that is late or missing counts as unbounded; so if lateness depends on the outcome, the chance "
+        "that a conformal dose is given and the cost exceeds the threshold is still as stated, but not the rate among "
+        "conformal doses alone; lateness does not depend on other rounds' outcomes"
+    )
+    if options["form"] == "full":
+        late = "whether an outcome is late or missing depends on no context and on no outcome"
+    before = {
+        "train": ["rounds from before the first decision train the predictors alone; nothing is assumed of them"],
+        "calibrate": ["rounds from before the first decision, if any, are exchangeable with those since"],
+    }
+    return [
+        "rounds are exchangeable: contexts and noise come as if drawn independently from one source, without drift, "
+        "and no round influences another (watched: see evidence)",
+        *before.get(options.get("history", ""), []),
+        *shared,
+        marginal,
+        late,
+        f"the form ({options['form']}), the groups, the predictor, the window ({options['window']} rounds) and the "
+        "ridge were fixed before the first round",
+    ]
+
+
+def statement(decision: Decision) -> str:
+    """The promise in one sentence."""
+    spec = decision.rules.spec
+    if decision.promise == "declared":
+        whose = "you declared the start dose safe"
+        if guarded(decision):
+            whose = "the dial's lowest level is at most the start dose, which you declared safe"
+        return f"none of ours yet: {whose}, P(cost > {spec.threshold:g}) is as you know it"
+    words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
+    if decision.promise == "certified":
+        return f"{words}, from the constants (start-up)"
+    return f"{words}, for exchangeable rounds, within its group"
+
+
+COMPARED = {
+    "train": "; rounds from before the first decision are not among those compared",
+    "calibrate": "; rounds from before the first decision are among those compared, and if it is they that differ, "
+    "resume without the earlier rounds",
+}
+
+
+def compared(decision: Decision) -> str:
+    """What an alarm about exchangeability set against each other."""
+    return COMPARED.get(decision.rules.policy.options.get("history", ""), "") if decision.doubt == "drift" else ""
+
+
+def facts(decision: Decision) -> dict[str, Any]:
+    """Plain values: the group, its n, the rank, the bound, and what it rests on."""
+    rules, seen = decision.rules, decision.prediction
+    kept, top = rank(decision)
+    upper = decision.choice.bounds.cost_upper
+    size = int(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
+    return {
+        "assumptions": [] if decision.promise == "none" else assumptions(decision),
+        "risk": {"violation_risk": rules.spec.violation_risk, "this_round": rules.spec.violation_risk},
+        "model": {
+            "reward": seen.reward,
+            "cost": seen.cost,
+            "scale": seen.scale,
+            "context_norm": seen.norm,
+            "rounds": seen.rounds,
+            "known_outcomes": seen.known,
+            "rounds_at_refit": seen.fitted,
+        },
+        "group": {
+            "label": _label(rules, seen.label),
+            "benefit_expected": bool(seen.code % 2),
+            "calibration_rounds": size,
+            "used": kept,
+            "rank_from_top": top,
+            "rank": kept + 1 - top if top else None,
+        },
+        "start_dose": rules.policy.options["start_dose"],
+        "cost_upper": upper if math.isfinite(upper) else None,
+        **({} if seen.starts is None else _guards(decision)),
+    }
+
+
+def _guards(decision: Decision) -> dict[str, Any]:
+    """What the guards know: how far the dose may reach, how often the start dose was used, and why it is now."""
+    seen, options = decision.prediction, decision.rules.policy.options
+    allowed = bound_intensity(decision)
+    ties = None if seen.ties is None else dict(zip(("cost", "rounds", "of"), seen.ties, strict=True))
+    return {
+        "bound_intensity": None if math.isnan(allowed) else allowed,
+        "reach": {"factor": options.get("reach"), "tenth_applied": seen.tenth, "proof": False},
+        "start_rounds": seen.starts,
+        "unknown_scores": seen.unknown,
+        "tied_costs": ties,
+    }
+
+
+def rank(decision: Decision) -> tuple[int, int]:
+    """(how many scores of the group were used, which of them from the top); (n, 0) where they were too few."""
+    rules, seen = decision.rules, decision.prediction
+    size = np.atleast_1d(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
+    kept, top = places_of(size, rules.spec.violation_risk, rules.policy.options["confidence"])
+    return int(kept[0]), int(top[0])
+
+
+def fewest(risk: float, confidence: float | None) -> int:
+    """The smallest n that has a bound: 1/δ − 1, or with P(Beta(1, n) ≤ δ) = 1 − (1 − δ)ⁿ at least the confidence.
+
+    >>> fewest(0.05, None), fewest(0.05, 0.9)
+    (19, 45)
+    """
+    if confidence is None:
+        return math.ceil(1.0 / risk - 1e-9) - 1
+    return math.ceil(math.log1p(-confidence) / math.log1p(-risk))
+
+
+def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
+    """The bound and the division that gave the largest safe intensity, with the numbers in it."""
+    spec, group, upper = decision.rules.spec, told["group"], told["cost_upper"]
+    whose = "benefit expected" if group["benefit_expected"] else "no benefit expected"
+    if group["label"] is not None:
+        whose += f", {group['label']}"
+    safe = rounded_down(told["safe_intensity"])
+    count = f"{group['calibration_rounds']} calibration rounds of its group ({whose})"
+    if upper is None:
+        lines = [*_no_bound(decision, told, count), f"Until then the largest intensity is {safe}."]
+    else:
+        lines = [
+            f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {told['model']['cost']:.4g} "
+            f"and a margin {upper - told['model']['cost']:.4g}, from the {_nth(group['rank'])} smallest of the latest "
+            f"{group['used']} scores; there are {count}."
+        ]
+        room, allowed = f"{spec.threshold:g}", bound_intensity(decision)
+        if decision.baseline_cost:
+            room = f"({room} less the baseline cost {decision.baseline_cost:g})"
+        if allowed >= 1.0:
+            lines.append(f"The largest intensity: 1, since {upper:.4g} is at most {room}.")
+        else:
+            lines.append(f"The largest intensity: {room} / {upper:.4g} = {rounded_down(allowed)}.")
+    lines += _guard_lines(decision, told, safe)
+    if told["limit"] == "probe":
+        lines.append(f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it.")
+    return lines
+
+
+def _no_bound(decision: Decision, told: dict[str, Any], count: str) -> list[str]:
+    """Why the start dose is used."""
+    spec, seen = decision.rules.spec, decision.prediction
+    needed = fewest(spec.violation_risk, decision.rules.policy.options["confidence"])
+    lines = [
+        f"The start: the last refit had {count}. A conformal bound at risk {spec.violation_risk:g} needs at least "
+        f"{needed}, fewer unknown outcomes among them than it may leave out, and a prediction that is a number."
+    ]
+    if seen.unknown:
+        used, top = rank(decision)
+        lines.append(
+            f"Of the latest {used} scores {seen.unknown} have no known outcome (open, void, or given nothing); "
+            f"{max(top - 1, 0)} may have none."
+        )
+    if seen.ties:
+        value, tied, known = seen.ties
+        lines.append(
+            f"{tied} of {known} known calibration rounds of the group have one measured cost, {value:g}: more than a "
+            "third, so costs carry no information. Report the measured quantity, not its excess over a limit."
+        )
+    return lines
+
+
+def _guard_lines(decision: Decision, told: dict[str, Any], safe: str) -> list[str]:
+    seen, options, lines = decision.prediction, decision.rules.policy.options, []
+    why = guarded(decision)
+    if why == "reach" and seen.tenth is None:
+        lines.append("The reach: before ten rounds with a known outcome the start dose. A guard, not a proof.")
+    elif why == "reach":
+        lines.append(
+            f"The reach: {options['reach']:g} times {seen.tenth:.4g}, the 10th largest applied intensity with a known "
+            f"outcome, or the start dose if that is more: {safe}. A guard against costs that rise faster beyond the "
+            "doses tried than the dose curve says; not a proof."
+        )
+    if why == "lowest_level":
+        lines.append(f"Given is the dial's lowest level, of intensity {safe}: at most the start dose declared safe.")
+    if seen.starts:
+        before = decision.round - 1
+        lines.append(f"At the start dose so far: {seen.starts} of the {before} decisions before this one.")
+    return lines
+
+
+def _label(rules: Rules, label: Any) -> Any:
+    """A group's label as the user gave it: a feature's raw value by its name, anything else as it is."""
+    column, features = rules.policy.options["group"], rules.features
+    if label is None or features is None or not isinstance(column, int) or column >= len(features.names):
+        return label
+    raw = label * (features.scale or ())[column] + (features.center or ())[column]
+    return f"{features.names[column]} = {raw:g}"
+
+
+def _nth(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -1,0 +1,75 @@
+"""The certificate of a decision over function classes: which class, what it rests on, how the bound gave the dose."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from safedial.core.margin import noise_margin, round_risk
+from safedial.decision.certificates.conformal_terms import exact_curves, overrides
+from safedial.decision.certificates.noise_terms import division, noise_assumptions, part_given, sensor_margin
+from safedial.decision.decision import Decision, Rules
+from safedial.decision.units import rounded_down
+
+
+def assumptions(rules: Rules, reported: str) -> list[str]:
+    """All that the promise rests on, one sentence each."""
+    spec, class_ = rules.spec, rules.policy.options["cost_class"]
+    noise = [
+        f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier rounds, "
+        "the context and the action",
+        "a stated baseline cost is exact",
+    ]
+    stated = f"S = {spec.coefficient_bound:g}; " if class_.name in ("linear", "features") else ""
+    return [
+        *(f"cost: {sentence}" for sentence in class_.assumptions),
+        f"{stated}every context has norm at most L = {spec.context_bound:g} (checked)",
+        *([] if class_.binary else noise),
+        exact_curves(rules),
+        overrides(rules),
+        reported,
+        *([] if class_.binary else noise_assumptions(spec)),
+        f"ridge = {spec.ridge:g}, the classes, the margin and the policy were fixed before the first round",
+    ]
+
+
+def facts(decision: Decision, reported: str) -> dict[str, Any]:
+    """Plain values: the classes, the bound, the margin, and what it rests on."""
+    rules, bounds, spec = decision.rules, decision.choice.bounds, decision.rules.spec
+    options = rules.policy.options
+    return {
+        "assumptions": assumptions(rules, reported) if options["cost_class"].label == "certified" else [],
+        "risk": {
+            "violation_risk": spec.violation_risk,
+            "estimation_risk": spec.estimation_risk,
+            "this_round": round_risk(spec, decision.round),
+        },
+        "model": {
+            "cost_class": options["cost_class"].describe(),
+            "reward_class": options["reward_class"].describe(),
+            "informative_rounds": decision.prediction.informative_rounds,
+            "context_norm": decision.prediction.norm,
+        },
+        "reward_upper": bounds.reward_upper,
+        "cost_upper": bounds.cost_upper,
+        "margin": spec.margin,
+        "noise_margin": 0.0 if rules.policy.binary_cost else noise_margin(spec, decision.round),
+        "sensor_margin": sensor_margin(spec, decision.round),
+    }
+
+
+def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
+    """The bound and the division that gave the largest safe intensity."""
+    upper, model = told["cost_upper"], told["model"]
+    safe, rounds = rounded_down(told["safe_intensity"]), f"{model['informative_rounds']:.0f} informative rounds"
+    name = model["cost_class"]["name"]
+    word = "is at most" if model["cost_class"]["label"] == "certified" else "was found at most"
+    if decision.rules.policy.binary_cost:
+        odds = told["risk"]["this_round"] / (1.0 - told["risk"]["this_round"])
+        return [
+            f"The bound: log-odds of an event at full dose are at most {upper:.4g} over the class {name} ({rounds}).",
+            f"The largest intensity: {odds:.4g} / exp({upper:.4g}) = {odds / math.exp(upper):.4g}, at most 1: {safe}.",
+            *part_given(decision, told),
+        ]
+    bound = f"The bound: mean cost per unit of intensity {word} {upper:.4g} over the class {name} ({rounds})."
+    return [bound, *division(decision, told)]

@@ -1,0 +1,210 @@
+"""A decision, and which rule set its action. Its certificate and explanation are in `certificate`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.action import Choice
+from safedial.core.dose import Dose
+from safedial.core.safe_set import largest_safe_intensity
+from safedial.core.spec import SafetySpec
+from safedial.decision.units import Dial, Features
+from safedial.policies import Policy
+
+RULES = 2
+"""The version of the guard, of what an outcome teaches and of the defaults. Studies keep the one they began with: a log
+whose first event states none is version 1."""
+
+
+class Rules(NamedTuple):
+    """What is fixed for the life of a learner."""
+
+    spec: SafetySpec
+    policy: Policy
+    dose: Dose
+    dial: Dial
+    dim: int
+    fallback_action: float
+    features: Features | None
+    start_action: float | None
+    is_identity: bool
+    """Whether settings are intensities: a plain dial and the identity curve."""
+    version: int = RULES
+    baseline_range: tuple[float, float] = (-math.inf, math.inf)
+    """Between what a stated baseline cost must lie."""
+
+
+class Text(str):
+    """A string that shows itself as it reads, at a prompt too."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Decision(NamedTuple):
+    """One advised action.
+
+    Attributes:
+        action: what to set the dial to, in the dial's own units.
+        intensity: g_c(action) in [0, 1], the cost's share of a full dose.
+        safe_action: the largest setting that keeps the promise, or None where nothing is certified.
+        round: the decision's number, from 1.
+        certified: whether the certified promise on the realized cost holds for this action, given the assumptions.
+        doubt: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
+        preview: True where nobody decided: the answer of `Agent.preview`.
+        habit: "" or a key of `LIMITS`: which of a study's own limits lowered the action.
+        extrapolated: the features whose values lie outside their stated ranges, which the caller allowed.
+    """
+
+    action: float
+    intensity: float
+    safe_action: float | None
+    round: int
+    certified: bool
+    context: NDArray[np.float64]
+    prediction: Any
+    choice: Choice
+    baseline_cost: float
+    doubt: str
+    rules: Rules
+    preview: bool = False
+    habit: str = ""
+    extrapolated: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        action = self.rules.dial.text(self.action)
+        safe = "None" if self.safe_action is None else self.rules.dial.text(self.safe_action)
+        return f"Decision(round={self.round}, action={action}, safe_action={safe}, promise={self.promise!r})"
+
+    @property
+    def promise(self) -> str:
+        """Which promise holds for this action: "certified", "conformal", "declared" (a start dose that you declared
+        safe) or "none".
+        """
+        if self.doubt:
+            return "none"
+        return "declared" if guarded(self) == "lowest_level" else promise_of(self.rules, self.choice)
+
+    @property
+    def limit(self) -> str:
+        """Which rule set the action: a key of `LIMITS`."""
+        return _limit(self)
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """Every number and assumption behind the action, as plain values."""
+        from safedial.decision.certificates.certified import certificate
+
+        return certificate(self)
+
+    def explain(self) -> Text:
+        """The certificate in plain words."""
+        from safedial.decision.certificates.certified import explain
+
+        return Text(explain(self))
+
+
+def promise_of(rules: Rules, choice: Choice) -> str:
+    """The promise behind a choice that is not in doubt."""
+    if rules.policy.promise == "conformal" and not math.isfinite(choice.bounds.cost_upper):
+        return "certified" if rules.policy.options["start_dose"] is None else "declared"
+    return "none" if rules.policy.promise in ("expected", "heuristic") else rules.policy.promise
+
+
+def bound_intensity(decision: Decision) -> float:
+    """The largest intensity that a conformal bound allows; not a number where there is none."""
+    upper = decision.choice.bounds.cost_upper
+    if not math.isfinite(upper):
+        return math.nan
+    room = decision.rules.spec.threshold - decision.baseline_cost
+    return float(largest_safe_intensity(upper, 0.0, threshold=room).intensity)
+
+
+def guarded(decision: Decision) -> str:
+    """Where a guard of `hp_conformal` puts the largest intensity below its bound: "reach", or above: "lowest_level"."""
+    options, largest = decision.rules.policy.options, decision.choice.safe.intensity
+    if options.get("reach") is not None and largest < bound_intensity(decision) * (1.0 - NEAR):
+        return "reach"
+    above = options.get("least_dose") is not None and largest > bound_intensity(decision) * (1.0 + NEAR)
+    return "lowest_level" if above else ""
+
+
+NEAR = 1e-9
+"""Intensities within this of each other, relatively, are one: advice is rounded to the safe side."""
+
+
+LIMITS = {
+    "drift": "the costs of new rounds lie higher among those of the calibration rounds before them than exchangeable "
+    "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
+    "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
+    "assumption_broken": "the data contradict the stated norms (costs or rewards lie outside what they allow), "
+    "so the fallback is advised",
+    "noise_broken": "outcomes scatter more than the stated noise allows, "
+    "so the fallback is advised until a person resumes",
+    "no_certified_action": "the known baseline cost or the sensor noise alone exceeds what the threshold allows, "
+    "so no action, not even zero, keeps the promise",
+    "too_many_open": "too many outcomes are open, so the fallback is advised until a person resumes",
+    "too_many_void": "too many rounds are void or expired, so the fallback is advised until a person resumes",
+    "too_many_unwatched": "too many rounds ended without an outcome that shows whether the promise was kept, "
+    "so the fallback is advised until a person resumes",
+    "outcome_overdue": "an outcome has been open for longer than the study allows, "
+    "so the fallback is advised until a person resumes",
+    "stop_rule": "the study's stop rule was met, so the fallback is advised until a person resumes",
+    "mask": "the study's rules give nothing to a context like this one",
+    "cap": "the study's rules cap the setting for a context like this one",
+    "step_up": "the study's largest step up from the decision before",
+    "no_expected_benefit": "no benefit is expected here, so nothing is given",
+    "below_lowest_level": "what would be given lies below the dial's lowest level, so nothing is given "
+    "and nothing can be learned from this round",
+    "exploration": "a coin chose the cautious first-round setting, to explore",
+    "probe": "no benefit is expected here, so only a small probe is given, to learn",
+    "lowest_level": "what the conformal bound allows lies below the dial's lowest level, so that level is given: it is "
+    "at most the start dose that you declared safe",
+    "level": "the dial's levels: the next level up is above the safe setting",
+    "full_dose": "the end of the dial: the largest setting is allowed",
+    "cost_bound": "the cost bound: a higher setting could break the promise",
+    "conformal_bound": "the conformal bound: a higher setting could break the promise",
+    "reach": "the reach: a higher setting is too far beyond those that were tried; a guard, not a proof",
+    "no_information": "costs carry no information, since too many of them have one value, so the start dose is used; "
+    "report the measured quantity, not its excess over a limit",
+    "start_dose": "too little is known about rounds like this one, so the start dose is used",
+    "searched_bound": "the largest mean cost that a search found; nothing is proved",
+    "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
+}
+
+
+def _limit(decision: Decision) -> str:
+    choice, dial = decision.choice, decision.rules.dial
+    if decision.doubt or decision.habit:
+        return decision.doubt or decision.habit
+    if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
+        return "no_expected_benefit"
+    if decision.intensity == 0.0 and choice.intensity > 0.0:
+        return "below_lowest_level"
+    if choice.exploring:
+        return "exploration"
+    if choice.intensity < choice.safe.intensity:
+        return "probe"
+    if guarded(decision):
+        return guarded(decision)
+    if dial.levels and decision.intensity < choice.intensity * (1.0 - 1e-9):
+        return "level"
+    if decision.rules.policy.promise == "conformal" and decision.promise != "conformal":
+        return "no_information" if decision.prediction.ties else "start_dose"
+    if choice.intensity >= 1.0:
+        return "full_dose"
+    return BOUNDS[decision.rules.policy.promise]
+
+
+BOUNDS = {
+    "certified": "cost_bound",
+    "conformal": "conformal_bound",
+    "expected": "mean_bound",
+    "heuristic": "searched_bound",
+}

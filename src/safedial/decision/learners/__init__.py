@@ -1,0 +1,1 @@
+"""What learns from outcomes, one kind a file."""

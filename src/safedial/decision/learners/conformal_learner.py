@@ -1,0 +1,264 @@
+"""HP-Conformal for one online learner: rounds that may be open, refits by count, and a bet on every p-value.
+
+A decision opens a round; its outcome fills it, late or never. The first decision after rounds have grown by a tenth
+refits: the time of a refit depends on the number of rounds alone, and it knows every outcome reported by then. Bets are
+placed in the order of decisions: behind an open calibration round they wait, until the next refit at the longest, which
+passes over it. (In the order of reports, bad outcomes that come late would look like a drift.) A round that is left
+out is no calibration round: bets pass over it at once.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core import exchangeability
+from safedial.core.action import Choice
+from safedial.core.conformal import TIE, p_value
+from safedial.decision.conformal_options import OFF
+from safedial.decision.outcome import Sample
+from safedial.errors import InvalidInput, require
+from safedial.policies import Policy
+from safedial.policies.conformal.frozen import Frozen, places_of, score
+from safedial.policies.conformal.rounds import Rounds
+from safedial.policies.hp_conformal import Outlook
+
+Array = NDArray[np.float64]
+
+
+class View(NamedTuple):
+    """What a decision keeps of its round's outlook: plain values, and the group sizes of the last refit.
+
+    The last four are None under rules that do not state the guards of `hp_conformal`. `starts` counts the decisions
+    before this one that were at the start dose; `tenth` is the 10th largest applied intensity with a known outcome.
+    Where there is no bound, `unknown` counts the scores without an outcome among those that it would rest on, and
+    `ties` is the group's commonest measured cost, how many rounds have it, and how many are known, if too many have it.
+    """
+
+    reward: float
+    cost: float
+    scale: float
+    norm: float
+    code: int
+    label: Any
+    sizes: Any
+    rounds: int
+    known: int
+    fitted: int
+    starts: int | None = None
+    unknown: int | None = None
+    tenth: float | None = None
+    ties: list[float] | None = None
+
+
+class ConformalLearner:
+    """One learner's rounds, with what is known of them so far."""
+
+    def __init__(self, policy: Policy, dim: int, ridge: float, *, risk: float, tie: float = TIE) -> None:
+        self.policy, self.dim, self.ridge, self.risk, self.tie = policy, dim, ridge, risk, tie
+        self.rounds: Rounds = policy.init(dim, ridge=ridge)
+        self.guarded = any(policy.options.get(name, off) != off for name, off in OFF.items())
+        self.samples = self.bets = self.starts = 0
+        self._sorted: dict[int, Array] = {}
+
+    def begin(self) -> None:
+        """Refit if it is due: before a decision, never after."""
+        if self.rounds.count >= self.rounds.next_fit:
+            self._bet(wait=False)
+            self.rounds.refit()
+            self._sort()
+
+    def predict(self, context: Array, norm: float) -> Outlook:
+        return self.policy.predict(self.rounds, context)
+
+    def foresee(self, context: Array, norm: float) -> Outlook:
+        """`predict` after the refit that the next decision would begin with, which is not kept."""
+        rounds = self.rounds
+        if rounds.count >= rounds.next_fit:
+            rounds = copy.copy(rounds)
+            rounds.refit()
+        return self.policy.predict(rounds, context)
+
+    def view(self, outlook: Outlook, choice: Choice) -> tuple[View, Choice]:
+        """The outlook and the choice as plain values that later rounds leave alone."""
+        rounds, frozen = outlook.rounds, outlook.rounds.frozen
+        full = frozen.full if frozen else None
+        label = None
+        if rounds.setup.group is not None:
+            label = rounds.name_of(outlook.context)
+        seen = View(
+            outlook.reward,
+            outlook.cost if full is None else float(outlook.context @ full.coef),
+            outlook.scale,
+            outlook.norm,
+            outlook.code,
+            label,
+            frozen.sizes if frozen else np.zeros(1, dtype=np.int64),
+            rounds.count,
+            self.samples,
+            rounds.fitted,
+        )
+        if self.guarded:
+            seen = seen._replace(starts=self.starts, tenth=rounds.tenth)
+            if frozen and not np.isfinite(choice.bounds.cost_upper):
+                seen = self._without_bound(seen, frozen)
+        return seen, choice
+
+    def _without_bound(self, seen: View, frozen: Frozen) -> View:
+        """What stands in the way of a bound: outcomes that are not known, or costs that are tied."""
+        group = min(seen.code, len(frozen.sizes) - 1)
+        kept, _ = places_of(frozen.sizes[group : group + 1], self.risk, self.policy.options["confidence"])
+        used = (frozen.codes == group) & (frozen.ages < kept[0])
+        ties = None
+        if frozen.ties is not None and frozen.ties.found[group]:
+            ties = [part[group].item() for part in frozen.ties]
+        return seen._replace(unknown=int(np.sum(used & ~np.isfinite(frozen.scores))), ties=ties)
+
+    def open(self, context: Array) -> int:
+        return self.rounds.append(context, 0.0, np.inf)
+
+    def check_report(self, context: Array, round: int, number: int | None, decisions: int) -> None:
+        """An outcome by context must fit the round it is taken for; 0 is history, before the first decision only."""
+        if round == 0:
+            require(
+                decisions == 0,
+                "context",
+                context.tolist(),
+                "has an outcome though no round is open; was it reported already?",
+                "give history before the first decision",
+            )
+        place = -1 if number is None else number - self.rounds.dropped
+        if place >= 0 and not np.array_equal(self.rounds.context[place], context):
+            raise InvalidInput(
+                f"context: is not that of round {round}, the oldest open one or the one you named, and hp_conformal "
+                "must know which it is; report the Decision itself, or round=..."
+            )
+
+    def learn(self, context: Array, norm: float, sample: Sample, number: int | None) -> None:
+        """An outcome: of the open round `number`, or of a round from before (None)."""
+        rounds = self.rounds
+        if number is None:
+            number = self.open(context)
+            rounds.history = rounds.count if rounds.setup.trains_only else 0
+        if sample.weight > 0.0 and number >= rounds.dropped:
+            measured = sample.measured - sample.baseline_cost
+            rounds.fill(number, sample.reward, sample.cost, measured=measured, intensity=sample.intensity)
+            self.samples += 1
+            self._bet(wait=True)
+
+    def leave_out(self, number: int) -> None:
+        """The open round `number` has no outcome, for a reason that has nothing to do with it."""
+        self.rounds.leave_out(number)
+        self._bet(wait=True)
+
+    def count_start(self, promise: str) -> None:
+        """Count a decision at the start dose: one whose promise is not the conformal one, nor none."""
+        self.starts += promise in ("declared", "certified")
+
+    def _bet(self, *, wait: bool) -> None:
+        """Rank each new calibration round's score among the earlier ones of its group, in order, and bet."""
+        rounds, frozen = self.rounds, self.rounds.frozen
+        if frozen is None:
+            return
+        self.bets = max(self.bets, rounds.fitted)
+        last = rounds.count if wait else rounds.count - rounds.setup.lag
+        while self.bets < last:
+            place = self.bets - rounds.dropped
+            if self.bets not in rounds.left and rounds.calibrates(np.int64(self.bets)):
+                if wait and not np.isfinite(rounds.cost[place]):
+                    return
+                self._bet_on(rounds.context[place], rounds.cost[place : place + 1])
+            self.bets += 1
+
+    def _bet_on(self, context: Array, cost: Array) -> None:
+        rounds, frozen = self.rounds, self.rounds.frozen
+        row = context[None, :]
+        new = score(cost, frozen.cost(row), frozen.scale(row))[0] if frozen else np.inf
+        if frozen and np.isfinite(new):
+            code = int(rounds.code(context, frozen.reward(row)[0]))
+            before = self._sorted.get(code, np.empty(0))
+            rounds.capital = exchangeability.update(rounds.capital, p_value(before, new, tie=self.tie))
+            rounds.alarmed = rounds.alarmed or bool(exchangeability.alarm(rounds.capital))
+            self._sorted[code] = np.insert(before, np.searchsorted(before, new), new)
+
+    @property
+    def evidence(self) -> float:
+        return float(exchangeability.evidence(self.rounds.capital))
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the evidence ever reached 100 since the watch began."""
+        return bool(self.rounds.alarmed)
+
+    def watch_afresh(self) -> None:
+        self.rounds.capital, self.rounds.alarmed = exchangeability.init(), False
+
+    def forget(self) -> None:
+        """Start again with no rounds, as after a change that made the earlier ones worthless."""
+        self.rounds, self._sorted = self.policy.init(self.dim, ridge=self.ridge), {}
+        self.samples = self.bets = 0
+
+    def _sort(self) -> None:
+        """The known scores of each group under the frozen predictors, of the refit's rounds and those bet on since."""
+        rounds, frozen = self.rounds, self.rounds.frozen
+        if frozen is None:
+            return
+        held = rounds.calibrates(np.arange(rounds.dropped, max(self.bets, rounds.fitted)))
+        rows, cost = (getattr(rounds, name)[: held.size][held] for name in ("context", "cost"))
+        known = np.arange(held.size)[held] >= rounds.known.size
+        known |= rounds.known[np.minimum(np.arange(held.size)[held], rounds.known.size - 1)]
+        cost = np.where(known, cost, np.inf)
+        scores = score(cost, frozen.cost(rows), frozen.scale(rows))
+        codes = rounds.code(rows, frozen.reward(rows))
+        known = np.isfinite(scores)
+        self._sorted = {int(code): np.sort(scores[known & (codes == code)]) for code in np.unique(codes)}
+
+    def coef(self, target: str) -> Array:
+        """The predictor's coefficients, by its answers at the unit vectors."""
+        frozen = self.rounds.frozen
+        if frozen is None:
+            return np.zeros(self.dim)
+        if self.rounds.setup.predictor is not None:
+            raise InvalidInput(f"{target}_coef: the predictor is not linear; ask a decision for its prediction")
+        return (frozen.reward if target == "reward" else frozen.cost)(np.eye(self.dim))
+
+    def state(self) -> dict[str, Any]:
+        """The arrays to save; `restore` takes them back and freezes again what the last refit froze."""
+        rounds = self.rounds
+        here = rounds.count - rounds.dropped
+        counts = (rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets)
+        labels = np.array(json.dumps(list(rounds.labels)))
+        capital = np.append(rounds.capital.held, rounds.capital.seen)
+        parts = {name: getattr(rounds, name)[:here] for name in rounds.columns}
+        if self.guarded:
+            parts["tried"] = np.array(rounds.tried, dtype=np.float64)
+            parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
+        if rounds.left:
+            parts["left"] = np.array(sorted(rounds.left.items()), dtype=np.int64)
+        return {
+            **parts,
+            "known": rounds.known,
+            "scalars": np.array(counts, dtype=np.int64),
+            "labels": labels,
+            "capital": capital,
+        }
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        rounds = self.rounds
+        for name in rounds.columns:
+            setattr(rounds, name, arrays[name].copy())
+        if self.guarded:
+            rounds.tried = arrays["tried"].tolist()
+            rounds.history, self.starts = (int(value) for value in arrays["guards"])
+        rounds.left = {int(number): bool(told) for number, told in arrays.get("left", ())}
+        counts = (int(value) for value in arrays["scalars"])
+        rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets = counts
+        rounds.known = arrays["known"].astype(bool)
+        rounds.labels = {label: number for number, label in enumerate(json.loads(str(arrays["labels"])))}
+        rounds.capital = exchangeability.Capital(arrays["capital"][:-1].copy(), arrays["capital"][-1])
+        rounds.refreeze()
+        self._sort()

@@ -1,0 +1,102 @@
+"""A policy over function classes, online: one learner's state, and plain values for its decisions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.action import Choice
+from safedial.core.confidence import Bounds
+from safedial.core.safe_set import SafeSet
+from safedial.decision.outcome import Sample
+from safedial.errors import InvalidInput, require
+from safedial.policies import Policy
+
+Array = NDArray[np.float64]
+
+
+class View(NamedTuple):
+    """What a decision keeps of its round: the ranges of both means, plain numbers."""
+
+    norm: float
+    informative_rounds: float
+
+
+class ClassLearner:
+    """The classes' states for one learner; outcomes are learned from as they are reported."""
+
+    def __init__(self, policy: Policy, dim: int, ridge: float) -> None:
+        self.policy, self.dim = policy, dim
+        self.classes = _classes(policy)
+        self.held = policy.init(dim, ridge=ridge)
+        self.samples = 0
+
+    def begin(self) -> None:
+        """Before a decision: nothing to do."""
+
+    def predict(self, context: Array, norm: float) -> Any:
+        return self.policy.predict(self.held, context)
+
+    foresee = predict
+
+    def view(self, outlook: Any, choice: Choice) -> tuple[View, Choice]:
+        """The outlook and the choice as plain values that later rounds leave alone."""
+        bounds = choice.bounds
+        plain = Choice(
+            float(choice.intensity),
+            SafeSet(float(choice.safe.intensity), bool(choice.safe.certified)),
+            Bounds(float(bounds.reward_upper), float(bounds.cost_upper), 0.0, 0.0, bool(bounds.refuted)),
+            float(choice.reward_index),
+        )
+        return View(float(outlook.norm), float(outlook.informative_rounds)), plain
+
+    def open(self, context: Array) -> None:
+        """A round without an outcome leaves nothing."""
+
+    def check_report(self, context: Array, round: int, number: Any, decisions: int) -> None:
+        """Any outcome may be reported by its context."""
+
+    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:
+        """Fold in an outcome, if it teaches anything."""
+        if sample.weight > 0.0:
+            seen = self.policy.predict(self.held, context)
+            cost = sample.measured if self.policy.binary_cost else sample.cost
+            values = (np.float64(sample.reward), np.float64(cost), np.float64(sample.weight))
+            self.held = self.policy.update(self.held, seen, *values, intensity=np.float64(sample.intensity))
+            self.samples += 1
+
+    def coef(self, target: str) -> Array:
+        raise InvalidInput(f"{target}_coef: a policy over function classes has no coefficients")
+
+    def state(self) -> dict[str, Any]:
+        """The arrays to save."""
+        parts = {
+            f"class{index}.{name}": np.asarray(array)
+            for index, (class_, held) in enumerate(zip(self.classes, self.held, strict=True))
+            for name, array in class_.pack(held).items()
+        }
+        return {**parts, "samples": np.array(self.samples)}
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        self.samples = int(arrays["samples"])
+        self.held = tuple(
+            class_.unpack({name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(start)})
+            for class_, start in ((class_, f"class{index}.") for index, class_ in enumerate(self.classes))
+        )
+
+
+def _classes(policy: Policy) -> tuple[Any, ...]:
+    reward, cost = policy.options["reward_class"], policy.options["cost_class"]
+    return (cost,) if reward is cost else (reward, cost)
+
+
+def check_classes(policy: Policy, spec: Any) -> None:
+    """Whether an agent can run this policy with this spec."""
+    learned = "is learned by policies with a linear cost only"
+    require(not spec.learns_noise, "margin_risk", spec.margin_risk, learned, "leave it out, or use hp_probe")
+    if policy.binary_cost:
+        require(spec.threshold < 1, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "take 0.5")
+        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+        require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")

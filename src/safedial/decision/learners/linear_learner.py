@@ -1,0 +1,310 @@
+"""The estimate of one online learner: BLAS in place, and bounds that hold whatever rounding did.
+
+It holds the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) beside a maintained Σ⁻¹ (`inverse`). A direction
+y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). Matrices are
+symmetric, kept as their lower triangles in column order, so that one symmetric product reads half the memory. At high
+dimension the last few samples wait beside them and are applied together (`online.pending`). What was certified for
+a context is kept until the next sample, since an update mostly follows the decision for the same context; at low
+dimension, where comparing contexts would cost as much, only for the same array.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.action import Choice
+from safedial.core.estimate import Prediction
+from safedial.core.rounding import UNIT, certify, explained, round_up
+from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
+from safedial.decision.learners.pending_samples import Pending
+from safedial.decision.outcome import Sample
+
+if TYPE_CHECKING:
+    from safedial.decision.learners.radius_state import RadiusState
+
+Array = NDArray[np.float64]
+
+WORN, WORN_OUT = 1e-7, 1e-2
+"""A relative residual above the first asks for one step of refinement; above the second, for a new inverse before the
+next update, so that errors never feed on themselves."""
+
+REBUILD_ROUNDS, REBUILD_DIMS = 4096, 64
+"""The inverse is computed afresh from `gram` every max(REBUILD_ROUNDS, REBUILD_DIMS·d) samples: a fixed schedule, so
+that the state depends on the data alone; the cubic cost is spread over many quadratic updates."""
+
+
+STRIPE = 256
+
+ROWS = 4096
+"""Contexts that `read_many` takes at a time."""
+
+
+class Learner:
+    """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it."""
+
+    def __init__(self, dim: int, ridge: float, extras: RadiusState | None = None) -> None:
+        self.dim, self.ridge, self.extras = dim, ridge, extras
+        self.gram = np.asfortranarray(np.eye(dim) * ridge)
+        self.inverse = np.asfortranarray(np.eye(dim) / ridge)
+        self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
+        self.pending = Pending(dim)
+        self.samples = 0
+        self.norm_error = 1.0 + (dim + 8) * UNIT
+        self.log_det = self.reward_squares = self.cost_squares = 0.0
+        self.known: tuple[Array, float, tuple[float, float, Array, float]] | None = None
+        self._refresh_scale()
+
+    def read(self, context: Array, norm: float) -> tuple[float, float, float, float]:
+        """(reward, cost, width, how far the cost was raised) at a context of norm `norm`; cost and width are certified
+        upper values. Learns nothing.
+        """
+        width, slack, direction, _ = self._certified(context, norm)
+        cost = ddot(direction, self.cost_rhs)
+        own = 32.0 * UNIT * abs(cost)
+        return ddot(direction, self.reward_rhs), cost + own + slack, width, 2.0 * (own + slack)
+
+    def begin(self) -> None:
+        """Before a decision: nothing to do."""
+
+    def predict(self, context: Array, norm: float) -> Prediction:
+        """What a decision depends on, its norm rounded up."""
+        reward, cost, width, slack = self.read(context, norm)
+        length, rounds = norm * self.norm_error, float(self.samples)
+        seen = Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
+        return seen if self.extras is None else self.extras.add(self, seen, context, norm)
+
+    foresee = predict
+
+    def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
+        """What a decision keeps: both are plain values already."""
+        return prediction, choice
+
+    def open(self, context: Array) -> None:
+        """A round without an outcome leaves nothing."""
+
+    def check_report(self, context: Array, round: int, number: Any, decisions: int) -> None:
+        """Any outcome may be reported by its context."""
+
+    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:
+        """Fold in an outcome, if it teaches anything."""
+        if sample.weight > 0.0:
+            self.update(context, norm, sample.reward, sample.cost, sample.weight)
+
+    def coef(self, target: str) -> Array:
+        """The least-squares estimate of "reward" or "cost"."""
+        return self._direction(self.reward_rhs if target == "reward" else self.cost_rhs)
+
+    def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
+        """Fold in one normalised sample with weight ω > 0."""
+        width, _, direction, worn = self._certified(context, norm)
+        if worn > WORN_OUT:
+            self.rebuild()
+            width, _, direction, _ = self._certified(context, norm)
+        if self.extras is not None:
+            self.extras.learn(self, context, norm, (reward, cost, weight))
+        gained = weight * width * width
+        self._fold_in(context, direction, weight, weight / (1.0 + gained))
+        daxpy(context, self.reward_rhs, a=weight * reward)
+        daxpy(context, self.cost_rhs, a=weight * cost)
+        self.reward_squares += weight * reward * reward
+        self.cost_squares += weight * cost * cost
+        self.log_det = round_up(self.log_det + math.log1p(gained))
+        self.samples += 1
+        if self.samples % max(REBUILD_ROUNDS, REBUILD_DIMS * self.dim) == 0:
+            self.rebuild()
+        if self.extras is not None:
+            self.extras.look(self)
+
+    def error(self, context: Array, norm: float, reward: float, cost: float) -> tuple[float, float, float]:
+        """(width, |R/g − ⟨x,θ̂⟩|, |C/g − ⟨x,μ̂⟩|) before an update, the first and the last from above."""
+        width, slack, direction, _ = self._certified(context, norm)
+        mean = ddot(direction, self.cost_rhs)
+        miss = abs(cost - mean) + slack + 32.0 * UNIT * (abs(mean) + abs(cost))
+        return width, abs(reward - ddot(direction, self.reward_rhs)), miss
+
+    def rounding(self, context: Array, norm: float) -> float:
+        """How far rounding may move a prediction's numbers at a context, here or on another processor: the slack of a
+        mean whose outcomes have norm 1, or the larger of the two norms.
+        """
+        largest = math.sqrt(max(1.0, self.reward_squares, self.cost_squares))
+        return self._bounds(context, norm, self._certified(context, norm)[2], largest)[1]
+
+    def explained(self) -> tuple[float, float]:
+        """Lower and upper bounds on bᵀΣ⁻¹b of the cost."""
+        rhs = self.cost_rhs
+        direction = self._direction(rhs)
+        residual = self._residual(rhs, direction)
+        return explained(
+            self.ridge,
+            self.samples + self.dim,
+            ddot(rhs, direction),
+            ddot(direction, residual),
+            dnrm2(residual),
+            dnrm2(rhs),
+            dnrm2(direction),
+            ddot(self.scale, np.abs(direction)),
+            self.scale_norm,
+            math.sqrt(self.cost_squares),
+        )
+
+    def read_many(self, contexts: Array) -> tuple[Array, Array, Array]:
+        """(lower and upper bound on ⟨x,μ̂⟩, upper bound on the width) of many contexts, (n, d)."""
+        self._apply_pending()
+        inverse, gram = (np.tril(matrix) + np.tril(matrix, -1).T for matrix in (self.inverse, self.gram))
+        parts = [self._read_rows(contexts[at : at + ROWS], inverse, gram) for at in range(0, len(contexts), ROWS)]
+        lower, upper, width = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return lower, upper, width
+
+    def _read_rows(self, contexts: Array, inverse: Array, gram: Array) -> tuple[Array, Array, Array]:
+        directions = contexts @ inverse
+        residuals = contexts - directions @ gram
+        means = directions @ self.cost_rhs
+        width, slack, _ = certify(
+            self.ridge,
+            self.samples + self.dim,
+            np.vecdot(contexts, directions),
+            np.vecdot(directions, residuals),
+            np.linalg.norm(residuals, axis=1),  # pyright: ignore[reportArgumentType] -- arrays, with xp = NumPy
+            np.linalg.norm(contexts, axis=1),  # pyright: ignore[reportArgumentType]
+            np.linalg.norm(directions, axis=1),  # pyright: ignore[reportArgumentType]
+            np.abs(directions) @ self.scale,  # pyright: ignore[reportArgumentType]
+            self.scale_norm,
+            math.sqrt(self.cost_squares),
+            np,
+        )
+        room = 32.0 * UNIT * np.abs(means) + slack
+        return means - room, means + room, np.asarray(width)
+
+    def _fold_in(self, context: Array, direction: Array, weight: float, gain: float) -> None:
+        """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when the room for waiting samples is full."""
+        self.known = None
+        if self.pending.full:
+            dsyr(-gain, direction, a=self.inverse, overwrite_a=1, lower=1)
+            dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
+            self._refresh_scale()
+            return
+        row = math.sqrt(weight) * context
+        self.pending.add(row, math.sqrt(gain) * direction)
+        if self.pending.full:
+            self._apply_pending()
+        else:
+            self.diagonal += row * row
+            self._set_scale()
+
+    def _apply_pending(self) -> None:
+        self.pending.apply(self.gram, self.inverse)
+        self._refresh_scale()
+
+    def rebuild(self) -> None:
+        """Σ⁻¹ afresh from Σ by Cholesky; kept as it was if Σ is numerically singular.
+
+        The upper triangle of `inverse` is free, so Σ is factored and inverted there and no third matrix is held; only
+        the diagonal, which both triangles share, is set aside.
+        """
+        self.known = None
+        if self.pending.count:
+            self._apply_pending()
+        diagonal = self.inverse.diagonal().copy()
+        _copy_lower_to_upper(self.gram, self.inverse)
+        _, failed = dpotrf(self.inverse, lower=0, clean=0, overwrite_a=1)
+        if not failed:
+            _, failed = dpotri(self.inverse, lower=0, overwrite_c=1)
+        if not failed and np.isfinite(self.inverse[0, -1]):
+            _copy_lower_to_upper(self.inverse.T, self.inverse.T)
+        else:
+            np.fill_diagonal(self.inverse, diagonal)
+
+    def _certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
+        """(width, slack of the cost's mean, direction, how worn it is); the proposal is repaired where it is worn."""
+        known, waits = self.known, self.pending.room > 0
+        same = known is not None and known[1] == norm
+        if known and same and (known[0] is context or (waits and np.array_equal(known[0], context))):
+            return known[2]
+        direction = self._direction(context)
+        width, slack, worn = self._bounds(context, norm, direction, math.sqrt(self.cost_squares))
+        found = (width, slack, direction, worn) if worn <= WORN else self._repaired(context, norm, direction)
+        self.known = (context.copy() if waits else context, norm, found)
+        return found
+
+    def _direction(self, vector: Array) -> Array:
+        """inverse·vector, waiting samples included."""
+        return self.pending.less_moves(vector, dsymv(1.0, self.inverse, vector, lower=1))
+
+    def _residual(self, context: Array, direction: Array) -> Array:
+        """x − Σy, waiting samples included."""
+        return self.pending.less_rows(direction, dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1))
+
+    def _repaired(self, context: Array, norm: float, direction: Array) -> tuple[float, float, Array, float]:
+        """The best of three proposals: the given one, one step of refinement, and 0, which is as good as no data.
+
+        A proposal that is not finite has a residual that is not a number, and loses to 0.
+        """
+        residual = self._residual(context, direction)
+        proposals = (np.zeros(self.dim), direction, direction + self._direction(residual))
+        best = (math.inf, math.inf, proposals[0], math.inf)
+        for proposal in proposals:
+            width, slack, worn = self._bounds(context, norm, proposal, math.sqrt(self.cost_squares))
+            if worn < best[3]:
+                best = width, slack, proposal, worn
+        return best
+
+    def _bounds(self, context: Array, norm: float, direction: Array, targets: float) -> tuple[float, float, float]:
+        residual = self._residual(context, direction)
+        return certify(
+            self.ridge,
+            self.samples + self.dim,
+            ddot(context, direction),
+            ddot(direction, residual),
+            dnrm2(residual),
+            norm,
+            dnrm2(direction),
+            ddot(self.scale, np.abs(direction)),
+            self.scale_norm,
+            targets,
+        )
+
+    def _refresh_scale(self) -> None:
+        self.diagonal: Array = self.pending.diagonal(self.gram)
+        self._set_scale()
+
+    def _set_scale(self) -> None:
+        self.scale: Array = np.sqrt(self.diagonal)
+        self.scale_norm: float = dnrm2(self.scale)
+
+    def state(self) -> dict[str, Array]:
+        """The arrays to save; `restore` takes them back bit for bit."""
+        scalars = np.array([self.samples, self.log_det, self.reward_squares, self.cost_squares])
+        return {
+            "gram": self.gram,
+            "inverse": self.inverse,
+            "reward_rhs": self.reward_rhs,
+            "cost_rhs": self.cost_rhs,
+            "scalars": scalars,
+            **self.pending.state(),
+            **(self.extras.state() if self.extras is not None else {}),
+        }
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        self.gram, self.inverse = np.asfortranarray(arrays["gram"]), np.asfortranarray(arrays["inverse"])
+        self.reward_rhs, self.cost_rhs = arrays["reward_rhs"].copy(), arrays["cost_rhs"].copy()
+        samples, self.log_det, self.reward_squares, self.cost_squares = (float(value) for value in arrays["scalars"])
+        self.samples = int(samples)
+        self.known = None
+        self.pending.restore(arrays)
+        if self.extras is not None:
+            self.extras.restore(arrays)
+        self._refresh_scale()
+
+
+def _copy_lower_to_upper(source: Array, target: Array) -> None:
+    """Write the lower triangle of `source`, diagonal included, into the upper one of `target`, a stripe at a time."""
+    for start in range(0, len(source), STRIPE):
+        stop = start + STRIPE
+        target[start:stop, stop:] = source[stop:, start:stop].T
+        corner = target[start:stop, start:stop]
+        upper = np.tri(len(corner), dtype=bool).T
+        np.copyto(corner, source[start:stop, start:stop].T, where=upper)

@@ -1,0 +1,103 @@
+"""What an online learner keeps beside its estimate for the tighter radii and the learned margins, rounded up.
+
+The same as `core.tight` keeps for a batch: energies of residuals (`noise-adaptive`), learners with other ridges
+(`constrained`), past rounds (margins that learn the noise). Here every number is a bound that holds whatever rounding
+did: energies and bᵀA_a⁻¹b from above, bᵀΣ⁻¹b from below.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.confidence import cost_radius_of
+from safedial.core.estimate import Prediction, Ridges
+from safedial.core.noise import Rounds
+from safedial.core.rounding import UNIT, round_up
+from safedial.core.spec import SafetySpec
+from safedial.core.tighter_radii import energy, needs_more, other_ridges
+from safedial.decision.learners.linear_learner import Learner
+from safedial.policies import Policy
+
+Array = NDArray[np.float64]
+
+
+def make_radius_state(policy: Policy, dim: int, spec: SafetySpec) -> RadiusState | None:
+    """What a policy's radius and a spec's margin need, or None; `spec` is the one that is rounded to the safe side."""
+    radius = policy.options.get("radius")
+    return RadiusState(radius or "mixture", dim, spec) if needs_more(radius, spec) else None
+
+
+class RadiusState:
+    """Energies, other ridges and past rounds of one learner."""
+
+    def __init__(self, radius: str, dim: int, spec: SafetySpec) -> None:
+        self.radius, self.spec = radius, spec
+        self.reward_energy = self.cost_energy = 0.0
+        ridges = other_ridges(spec)[1:] if radius == "constrained" else ()
+        self.others = [Learner(dim, ridge) for ridge in ridges]
+        self.rounds = Rounds(dim) if spec.learns_noise else None
+
+    def add(self, learner: Learner, seen: Prediction, context: Array, norm: float) -> Prediction:
+        """The prediction with what the radius and the margin need."""
+        noise = None if self.rounds is None else self.rounds.best
+        ridges = self._ridges(learner, context, norm) if self.others else None
+        energies = {"reward_energy": self.reward_energy, "cost_energy": self.cost_energy}
+        return seen._replace(**energies, ridges=ridges, noise=noise)
+
+    def _ridges(self, learner: Learner, context: Array, norm: float) -> Ridges:
+        least = learner.explained()[0]
+        most = np.array([other.explained()[1] for other in self.others])
+        ridge = np.array([other.ridge for other in self.others])
+        lost = 16.0 * UNIT * (np.abs(most) + abs(least) + ridge * self.spec.coefficient_bound**2)
+        read = [other.read(context, norm) for other in self.others]
+        cost, width = np.array([each[1] for each in read]), np.array([each[2] for each in read])
+        return Ridges(ridge, cost, width, most - least + lost)
+
+    def learn(self, learner: Learner, context: Array, norm: float, sample: tuple[float, float, float]) -> None:
+        """Before the learner's own update: residuals are taken from what was known before the outcome."""
+        reward, cost, weight = sample
+        if self.radius == "noise-adaptive":
+            width, reward_error, cost_error = learner.error(context, norm, reward, cost)
+            self.reward_energy += energy(width, reward_error, weight)
+            self.cost_energy = round_up(self.cost_energy + energy(width, cost_error, weight))
+        for other in self.others:
+            other.update(context, norm, reward, cost, weight)
+        if self.rounds is not None:
+            self.rounds.append(context, cost)
+
+    def look(self, learner: Learner) -> None:
+        """After the learner's update: look at past noise, if there are a tenth more rounds than at the last look."""
+        rounds, spec = self.rounds, self.spec
+        if rounds is None or not rounds.due:
+            return
+        contexts = rounds.seen[0]
+        lower, upper, width = learner.read_many(contexts)
+        here = Prediction(0.0, 0.0, 0.0, 0.0, learner.log_det, float(learner.samples), learner.dim)
+        half = round_up(cost_radius_of(self.radius, here._replace(cost_energy=self.cost_energy), spec)) * width
+        largest = spec.coefficient_bound * learner.norm_error * np.linalg.norm(contexts, axis=1)
+        rounds.look(spec, np.maximum(lower - half, -largest), np.minimum(upper + half, largest))
+
+    def state(self) -> dict[str, Array]:
+        """The arrays to save."""
+        arrays = {"energies": np.array([self.reward_energy, self.cost_energy])}
+        for number, other in enumerate(self.others):
+            arrays |= {f"ridge{number}_{name}": value for name, value in other.state().items()}
+        if self.rounds is not None:
+            arrays["seen_contexts"], arrays["seen_costs"] = self.rounds.seen
+            arrays["seen_noise"] = np.array([self.rounds.best, self.rounds.next_look])
+        return arrays
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        self.reward_energy, self.cost_energy = (float(value) for value in arrays["energies"])
+        for number, other in enumerate(self.others):
+            start = f"ridge{number}_"
+            other.restore({name.removeprefix(start): part for name, part in arrays.items() if name.startswith(start)})
+        if self.rounds is not None:
+            self.rounds = Rounds(self.rounds.dim)
+            for context, cost in zip(arrays["seen_contexts"], arrays["seen_costs"], strict=True):
+                self.rounds.append(context, float(cost))
+            best, following = arrays["seen_noise"].tolist()
+            self.rounds.best, self.rounds.next_look = best, int(following)

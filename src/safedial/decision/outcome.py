@@ -1,0 +1,121 @@
+"""What an outcome teaches, and whether it counts against the promise. Pure functions; nothing is changed here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from safedial.core.estimate import sample_weight
+from safedial.core.margin import round_risk, tail_factor
+from safedial.core.spec import SafetySpec
+from safedial.decision.decision import RULES, Rules
+from safedial.decision.units import real
+from safedial.errors import InvalidInput, require
+
+RESCALING = 1e-12
+"""What rounding may add to a rescaled cost, relatively, a dose curve's own included; taken off, so that it never counts
+as a violation what is none."""
+
+
+class Sample(NamedTuple):
+    """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs."""
+
+    reward: float
+    cost: float
+    weight: float
+    applied: float
+    measured: float
+    baseline_cost: float
+    intensity: float = 0.0
+
+
+def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: Any, context: Any = None) -> Sample:
+    """Check one outcome and divide it by the intensities at which it arose; `context` is for a noise scale with it."""
+    setting, gain, harm = real("action", action), real("reward", reward), real("cost", cost)
+    baseline = real("baseline_cost", baseline_cost)
+    dial, dose = rules.dial, rules.dose
+    require(
+        dial.low <= setting <= dial.high,
+        "action",
+        setting,
+        f"must lie between {dial.low:g} and {dial.high:g}",
+        "report what was applied, in the dial's units",
+    )
+    share = dial.action(setting)
+    reward_intensity, cost_intensity = float(dose.reward.effect(share)), float(dose.cost.effect(share))
+    weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
+    if rules.policy.binary_cost:
+        require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs")
+        require(baseline == 0.0, "baseline_cost", baseline, "must be 0 where costs are 0 or 1")
+    if weight <= 0.0 or not rules.policy.learns:
+        return Sample(0.0, 0.0, 0.0, setting, harm, baseline)
+    return Sample(
+        _quotient("reward", gain, reward_intensity, weight),
+        _quotient("cost", harm - baseline, cost_intensity, weight),
+        weight,
+        setting,
+        harm,
+        baseline,
+        cost_intensity,
+    )
+
+
+def counted(spec: SafetySpec, sample: Sample, round: float, *, rules_version: int = RULES) -> tuple[bool, float] | None:
+    """(violated, allowed risk) for the monitor, or None where the round was not certified and proves nothing."""
+    risk = allowed_risk(spec, sample.baseline_cost, round, rules_version=rules_version)
+    return None if risk is None else (sample.measured > counted_from(spec, round), risk)
+
+
+def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, *, rules_version: int = RULES) -> float | None:
+    """The chance that a certified round may exceed `counted_from`; None where no setting was certified.
+
+    Where τ limits the true cost and the sensor errs, a measured cost above τ + qσ counts: it needs a true violation
+    (probability ≤ δ_t) or a sensor error above qσ (≤ δ_t as well), so the allowed risk doubles. (Version 1, which old
+    logs keep, cut it at 0.5, which is no bound for δ above 0.25.)
+    """
+    risk = float(round_risk(spec, round))
+    sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise
+    room = spec.threshold - baseline_cost
+    if spec.threshold_on == "measured" or sensor_margin == 0.0:
+        return risk if room >= sensor_margin else None
+    return min(2.0 * risk, 1.0 if rules_version > 1 else 0.5) if room >= 0.0 else None
+
+
+def counted_from(spec: SafetySpec, round: float) -> float:
+    """The measured cost above which a round counts against the promise."""
+    if spec.threshold_on == "measured":
+        return spec.threshold
+    return spec.threshold + tail_factor(spec, round) * spec.cost_sensor_noise
+
+
+def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None:
+    """The measured cost, or, where more was applied than advised, what the advised setting would have measured.
+
+    With C = b₀ + g(a)(c + ξ) the cost at the advice a* is b₀ + (C − b₀)·g(a*)/g(a): known exactly, whoever chose a and
+    for whatever reason, so P(it exceeds τ) ≤ δ as for a round that was followed. A cost at or below the advice needs no
+    rescaling: g is increasing, so an excess there is an excess at the advice. (A sensor's error shrinks in the
+    rescaling, which only helps, if the override used nothing about it.) None where the model does not say: costs that
+    are 0 or 1, noise that does not scale with the intensity, an advice of nothing.
+    """
+    if sample.applied <= advised:
+        return sample.measured
+    if rules.policy.binary_cost or rules.spec.noise_scale is not None:
+        return None
+    curve, dial = rules.dose.cost, rules.dial
+    given, meant = float(curve.effect(dial.action(sample.applied))), float(curve.effect(dial.action(advised)))
+    if meant <= 0.0:
+        return None
+    rescaled = (sample.measured - sample.baseline_cost) * (meant / given)
+    return sample.baseline_cost + rescaled - RESCALING * abs(rescaled)
+
+
+def _quotient(name: str, value: float, intensity: float, weight: float) -> float:
+    """value/intensity, refused where it, or its weighted square, is not a finite number."""
+    quotient = value / intensity
+    if not math.isfinite(weight * quotient * quotient):
+        raise InvalidInput(
+            f"{name} = {value!r}: divided by the intensity {intensity!r} it is too large for a float; "
+            "check the outcome and its unit",
+            "not_finite",
+        )
+    return quotient

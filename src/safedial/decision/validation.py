@@ -1,0 +1,276 @@
+"""What an agent checks at the door: its rules, its contexts, its columns. Everything else may then trust them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.confidence import check_dim, check_scale
+from safedial.core.dose import as_dose
+from safedial.core.estimate import Prediction
+from safedial.core.rounding import NORM_SLACK
+from safedial.core.scale import check_rises
+from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
+from safedial.decision.conformal_options import certified_fallback, conformal_start
+from safedial.decision.decision import RULES, Decision, Rules
+from safedial.decision.learners.blas import dnrm2
+from safedial.decision.learners.function_class_learner import check_classes
+from safedial.decision.own_functions import longest_context
+from safedial.decision.units import Dial, Features, as_vector, real
+from safedial.errors import InvalidInput, require
+from safedial.policies import Policy, as_policy, check_proved
+from safedial.policies.fixed import fixed
+
+Result = TypeVar("Result")
+Vector = NDArray[np.float64]
+
+
+class NewContext(NamedTuple):
+    """A context to decide on, its norm, and the features that lie outside their stated ranges."""
+
+    vector: Vector
+    norm: float
+    extrapolated: tuple[str, ...]
+
+
+def make_rules(
+    dim: Any,
+    spec: Any,
+    policy: Any,
+    dose: Any,
+    dial: Any,
+    features: Any,
+    start_action: Any,
+    fallback_action: Any,
+    *,
+    baseline_range: Any = None,
+    version: int = RULES,
+) -> Rules:
+    """What is fixed for the life of an agent or a study, checked.
+
+    `version` is that of the rules it lives by. One that was recorded under version 1 goes on as it was: what has no
+    proof is then warned of, and refused otherwise.
+    """
+    whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
+    require(whole, "dim", dim, "must be a whole number >= 1")
+    require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
+    for name in NUMBERS:
+        require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")
+    if spec.noise_scale is not None:
+        check_rises(spec.noise_scale, longest_context(int(dim), spec.context_bound))
+    dial_ = Dial() if dial is None else dial
+    require(isinstance(dial_, Dial), "dial", dial, "must be a Dial")
+    require(features is None or isinstance(features, Features), "features", features, "must be a Features")
+    if features is not None:
+        require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
+    curves = as_dose(dose)
+    rule, start = _policy(policy, spec, int(dim), version), None
+    if rule.promise == "conformal":
+        rule, start = conformal_start(rule, spec, curves, dial_, features, start_action, version=version)
+        if fallback_action is None:
+            fallback_action = start if start is not None else certified_fallback(spec, curves, dial_)
+    else:
+        require(start_action is None, "start_action", start_action, f"is not for {rule.name}", "it starts certified")
+    is_identity = dial_.is_plain and curves.cost.name == "identity"
+    fallback, between = _fallback(dial_, fallback_action), _baseline_range(baseline_range, version)
+    rules = Rules(spec, rule, curves, dial_, int(dim), fallback, features, start, is_identity, version, between)
+    if rule.is_linear:
+        _warn_where_no_level_is_reached(rules)
+    return rules
+
+
+def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
+    """Each context of a list, an array or a table; a refusal names the row."""
+    return [in_row(row, read_context, rules, context) for row, context in enumerate(_rows(contexts))]
+
+
+def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[NewContext]:
+    """`read_new_context` of each; a refusal names the row."""
+    return [
+        in_row(row, read_new_context, rules, context, allow_extrapolation)
+        for row, context in enumerate(_rows(contexts))
+    ]
+
+
+def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> NewContext:
+    """The context of a round to decide; refused outside a stated range of its features, unless that is allowed."""
+    allowed = allow_extrapolation
+    require(isinstance(allowed, bool), "allow_extrapolation", allowed, "must be True or False")
+    features, outside = rules.features, ()
+    if features is not None and features.ranges:
+        context = features.values(context)
+        outside = features.outside(context) if np.isfinite(context).all() else ()
+        if outside and not allowed:
+            name = outside[0]
+            low, high = features.ranges[name]
+            rule = f"must lie between {low:g} and {high:g}, the range stated for it"
+            way_out = "correct it, or allow_extrapolation, and the decision is marked"
+            words = f"context[{name!r}] = {context[features.names.index(name)]:g}: {rule}; {way_out}"
+            raise InvalidInput(words, "out_of_range", public=f"{name} {rule}; {way_out}")
+    return NewContext(*read_context(rules, context), outside)
+
+
+def _rows(contexts: Any) -> list[Any]:
+    if hasattr(contexts, "columns") and hasattr(contexts, "to_dict"):
+        contexts = contexts.to_dict("records")
+    return listed("contexts", contexts)
+
+
+def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vector, float]:
+    """The context as a vector of its own, and its norm; refused if not finite or longer than L."""
+    if raw and rules.features is not None:
+        vector = rules.features.transform(context)
+    else:
+        vector = as_vector(context, rules.dim, "context")
+    norm = dnrm2(vector)
+    if not norm <= context_limit(rules):
+        _refuse_context(rules, vector, norm)
+    check_rises(rules.spec.noise_scale, vector)
+    return vector, norm
+
+
+def context_limit(rules: Rules) -> float:
+    """The largest norm that a context may have: L and a rounding, or just a size whose square is a float."""
+    bound = rules.spec.context_bound
+    return LARGEST if bound is None else bound * (1.0 + NORM_SLACK)
+
+
+def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
+    """Say what is wrong with a context that is not finite or too long, by the feature's name where it has one."""
+    names = (*(rules.features.names if rules.features else range(rules.dim)), "intercept")
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if bad.size:
+        raise InvalidInput(f"context[{names[bad[0]]!r}] = {vector[bad[0]]}: must be a finite number", "not_finite")
+    largest = int(np.argmax(np.abs(vector)))
+    raise InvalidInput(
+        f"context: has norm {norm:.6g}, must have norm at most context_bound = {context_limit(rules):g} "
+        f"(its largest part is [{names[largest]!r}] = {vector[largest]:.4g}); scale the features, "
+        "or state a larger bound at the start",
+        "context_out_of_bounds",
+    )
+
+
+def check_decision(rules: Rules, open_rounds: Mapping[int, Any], decision: Decision) -> None:
+    """A decision may be reported once, to the agent that made it."""
+    rule = ""
+    if decision.preview:
+        rule = "is a preview: nobody decided it"
+    elif decision.rules is not rules:
+        rule = "is another agent's, or from before it was loaded"
+    elif decision.round not in open_rounds:
+        rule = "was reported already, or is too old"
+    require(
+        not rule,
+        "decision",
+        f"round {decision.round}",
+        rule,
+        "report a context, an action and round=... instead" if rule else "",
+    )
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    require(np.iterable(values) and not isinstance(values, (str, Mapping)), name, values, "must be a list")
+    return list(values)
+
+
+def column(name: str, values: Any, count: int) -> list[float]:
+    """One number a context; zeros where no baseline costs are given."""
+    if values is None and name == "baseline_costs":
+        return [0.0] * count
+    items = listed(name, values)
+    require(len(items) == count, name, values, f"must have one value for each of {count} contexts")
+    return [real(f"{name}[{index}]", value) for index, value in enumerate(items)]
+
+
+def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
+    """`check(*arguments)`, with the row's number before its complaint."""
+    try:
+        return check(*arguments)
+    except InvalidInput as error:
+        raise InvalidInput(f"row {row}: {error}", error.code) from error
+
+
+def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> Policy:
+    default = "hp_conformal" if spec.promise == "conformal" else "hp_probe"
+    rule = as_policy(default if policy is None else policy)
+    require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
+    over_classes = "cost_class" in rule.options
+    known = rule.is_linear or over_classes or rule.name == "hp_conformal"
+    require(known, "policy", rule.name, "has a learner of its own, which an Agent does not know", "simulate it instead")
+    same = (rule.promise == "conformal") == (spec.promise == "conformal")
+    words = f"does not go with policy {rule.name}, whose promise is {rule.promise!r}"
+    require(
+        same, "promise", spec.promise, words, "give the spec promise='conformal' for hp_conformal, and for no other"
+    )
+    exploring = rule.options.get("learn_from") == "exploring"
+    require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
+    check_dim(rule.options.get("radius"), dim)
+    check_scale(rule.options.get("radius"), spec)
+    if over_classes:
+        check_classes(rule, spec)
+    try:
+        check_proved(rule, spec)
+    except InvalidInput as error:
+        if version > 1:
+            raise
+        warnings.warn(f"{error}; it was saved before this was known, and goes on as it was", UserWarning, stacklevel=5)
+    return rule
+
+
+def read_baseline(rules: Rules, baseline_cost: Any) -> float:
+    """A stated baseline cost, in its range."""
+    value = real("baseline_cost", baseline_cost)
+    low, high = rules.baseline_range
+    require(
+        low <= value <= high,
+        "baseline_cost",
+        value,
+        f"must lie between {low:g} and {high:g}",
+        "state another baseline_range at the start, if it is right: a lower baseline raises the dose",
+    )
+    return value
+
+
+def _baseline_range(given: Any, version: int) -> tuple[float, float]:
+    """(low, high); by default a baseline cost must not be negative (from version 2 on)."""
+    if given is None:
+        return (0.0 if version > 1 else -math.inf, math.inf)
+    proper = isinstance(given, (list, tuple)) and len(given) == 2
+    require(proper, "baseline_range", given, "must be two numbers, low and high", "None for an end that is open")
+    ends = (-math.inf if given[0] is None else given[0], math.inf if given[1] is None else given[1])
+    low, high = (end if math.isinf(end) else real("baseline_range", end) for end in ends)
+    require(low <= high, "baseline_range", given, "must have its lower end first")
+    return float(low), float(high)
+
+
+def _fallback(dial: Dial, given: Any) -> float:
+    fallback = dial.low if given is None else real("fallback_action", given)
+    inside = dial.low <= fallback <= dial.high
+    require(inside, "fallback_action", fallback, f"must lie between {dial.low:g} and {dial.high:g}")
+    settable = dial.levels is None or fallback in (dial.low, *dial.levels)
+    require(settable, "fallback_action", fallback, f"must be one of the dial's levels {dial.levels}")
+    return fallback
+
+
+def _warn_where_no_level_is_reached(rules: Rules) -> None:
+    """Levels can lock an agent at zero: what is never given is never learned from."""
+    if not rules.dial.levels:
+        return
+    longest = longest_context(rules.dim, rules.spec.context_bound)
+    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim, context=longest)
+    safe = fixed().decide(first, rules.spec, round=1.0, coin=0.5).safe.intensity
+    lowest = next(level for level in rules.dial.levels if level > rules.dial.low or level == rules.dial.levels[-1])
+    needed = float(rules.dose.cost.effect(rules.dial.action(lowest)))
+    if safe < needed:
+        warnings.warn(
+            f"the lowest level, {rules.dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
+            f"safe intensity is {safe:.3g}. Such rounds are given nothing and teach nothing; unless shorter contexts "
+            "come, the agent stays at zero. A lower level, a higher threshold or less noise would help",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,133 @@
+"""An `Agent` in the loop with a world that answers it: what was advised shapes the next context.
+
+`simulate` draws contexts in advance; here they cannot be. `residual` is the one-step-ahead error of the cost's model,
+
+    e_t = C_t − b₀ − g_c(α_t)·ĉ_t(x_t),
+
+which a true model leaves with mean zero whatever was advised: its mean by band of intensity (`by_band`) is the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.agent import Agent
+from safedial.decision.learners.conformal_learner import View
+from safedial.errors import require
+from safedial.worlds.battery import BatteryWorld
+
+BANDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Edges of the bands of the dial in which residuals are averaged."""
+
+
+class Round(NamedTuple):
+    """One round as it went; `promise` and `limit` are the decision's, `evidence` is the agent's after the outcome."""
+
+    context: NDArray[np.float64]
+    action: float
+    promise: str
+    limit: str
+    baseline_cost: float
+    reward: float
+    cost: float
+    true_cost: float
+    violated: bool
+    predicted: bool
+    residual: float
+    evidence: float
+    alarmed: bool
+    cell: int
+
+
+class Band(NamedTuple):
+    """Residuals of the rounds with low < action ≤ high: how many, their mean and its standard error."""
+
+    low: float
+    high: float
+    rounds: int
+    mean: float
+    error: float
+
+
+def run(
+    agent: Agent,
+    world: BatteryWorld,
+    rounds: int,
+    seed: int,
+    *,
+    carry_over: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> list[Round]:
+    """Let `agent` turn the dial of `world` for `rounds` rounds.
+
+    Args:
+        carry_over: give the heat that the last step left as the decision's baseline cost.
+        progress: called with the number of rounds just finished.
+
+    An alarm is not taken back: the agent advises its fallback from then on.
+    """
+    require(isinstance(agent, Agent), "agent", agent, "must be an Agent")
+    require(isinstance(world, BatteryWorld), "world", world, "must be a BatteryWorld")
+    fits = agent.dim == world.dim
+    require(fits, "agent", agent, f"must have the world's dimension {world.dim}")
+    plain = agent.dial.is_plain
+    require(plain, "agent", agent, "must have a plain dial from 0 to 1")
+    require(type(rounds) is int and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
+    battery, played = world.start(seed), []
+    for _ in range(rounds):
+        baseline = battery.carry_over if carry_over else 0.0
+        decision = agent.decide(battery.context, baseline_cost=baseline)
+        step = battery.step(decision.action)
+        seen = decision.prediction
+        agent.update(decision, reward=step.reward, cost=step.cost)
+        played.append(
+            Round(
+                decision.context,
+                decision.action,
+                decision.promise,
+                decision.limit,
+                baseline,
+                step.reward,
+                step.cost,
+                step.true_cost,
+                step.cost > agent.spec.threshold,
+                bool(seen.fitted if isinstance(seen, View) else seen.informative_rounds),
+                step.cost - baseline - decision.intensity * seen.cost,
+                agent.evidence,
+                agent.alarmed,
+                step.cell,
+            )
+        )
+        if progress:
+            progress(1)
+    return played
+
+
+def alarm_round(played: Sequence[Round]) -> int | None:
+    """The number, from 1, of the round after whose outcome the alarm stood; None without one."""
+    return next((number for number, each in enumerate(played, start=1) if each.alarmed), None)
+
+
+def by_band(played: Sequence[Round]) -> list[Band]:
+    """Residuals by band of the dial, over the rounds with a dose and a model."""
+    rows = [(each.action, each.residual) for each in played if each.action > 0.0 and each.predicted]
+    return band_means(*np.array(rows).reshape(-1, 2).T)
+
+
+def band_means(actions: NDArray[np.float64], residuals: NDArray[np.float64]) -> list[Band]:
+    """Mean residuals between `BANDS`; bands without a round are left out.
+
+    The standard error takes rounds as independent, which a battery's are not: read it as the least there is.
+    """
+    bands = []
+    for low, high in pairwise(BANDS):
+        inside = residuals[(actions > low) & (actions <= high)]
+        if inside.size:
+            error = float(inside.std() / np.sqrt(inside.size))
+            bands.append(Band(low, high, inside.size, float(inside.mean()), error))
+    return bands

@@ -1,0 +1,173 @@
+"""Functions linear in known features: f(x) = ⟨φ(x), θ⟩ up to a stated misspecification.
+
+    y = ⟨φ(x), θ*⟩ + e(x) + ξ,      ‖θ*‖ ≤ S,      |e(x)| ≤ ε for every x
+
+With e = 0 this is the linear machinery on φ(x) in place of x. With ε > 0 the errors of the rounds so far move the
+estimate at x by Σ_s ω_s a_s e(x_s), a_s = φ(x)ᵀΣ⁻¹φ(x_s), and by Cauchy–Schwarz
+
+    |Σ_s ω_s a_s e(x_s)| ≤ ε √(Σ ω_s) √(Σ ω_s a_s²) ≤ ε √N · width,      since Σ ω_s φ_s φ_sᵀ ⪯ Σ,
+
+whatever the errors are, even adversarial ones. So the range at x is
+
+    ⟨φ(x), θ̂⟩ ± [(β + ε√N)·width + ε],
+
+cut at S‖φ(x)‖ + ε and at `bound`. It is valid for all t on the event that β is: the noise part of θ̂ is untouched.
+The price ε√N·width does not vanish: a misspecified class has linear regret, here as anywhere.
+
+Rounding: Σ⁻¹ is kept by rank-one updates, whose errors grow like u·N·‖φ‖²/λ. Four times that, in units of 1 + |value|,
+is added to the range; that it suffices is measured, not proved. Beyond ‖φ‖² = 1e8·λ the class refuses: the updates are
+not stable there. (An `Agent` with a linear policy bounds its rounding by a proof, `core.rounding`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.core import estimate
+from safedial.core.confidence import RADII, check_dim
+from safedial.core.rounding import NORM_SLACK
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.function_classes.function_class import FunctionClass, Interval, Outcomes, check_bound
+
+NAMES = ("mixture", "determinant", "paper")
+ROUNDING = 4.0 * 2.0**-53
+STIFFEST = 1e8
+
+
+class View(NamedTuple):
+    """The linear prediction at φ(x)."""
+
+    prediction: estimate.Prediction
+
+    @property
+    def informative_rounds(self) -> Any:
+        return self.prediction.informative_rounds
+
+
+def linear(*, radius: str = "mixture") -> FunctionClass:
+    """⟨x, θ⟩ with ‖θ‖ ≤ S: the paper's linear model, as a function class.
+
+    Through it, the non-linear policies are the linear ones, to the last rounding (tests hold them to 1e-9).
+
+    >>> linear().label
+    'certified'
+    """
+    return features(None, radius=radius, bound=None)._replace(name="linear", options={"radius": radius})
+
+
+def features(
+    transform: Callable[[Any], Any] | None,
+    *,
+    misspecification: float = 0.0,
+    radius: str = "mixture",
+    bound: float | None = 1.0,
+) -> FunctionClass:
+    """Linear functions of the features φ(x) that `transform` computes: splines, random Fourier features, a frozen
+    network's last layer.
+
+    Args:
+        transform: from contexts (..., d) to features (..., p), the same for ever. None: the context itself.
+        misspecification: ε ≥ 0, with |f(x) − ⟨φ(x), θ*⟩| ≤ ε for every context, stated by you.
+        radius: "mixture" (default), "determinant", or "paper" (with the spec's L bounding ‖φ(x)‖, which is checked, and
+            p ≥ 2).
+        bound: |f| ≤ bound; Algorithm 2's classes are bounded by 1. None: only by S‖φ(x)‖ + ε.
+
+    The spec's `coefficient_bound` is S, a bound on ‖θ*‖ in feature space.
+
+    >>> class_ = features(lambda x: np.concatenate([x, x**2], axis=-1), misspecification=0.01)
+    >>> class_.name, class_.options["misspecification"]
+    ('features', 0.01)
+    """
+    require(transform is None or callable(transform), "transform", transform, "must be a function of contexts")
+    require(radius in NAMES, "radius", radius, "must be one of " + ", ".join(NAMES))
+    number = isinstance(misspecification, (int, float)) and not isinstance(misspecification, bool)
+    require(number and 0.0 <= misspecification < 1e60, "misspecification", misspecification, "must be a number >= 0")
+    limit = None if bound is None else check_bound("bound", bound, "must be a number > 0, or None")
+    error = float(misspecification)
+
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), targets: int = 2) -> estimate.Estimate:
+        size = _map(transform, np.zeros((1, dim))).shape[-1]
+        check_dim(radius, size)
+        return estimate.init(size, ridge=ridge, batch=batch)
+
+    def look(state: estimate.Estimate, context: Any) -> View:
+        mapped = _map(transform, context)
+        size = state.reward_coef.shape[-1]
+        same = mapped.shape[-1] == size
+        require(same, "transform", mapped.shape[-1], f"gave another number of features than before, {size}")
+        return View(estimate.predict(state, mapped))
+
+    def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        seen = view.prediction
+        value = seen.cost if target else seen.reward
+        if radius == "paper":
+            _check_norm(seen.norm, spec)
+        reach = RADII[radius](noise, seen, spec) * seen.width
+        reach = reach + ROUNDING * (seen.informative_rounds + 1.0) * _stiffness(seen.norm, spec) * (1.0 + np.abs(value))
+        if error:
+            reach = reach + error * (np.sqrt(seen.informative_rounds) * seen.width + 1.0)
+        top = ceiling(view, spec)
+        lower, upper = value - reach, value + reach
+        return Interval(value, lower, upper, (upper < -top) | (lower > top))
+
+    def ceiling(view: View, spec: SafetySpec) -> Any:
+        largest = spec.coefficient_bound * view.prediction.norm + error
+        return largest if limit is None else np.minimum(largest, limit)
+
+    def first(spec: SafetySpec) -> Any:
+        if limit is not None:
+            return limit
+        return spec.coefficient_bound * spec.context_bound + error if transform is None else np.inf
+
+    return FunctionClass(
+        "features",
+        "certified",
+        {"transform": transform, "misspecification": error, "radius": radius, "bound": bound},
+        (
+            "the mean is linear in the features, ‖θ‖ ≤ S" + (f", up to an error of {error:g}" if error else ""),
+            *(() if limit is None else (f"and is bounded by {limit:g}",)),
+            "features and ridge fixed in advance",
+        ),
+        init,
+        look,
+        bounds,
+        _update,
+        ceiling,
+        first,
+        pack=lambda state: state._asdict(),
+        unpack=lambda arrays: estimate.Estimate(**arrays),
+    )
+
+
+def _map(transform: Callable[[Any], Any] | None, context: Any) -> Any:
+    if transform is None:
+        return context
+    mapped = np.asarray(transform(context), dtype=float)
+    rule = f"must map contexts {np.shape(context)} to features of the same leading shape"
+    require(mapped.shape[:-1] == np.shape(context)[:-1] and mapped.ndim, "transform", mapped.shape, rule)
+    require(np.all(np.isfinite(mapped)), "transform", "features", "must be finite numbers")
+    return mapped
+
+
+def _check_norm(norm: Any, spec: SafetySpec) -> None:
+    largest = float(np.max(norm))
+    rule = f"must be at most context_bound = {spec.context_bound:g} for radius 'paper', which counts on it"
+    fits = largest <= spec.context_bound * (1.0 + NORM_SLACK)
+    require(fits, "norm of the features", largest, rule, "use 'mixture', or scale the features")
+
+
+def _stiffness(norm: Any, spec: SafetySpec) -> Any:
+    """‖φ(x)‖²/λ, refused where rank-one updates would not hold."""
+    ratio = norm * norm / spec.ridge
+    rule = f"must be at least the features' squared norm, {float(np.max(norm)) ** 2:.3g}, over {STIFFEST:g}"
+    require(np.all(ratio <= STIFFEST), "ridge", spec.ridge, rule, "raise it: rounding would decide the range")
+    return ratio
+
+
+def _update(state: estimate.Estimate, view: View, outcomes: Outcomes) -> estimate.Estimate:
+    targets = outcomes.targets
+    return estimate.update(state, view.prediction, targets[0], targets[-1], outcomes.weight)

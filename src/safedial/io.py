@@ -1,0 +1,185 @@
+"""Files: text and tables that are written whole or not at all, save files, and where a result came from.
+
+A save file is one line that names the format and the digest of the rest; then a zip of plain arrays and a JSON header.
+There is no pickle in it. The digest covers every byte after the first line and is checked before anything is parsed, so
+a truncated or altered file is refused whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safedial.errors import InvalidInput, require
+from safedial.version import __version__
+
+
+def write_text(path: Path, text: str) -> Path:
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write a file whole: beside its place first, then moved there."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error
+    return path
+
+
+def read_text(path: str | os.PathLike[str], argument: str, way_out: str = "") -> str:
+    """The text of a file, or a sentence that says which argument could not be read and why.
+
+    >>> read_text("no_such_file.toml", "spec")
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: spec = 'no_such_file.toml': cannot be read (No such file or directory)
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{argument} = {str(path)!r}: is not UTF-8 text ({error.reason})") from error
+    except OSError as error:
+        words = f"; {way_out}" if way_out else ""
+        raise InvalidInput(f"{argument} = {str(path)!r}: cannot be read ({error.strerror or error}){words}") from error
+
+
+def write_archive(
+    path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any], *, form: str, version: int
+) -> None:
+    """Write atomically. Floats in the header keep every bit (JSON holds their shortest exact form)."""
+    buffer = io.BytesIO()
+    np.savez(buffer, header=np.array(json.dumps(header, allow_nan=False)), **arrays)
+    content = buffer.getbuffer()
+    first_line = f"{form} {version} {hashlib.sha256(content).hexdigest()}\n"
+    target = Path(path)
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(first_line.encode("ascii"))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise InvalidInput(f"path = {str(path)!r}: cannot be written ({error.strerror or error})") from error
+
+
+def read_archive(path: str | os.PathLike[str], *, form: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and arrays of a file that `write_archive` made; anything else is refused with the reason."""
+    try:
+        first_line, _, content = Path(path).read_bytes().partition(b"\n")
+    except OSError as error:
+        raise InvalidInput(f"path = {str(path)!r}: cannot be read ({error.strerror})") from error
+    name, found, digest = ([*first_line.split(b" "), b"", b""])[:3]
+    if name != form.encode():
+        raise InvalidInput(
+            f"path = {str(path)!r}: is not a safedial save file of the form {form}, or its beginning is damaged"
+        )
+    if found != str(version).encode():
+        text = found.decode("ascii", "replace")
+        raise InvalidInput(f"path = {str(path)!r}: has format version {text}; this safedial reads {version}")
+    if digest != hashlib.sha256(content).hexdigest().encode():
+        raise InvalidInput(f"path = {str(path)!r}: was truncated or altered after it was saved (wrong digest)")
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return json.loads(str(arrays.pop("header"))), arrays
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """A CSV file with the first row's keys as columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return write_text(path, text.getvalue())
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """What `write_rows` wrote: numbers as floats, True and False as booleans, the rest as text."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: cannot be read ({error}); run safedial reproduce first") from error
+    whole = rows and all(None not in row and None not in row.values() for row in rows)
+    require(whole, "file", str(path), "is cut short or empty", "run safedial reproduce again")
+    return rows
+
+
+def _value(text: str | None) -> Any:
+    if text is None:
+        return None
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def provenance(settings: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """All that is needed to repeat a run and to judge its timing."""
+    return {
+        "settings": settings,
+        "seconds": round(seconds, 3),
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "safedial": __version__,
+            "python": platform.python_version(),
+            **{name: version_of(name) for name in ("numpy", "scipy")},
+        },
+        "commit": _commit(),
+        "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
+        "command": ["safedial", *sys.argv[1:]],
+    }
+
+
+def output_folder(path: str | os.PathLike[str]) -> Path:
+    """Make the folder, or say why it cannot be written to."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}.writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InvalidInput(f"out = {str(folder)!r}: cannot be written to ({error.strerror}); choose another") from error
+    return folder
+
+
+def write_json(path: Path, content: Any) -> Path:
+    return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this package runs from, or None outside one."""
+    here = Path(__file__).parent
+    try:
+        asked = subprocess.run(  # noqa: S603 -- fixed words, no shell
+            ["git", "-C", str(here), "rev-parse", "HEAD"],  # noqa: S607 -- whichever git the user has
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.stdout.strip() or None

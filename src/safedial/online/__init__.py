@@ -1,1 +1,0 @@
-"""The in-memory online learner: one safe action at a time, explained."""

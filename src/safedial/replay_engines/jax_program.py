@@ -1,0 +1,123 @@
+"""The compiled program of `replay.jax_blocked`: a chunk of blocks, each of them runs of rounds.
+
+For a block of B rounds, with rows X (B, d), V = XΣ⁻¹, G = VXᵀ and E, first the identity, P = [E | G]. Each run s of n
+rounds:
+
+    T, record ← the run's sequential kernel on G_ss, m_s          (`replay.kernel`)
+    Q = Tᵀ P_s            what each round of the run saw at its turn
+    W = the G-part of Q behind the run, transposed
+    P ← P − W·diag(s)·Q   m ← m + W·step          for the rounds behind the run
+
+and after the block, with the rows Q of all runs, U = Q_E·V, whose rows are Σ⁻¹x as each round saw it, and
+Σ⁻¹ ← Σ⁻¹ − Uᵀdiag(s)U, coef ← coef + Uᵀ·step. Two levels of blocks: B is large for the d×d products, n small for the
+kernel. The runs of a block are written out one after the other, so that each touches only what it needs (E to its left,
+G to its right), and so that a GPU can launch them as one recorded graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from safedial.replay_engines import kernel as kernels
+
+matmul = partial(jnp.matmul, precision="highest")
+cut, put = jax.lax.dynamic_slice_in_dim, jax.lax.dynamic_update_slice_in_dim
+
+
+GRAPHS: dict[str, Any] = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,WHILE",
+    "xla_gpu_graph_min_graph_size": 1,
+}
+"""Compiler options of this program alone: launch kernels as recorded graphs. A compiler that does not know them goes
+without."""
+
+
+class Plan(NamedTuple):
+    """Where and in which sizes a program runs; `wide` is the dimension, padded."""
+
+    device: Any
+    block: int
+    run: int
+    wide: int
+    dtype: str
+    warps: int
+
+
+@lru_cache(maxsize=32)
+def program(rule: Any, plan: Plan, blocks: int, form: str) -> Callable[..., tuple[Any, Any]]:
+    """The compiled chunk: (state, contexts, inputs, blocks used, rounds before) -> (state, record (ROWS, rounds)).
+
+    Compiled once for each policy object, spec and size; the state's buffers are reused.
+    """
+    wide, rounds, dtype = plan.wide, plan.block * blocks, plan.dtype
+    shapes = ((wide, wide), (wide, 2), (), (), (rounds, rule.dim), (kernels.input_rows(rule.names), rounds), (), ())
+    place = jax.sharding.SingleDeviceSharding(plan.device)
+    kinds = [np.int32 if number == 6 else dtype for number in range(8)]
+    given = [jax.ShapeDtypeStruct(shape, kind, sharding=place) for shape, kind in zip(shapes, kinds, strict=True)]
+    step = jax.jit(partial(_chunk_of_blocks, rule, plan, form), donate_argnums=0)
+    lowered = step.lower(tuple(given[:4]), *given[4:])
+    if plan.device.platform == "cpu":
+        return lowered.compile()
+    try:
+        return lowered.compile(compiler_options=GRAPHS)
+    except Exception:
+        return lowered.compile()
+
+
+def _chunk_of_blocks(
+    rule: Any, plan: Plan, form: str, state: Any, contexts: Any, inputs: Any, used: Any, before: Any
+) -> tuple[Any, Any]:
+    """Loop over the chunk's blocks that are in use."""
+    block = plan.block
+
+    def advance(number: Any, carry: Any) -> Any:
+        state, records = carry
+        left = number * block
+        rows, given = cut(contexts, left, block), cut(inputs, left, block, axis=1)
+        state, record = _one_block(rule, plan, form, state, rows, given, before + left)
+        return state, put(records, record, left, axis=1)
+
+    records = jnp.zeros((kernels.ROWS, contexts.shape[0]), plan.dtype)
+    return jax.lax.fori_loop(0, used, advance, (state, records))
+
+
+def _one_block(rule: Any, plan: Plan, form: str, state: Any, rows: Any, inputs: Any, before: Any) -> tuple[Any, Any]:
+    """One block, as at the top of this module: (state after it, record)."""
+    sequence = {
+        "plain": kernels.run_plain,
+        "pallas": partial(kernels.run_pallas, warps=plan.warps),
+        "interpret": partial(kernels.run_pallas, interpret=True),
+    }[form]
+    _, block, run, wide, dtype, _ = plan
+    inverse, coef, log_det, count = state
+    squares = jnp.sum(rows * rows, axis=1)
+    rows = jnp.pad(rows, ((0, 0), (0, wide - rows.shape[1])))
+    inputs = inputs.at[0].set(jnp.sqrt(squares))
+    projected = matmul(rows, inverse)
+    gram, means, turns = matmul(projected, rows.T), matmul(rows, coef), jnp.zeros((block, 0), dtype)
+    records, seen = [], []
+    for left in range(0, block, run):
+        right = left + run
+        start = jnp.stack([before + left, log_det, count, jnp.zeros_like(count)])
+        turned, told = sequence(rule, gram[:run, :run], means[:run].T, start, inputs[:, left:right])
+        gain, steps = told[0], told[1:3].T
+        mine = matmul(turned.T, jnp.concatenate([turns[:run], jnp.eye(run, dtype=dtype), gram[:run, run:]], axis=1))
+        ahead = mine[:, right:].T
+        rest = jnp.concatenate([turns[run:], jnp.zeros((block - right, run), dtype), gram[run:, run:]], axis=1)
+        rest = rest - matmul(ahead * gain, mine)
+        turns, gram, means = rest[:, :right], rest[:, right:], means[run:] + matmul(ahead, steps)
+        log_det, count = told[6, -1] + told[12, -1], count + jnp.sum(gain > 0.0).astype(dtype)
+        records.append(told)
+        seen.append(jnp.pad(mine[:, :right], ((0, 0), (0, block - right))))
+    record = jnp.concatenate(records, axis=1)
+    directions = matmul(jnp.concatenate(seen), projected)
+    scaled = directions * jnp.sqrt(record[0])[:, None]
+    inverse = inverse - matmul(scaled.T, scaled)
+    coef = coef + matmul(directions.T, record[1:3].T)
+    return (inverse, coef, log_det, count), record.at[len(kernels.TRACE)].set(squares)

@@ -1,0 +1,156 @@
+"""`replay`: one signature for every engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from safedial.core.dose import Dose, DoseCurve
+from safedial.core.estimate import Estimate
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.policies import Policy
+from safedial.replay_engines import blocked, rank_one, reference
+from safedial.replay_engines.arguments import Rounds, check_ridge, check_rounds, read_block
+from safedial.replay_engines.block_size import best_block
+from safedial.replay_engines.record import Replay, Trace, empty_trace
+from safedial.replay_engines.round_step import make_turn, stacked, write_row, write_shared_rows
+
+
+class Engine(NamedTuple):
+    """How a state starts, advances by a block of rows, and becomes an estimate."""
+
+    start: Callable[..., Any]
+    advance: Callable[..., None]
+    finish: Callable[..., Estimate]
+
+
+ENGINES = {
+    "reference": Engine(reference.start, reference.advance, reference.finish),
+    "rank_one": Engine(rank_one.start, rank_one.advance, rank_one.finish),
+    "blocked": Engine(blocked.start, blocked.advance, blocked.finish),
+}
+
+
+def replay(
+    policy: str | Policy,
+    contexts: Any,
+    rewards: Any,
+    costs: Any,
+    spec: SafetySpec,
+    *,
+    engine: str = "blocked",
+    block: int | None = None,
+    dose: DoseCurve | Dose | None = None,
+    dtype: str = "float64",
+    informative: Any = None,
+    reward_sensor: Any = None,
+    cost_sensor: Any = None,
+    baseline_cost: Any = 0.0,
+    coins: Any = None,
+    progress: Callable[[int], None] | None = None,
+    **jax_options: Any,
+) -> Replay:
+    """What `policy` does on these contexts, in order, learning as it goes; decisions do not depend on the engine.
+
+    Args:
+        contexts: (rounds, dim), floating; a memory map is read by blocks and never copied whole.
+        rewards, costs: (rounds,): the normalised outcomes R/g and (C − b₀)/g, mean plus noise. They are known whatever
+            the dose: that is the model. Where `informative` is False they may be NaN.
+        spec: `threshold`, `violation_risk` and `estimation_risk` may be 1-d arrays: a row of results for each value, in
+            one pass. Rows share one estimate where doses cannot change what is learned.
+        engine: "blocked", "rank_one", "reference", or "jax".
+        block: rounds a block; None takes the size the cost model of docs/replay.md finds.
+        dose: the dose curves, known to the learner; the identity by default.
+        dtype: "float64" or "float32", of contexts and linear algebra. Decisions near the switch may differ in float32.
+        informative: which rounds' outcomes are seen, bool; all by default. A round that is played at 0 teaches nothing.
+        reward_sensor, cost_sensor: (rounds,): raw sensor errors ε, where the spec has sensor noise; the engine divides
+            them by the intensity played and weighs the sample.
+        baseline_cost: b₀, a number or one for each round.
+        coins: (rounds,), uniform on [0, 1), for randomised policies.
+        progress: called with the number of rounds just finished.
+        jax_options: for engine "jax": `device`, `run`, `kernel`, `warps` (see `replay.jax_blocked`).
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> contexts = rng.standard_normal((200, 5)) / 10
+    >>> spec = SafetySpec(threshold=[0.2, 0.5], violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
+    ...                   coefficient_bound=1, context_bound=1)
+    >>> outcome = replay("hp_ucb", contexts, *rng.standard_normal((2, 200)), spec)
+    >>> outcome.intensity.shape, outcome.violations.tolist()
+    ((2, 200), [0, 0])
+    """
+    started = time.perf_counter()
+    names = (*ENGINES, "jax")
+    require(engine in names, "engine", engine, "must be one of " + ", ".join(names))
+    allowed = ("device", "run", "kernel", "warps") if engine == "jax" else ()
+    unknown = sorted(set(jax_options) - set(allowed))
+    require(not unknown, "replay", unknown, f"are not arguments of replay with engine = {engine!r}")
+    require(block is None or (type(block) is int and block >= 1), "block", block, "must be a whole number >= 1 or None")
+    rounds = check_rounds(
+        policy,
+        contexts,
+        rewards,
+        costs,
+        spec,
+        dose=dose,
+        dtype=dtype,
+        informative=informative,
+        reward_sensor=reward_sensor,
+        cost_sensor=cost_sensor,
+        baseline_cost=baseline_cost,
+        coins=coins,
+        progress=progress,
+    )
+    if engine != "reference":
+        check_ridge(rounds, engine)
+    if engine == "jax":
+        radius = rounds.policy.options.get("radius")
+        way_out = "use another engine"
+        require(radius != "noise-adaptive", "radius", radius, "is not for engine 'jax'", way_out)
+        from safedial.replay_engines.jax_blocked import replay_jax
+
+        trace, estimates, size, device, kernel = replay_jax(rounds, block, **jax_options)
+    else:
+        size = min(block or best_block(rounds.dim), rounds.number)
+        trace, estimates = _replay_cpu(ENGINES[engine], rounds, size)
+        device, kernel = "cpu", "none"
+    return Replay(
+        policy=rounds.policy,
+        spec=spec,
+        dose=rounds.dose,
+        **trace._asdict(),
+        estimates=estimates,
+        rewards=rounds.rewards,
+        costs=rounds.costs,
+        reward_sensor=rounds.reward_sensor,
+        cost_sensor=rounds.cost_sensor,
+        baseline_cost=rounds.baseline_cost,
+        seconds=time.perf_counter() - started,
+        engine=engine,
+        block=size,
+        dtype=dtype,
+        device=device,
+        kernel=kernel,
+    )
+
+
+def _replay_cpu(engine: Engine, rounds: Rounds, block: int) -> tuple[Trace, tuple[Estimate, ...]]:
+    """One pass over the contexts; one state for all rows where they share it, else one each."""
+    trace = empty_trace(len(rounds.specs), rounds.number)
+    learning = rounds.specs[:1] if rounds.shared else rounds.specs
+    adaptive = rounds.policy.options.get("radius") == "noise-adaptive"
+    energies = [[0.0, 0.0] if adaptive else None for _ in learning]
+    states = [engine.start(rounds.dim, spec.ridge, rounds.dtype, block) for spec in learning]
+    for start in range(0, rounds.number, block):
+        rows, norms = read_block(rounds, start, min(start + block, rounds.number))
+        for number, (state, spec) in enumerate(zip(states, learning, strict=True)):
+            turn, predictions, choices = make_turn(rounds, spec, start, norms, energies[number])
+            engine.advance(state, rows, turn)
+            write_row(trace, number, start, predictions, choices)
+            if len(rounds.specs) > len(states):
+                write_shared_rows(trace, rounds, start, stacked(predictions))
+        if rounds.progress:
+            rounds.progress(len(rows))
+    return trace, tuple(engine.finish(state) for state in states)

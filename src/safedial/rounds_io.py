@@ -1,0 +1,266 @@
+"""Logs: one row a decision, as CSV.
+
+| column | meaning |
+|---|---|
+| `action` | what was applied, in [0, 1], or in the dial's units where the spec file has a [dial] |
+| `reward`, `cost` | as measured |
+| `round` | optional: the decision's number, increasing; else rows are taken in order |
+| `advised` | optional: what was advised, in the action's units |
+| `baseline_cost` | optional: the known cost without any action |
+| `time` | optional: for people |
+| all others | the context, in order; or those that you name, or that the spec file's [features] name |
+
+Rows stand in decision order and none is left out: a log without its worst rounds proves nothing. A study's export
+(`safedial study export NAME FILE.csv`) is read as well (see `resolved`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.decision.units import Dial, Features
+from safedial.errors import InvalidInput, require
+from safedial.io import read_text
+
+Array = NDArray[np.float64]
+
+KNOWN = ("round", "time", "advised", "action", "reward", "cost", "baseline_cost")
+NEEDED = ("action", "reward", "cost")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """Rounds in decision order: contexts (n, d) after centring and scaling, actions in [0, 1].
+
+    `advised` is NaN where nothing is known about the advice, and −∞ where the promise does not cover the round.
+    """
+
+    names: tuple[str, ...]
+    context: Array
+    action: Array
+    reward: Array
+    cost: Array
+    round: Array
+    advised: Array
+    baseline_cost: Array
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    @property
+    def dim(self) -> int:
+        return self.context.shape[1]
+
+    def rows(self, chosen: Any) -> Log:
+        """The chosen rows (a slice, a mask or numbers), in order."""
+        arrays = ("context", "action", "reward", "cost", "round", "advised", "baseline_cost")
+        return Log(names=self.names, **{name: getattr(self, name)[chosen] for name in arrays})
+
+
+def read_log(
+    path: str | Path,
+    *,
+    context_columns: Sequence[str] | None = None,
+    features: Features | None = None,
+    dial: Dial | None = None,
+    needs: Sequence[str] = NEEDED,
+    least_rows: int = 1,
+) -> Log:
+    """The log at `path`; the first thing wrong with it is named with its row and column.
+
+    Args:
+        context_columns: which columns are the context; by default the features' names, or all that are not known.
+        features: how raw columns become the context.
+        dial: the action's own units; by default [0, 1].
+        needs: the outcome columns that must be there; a missing one of the others reads as 0.
+        least_rows: fewer are refused.
+    """
+    return parse_log(
+        read_text(path, "log"),
+        context_columns=context_columns,
+        features=features,
+        dial=dial,
+        needs=needs,
+        least_rows=least_rows,
+    )
+
+
+def parse_log(
+    text: str,
+    *,
+    context_columns: Sequence[str] | None = None,
+    features: Features | None = None,
+    dial: Dial | None = None,
+    needs: Sequence[str] = NEEDED,
+    least_rows: int = 1,
+    widen_dial: str = "state a [dial] in the spec file",
+) -> Log:
+    """The log of that text; `widen_dial` says how settings beyond the dial's range can be allowed.
+
+    >>> log = parse_log("age,action,reward,cost\\n0.3,0.5,0.1,0.2\\n0.4,0.6,0.0,0.1\\n")
+    >>> log.names, len(log), log.cost.tolist()
+    (('age',), 2, [0.2, 0.1])
+    """
+    columns, export = _columns(text, needs, least_rows), None
+    if is_export(columns):
+        export = resolved(columns)
+        columns = export.columns
+        require(columns["round"], "log", "export", "has no round with a known outcome yet", "report outcomes first")
+    names = tuple(context_columns or (features.names if features else [each for each in columns if each not in KNOWN]))
+    absent = [name for name in names if name not in columns]
+    require(not absent, "log", absent, "lacks these context columns", "it has " + ", ".join(columns))
+    taken = [name for name in names if name in KNOWN]
+    require(not taken, "context columns", taken, "are outcome columns of a log")
+    count = len(columns["action"])
+    raw = np.array([_numbers(name, columns[name]) for name in names]).reshape(len(names), count).T
+    numbers = {name: _numbers(name, columns[name]) for name in KNOWN if name in columns and name != "time"}
+    range_ = dial or Dial()
+    for name in ("action", "advised"):
+        if name in numbers:
+            numbers[name] = _shares(name, numbers[name], range_, widen_dial)
+    if export:
+        numbers["advised"] = np.where(export.covered, numbers["advised"], -math.inf)
+        numbers["action"] = np.where(export.teaches, numbers["action"], 0.0)
+    order = numbers.get("round", np.arange(1.0, count + 1.0))
+    require(np.all(np.diff(order) > 0), "log", "round", "must increase from row to row", "sort it in decision order")
+    return Log(
+        names=names if features is None or not features.intercept else (*names, "intercept"),
+        context=np.array([features.transform(row) for row in raw]) if features else raw,
+        action=numbers["action"],
+        reward=numbers.get("reward", np.zeros(count)),
+        cost=numbers.get("cost", np.zeros(count)),
+        round=order,
+        advised=numbers.get("advised", np.full(count, math.nan)),
+        baseline_cost=numbers.get("baseline_cost", np.zeros(count)),
+    )
+
+
+def log_text(log: Log) -> str:
+    """The log as CSV that `parse_log` reads back, digit for digit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    advised = not np.all(np.isnan(log.advised))
+    based = bool(np.any(log.baseline_cost))
+    outcomes = ["action", *(["advised"] if advised else []), "reward", "cost", *(["baseline_cost"] if based else [])]
+    writer.writerow(["round", *log.names, *outcomes])
+    for index in range(len(log)):
+        told = [repr(float(getattr(log, name)[index])) for name in outcomes]
+        writer.writerow([f"{log.round[index]:.17g}", *(repr(float(value)) for value in log.context[index]), *told])
+    return text.getvalue()
+
+
+def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list[str]]:
+    """Name → cells, of a table that is whole and large enough."""
+    lines = [row for row in csv.reader(io.StringIO(text)) if row]
+    require(lines, "log", "", "is empty", "give a CSV file with a header and one row a decision")
+    heads = [cell.strip() for cell in lines[0]]
+    missing = [name for name in ("action", *(each for each in needs if each != "action")) if name not in heads]
+    one = len(heads) == 1 and (";" in heads[0] or "\t" in heads[0])
+    way_out = "save it with commas between cells and points in numbers" if one else "its header has " + ", ".join(heads)
+    require(not missing, "log", missing, "lacks these columns", way_out)
+    twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
+    require(not twice, "log", twice, "has columns of one name, or of none", "name each column once")
+    for number, row in enumerate(lines[1:], start=1):
+        whole = len(row) == len(heads)
+        require(whole, f"log row {number}", f"{len(row)} cells", f"must have {len(heads)}, as its header")
+    rows = len(lines) - 1
+    rule = f"has too few rows: at least {least_rows} are needed"
+    require(rows >= least_rows, "log", f"{rows} rows", rule, "give one row a decision")
+    return {name: [row[index] for row in lines[1:]] for index, name in enumerate(heads)}
+
+
+def _numbers(name: str, cells: Sequence[str]) -> Array:
+    """One column as finite numbers."""
+    values = np.array([_number(cell) for cell in cells])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        where, cell = bad[0] + 1, cells[bad[0]]
+        raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")
+    return values
+
+
+def _number(cell: str) -> float:
+    """A cell's number, or NaN where it is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
+
+
+def _hint(name: str) -> str:
+    if name in ("reward", "cost"):
+        return "every outcome must be known: wait for it, and leave no round out"
+    return "fill it in" if name in KNOWN else "name the context columns, if this is none"
+
+
+def _shares(name: str, settings: Array, dial: Dial, widen_dial: str) -> Array:
+    """Settings of the dial as actions in [0, 1]."""
+    outside = np.flatnonzero((settings < dial.low) | (settings > dial.high))
+    if outside.size:
+        row = int(outside[0])
+        raise InvalidInput(
+            f"log row {row + 1}, column {name!r} = {settings[row]:g}: must lie between {dial.low:g} and {dial.high:g}; "
+            f"scale it, or {widen_dial}"
+        )
+    return (settings - dial.low) / (dial.high - dial.low)
+
+
+MARKS = ("decision_id", "applied_action", "status", "promise")
+"""Columns that only an export has."""
+
+UNKNOWN = ("open", "void", "expired")
+CONTEXT = "context."
+
+
+class Exported(NamedTuple):
+    """Columns of a log; by row, whether the promise covers it and whether its outcome teaches (not if throttled)."""
+
+    columns: dict[str, list[str]]
+    covered: list[bool]
+    teaches: list[bool]
+
+
+def is_export(columns: Mapping[str, Sequence[str]]) -> bool:
+    return all(mark in columns for mark in MARKS)
+
+
+def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
+    """The rounds up to the first one whose outcome is not known.
+
+    >>> table = {"decision_id": ["a.2", "a.4"], "seq": ["2", "4"], "round": ["1", "2"], "action": ["0.5", "0.6"],
+    ...          "applied_action": ["0.4", ""], "status": ["known", "open"], "promise": ["certified"] * 2,
+    ...          "reward": ["1", ""], "cost": ["2", ""], "baseline_cost": ["0", "0"], "context.age": ["7", "8"]}
+    >>> found = resolved(table).columns
+    >>> found["age"], found["action"], found["advised"], found["cost"]
+    (['7'], ['0.4'], ['0.5'], ['2'])
+    """
+    status = list(columns["status"])
+    end = next((row for row, word in enumerate(status) if word in UNKNOWN), len(status))
+    cut = {name: list(values[:end]) for name, values in columns.items()}
+    idle = [word == "nothing given" for word in status[:end]]
+    contexts = {name.removeprefix(CONTEXT): values for name, values in cut.items() if name.startswith(CONTEXT)}
+    kept = {
+        **contexts,
+        "round": cut["round"] if all(cut["round"]) else cut["seq"],
+        "action": [applied or advised for applied, advised in zip(cut["applied_action"], cut["action"], strict=True)],
+        "advised": [advised or applied for applied, advised in zip(cut["applied_action"], cut["action"], strict=True)],
+        "reward": [value or ("0" if none else "") for value, none in zip(cut["reward"], idle, strict=True)],
+        "cost": [
+            value or (base if none else "")
+            for value, base, none in zip(cut["cost"], cut["baseline_cost"], idle, strict=True)
+        ],
+        "baseline_cost": cut["baseline_cost"],
+    }
+    throttled = [word == "throttled" for word in status[:end]]
+    promised = [word not in ("none", "imported") for word in cut["promise"]]
+    covered = [known and not late for known, late in zip(promised, throttled, strict=True)]
+    return Exported(kept, covered, [not late for late in throttled])

@@ -1,0 +1,89 @@
+"""What the routes of one worker share: the open store, its studies, who may enter, the numbers, the tracks."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from safedial.service.access import BURST, RATE, Access
+from safedial.service.metrics import Metrics
+from safedial.service.problem import Problem, log
+from safedial.service.request_body import BODY_SECONDS
+from safedial.service.timeline import Track
+from safedial.study import Store, StoreUnavailable, Study, StudyError, list_studies, open_study
+from safedial.study.ids import NAME
+
+ANSWER_SECONDS = 20.0
+"""How long a request waits for the store's answer before it is told that the store is away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a worker puts up with."""
+
+    body_seconds: float = BODY_SECONDS
+    answer_seconds: float = ANSWER_SECONDS
+    waiting: int = 2_000
+    rate: float = RATE
+    burst: float = BURST
+
+
+@dataclass(kw_only=True)
+class Service:
+    """One worker's things. Made once; the routes find it as `request.app.state.service`."""
+
+    store: Store
+    access: Access
+    limits: Limits
+    metrics: Metrics = field(default_factory=Metrics)
+    studies: dict[str, Study] = field(default_factory=dict)
+    tracks: dict[str, Track] = field(default_factory=dict)
+    drawn: dict[tuple[str, int], tuple[str, bytes]] = field(default_factory=dict)
+    waiting: int = 0
+    verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def study(self, name: str) -> Study:
+        """A study by its name; opened once."""
+        found = self.studies.get(name)
+        if found is None:
+            if not NAME.fullmatch(name):
+                raise Problem("unknown_study")
+            found = await asyncio.to_thread(open_study, name, storage=self.store, actor="service")
+            self.studies[name] = found
+        return found
+
+    async def of_decision(self, decision_id: str) -> Study:
+        """The study of a decision's id."""
+        name = decision_id.partition(".")[0]
+        try:
+            return await self.study(name)
+        except (StudyError, Problem) as error:
+            if error.code == "unknown_study":
+                raise Problem("unknown_decision") from None
+            raise
+
+    async def done(self, future: Future[Any]) -> Any:
+        """The writer's answer, after its commit."""
+        try:
+            async with asyncio.timeout(self.limits.answer_seconds):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise StoreUnavailable("storage: no answer in time") from None
+
+    async def track(self, name: str, seconds: float = 1e9) -> Track:
+        """The study's history, up to date; read from the log, never through the writer, for so many seconds at most."""
+        track = self.tracks.get(name)
+        if track is None:
+            track = self.tracks.setdefault(name, Track(await self.study(name)))
+        await asyncio.to_thread(track.refresh, seconds)
+        return track
+
+    async def warm(self) -> None:
+        """Read the logs before anybody looks at them."""
+        try:
+            for row in await asyncio.to_thread(list_studies, self.store):
+                await self.track(row["name"])
+        except StudyError as error:
+            log.warning("the logs could not be read at the start: %s", error.code)

@@ -1,0 +1,218 @@
+"""What the operator page shows of a study: counts, curves of a few hundred points, open outcomes by age, rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
+from safedial.service.timeline import EXPIRED, KNOWN, OPEN, STATUS, THROTTLED, VOID, Track, Turn
+from safedial.stats import violation_interval
+from safedial.study.event import moment
+from safedial.study.ids import id_of
+from safedial.study.reducer import TAG
+
+AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
+CURVES = (
+    *("round", "seq", "at", "advised", "applied", "cost", "cost_max", "violations"),
+    *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
+)
+
+
+def series(track: Track, points: int) -> dict[str, Any]:
+    """Everything on a study's page, in at most `points` points a curve."""
+    with track.lock:
+        rules, guard = track.study.spec.rules, track.study.spec.guard
+        known, over = over_threshold(track)
+        path = log_path(track)
+        return {
+            "name": track.study.name,
+            "seq": track.seq,
+            "complete": track.complete,
+            "threshold": rules.spec.threshold,
+            "risk": rules.spec.promised_risk,
+            "promise": rules.spec.promise,
+            "policy": rules.policy.name,
+            "dial": rules.dial.to_dict(),
+            "fallback_action": rules.fallback_action,
+            "units": dict(rules.features.units or {}) if rules.features else {},
+            "alarm_at": 100.0 if track.study.spec.conformal else 1.0 / guard.alarm_level,
+            "counts": counts(track, path),
+            "interval": list(_interval(over.sum(), known.sum())),
+            "stops": [_turn(stop) for stop in track.stops[-20:]],
+            "resumes": [_turn(resume) for resume in track.resumes[-20:]],
+            "ages": ages(track),
+            "curves": curves(track, points, path),
+        }
+
+
+def counts(track: Track, path: Any = None) -> dict[str, Any]:
+    """As `Study.status` counts, from the columns."""
+    with track.lock:
+        status, start = track.column("status"), track.column("start") > 0
+        known, over = over_threshold(track)
+        _, steps = log_path(track) if path is None else path
+        waiting = track.column("at")[status == OPEN]
+        return {
+            "decisions": track.rows,
+            "outcomes": int(known.sum()),
+            "violations": int(over.sum()),
+            "open": int((status == OPEN).sum()),
+            "expired": int((status == EXPIRED).sum()),
+            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + _withheld(track).sum()),
+            "imported": track.imported,
+            "evidence": None if track.study.spec.conformal else float(evidence_at(steps, -1)) if len(steps) else 1.0,
+            "stopped": track.stopped,
+            "resumes": len(track.resumes),
+            "unwatched": unwatched(track) if track.study.spec.rules_version > 1 else None,
+            "oldest_open": moment(int(waiting[0])) if len(waiting) else None,
+            **_learning(track),
+            "at_start": int(np.argmin(np.append(start[::-1], False))),
+        }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {**turn._asdict(), "at": moment(turn.at)}
+
+
+def _learning(track: Track) -> dict[str, Any]:
+    """Which decision the model waits for, how many known rounds wait behind it, and whether learning has ended."""
+    study, status = track.study.spec, track.column("status")
+    lost = (track.column("blocked") > 0) & (status != EXPIRED)
+    if not study.ordered:
+        return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and not study.conformal}
+    first = int(np.argmax(np.append(np.isin(status, (OPEN, EXPIRED)), True)))
+    held = np.isin(status[first:], (KNOWN, VOID, THROTTLED)).sum()
+    waits = int(track.value("seq", first)) if first < track.rows else None
+    return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}
+
+
+def _withheld(track: Track) -> Any:
+    """Decisions whose outcome came of nothing applied, which count as void too (version 2)."""
+    study = track.study.spec
+    if study.rules_version == 1:
+        return np.zeros(track.rows, dtype=bool)
+    return (track.column("status") == KNOWN) & (track.column("applied") <= study.rules.dial.low)
+
+
+def ages(track: Track) -> list[dict[str, Any]]:
+    """How many open decisions are how old."""
+    now = time.time()
+    waited = now - track.column("at")[track.column("status") == OPEN] / 1e6
+    edges = [-math.inf, *(edge for _, edge in AGES), math.inf]
+    words = [*(word for word, _ in AGES), "a week and more"]
+    found = [int(((waited >= low) & (waited < high)).sum()) for low, high in itertools.pairwise(edges)]
+    return [{"age": word, "open": number} for word, number in zip(words, found, strict=True)]
+
+
+def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
+    """Curves over decisions in at most `points` bins; of each bin the mean, and the extremes where they matter."""
+    if not track.rows:
+        return {name: [] for name in CURVES}
+    edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
+    first, last = edges[:-1], edges[1:] - 1
+    known, over = over_threshold(track)
+    cost, earned = track.column("cost"), track.column("status") == KNOWN
+    expected = track.column("estimate") * _reward_intensity(track, "applied")
+    best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
+    seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
+    ends = [_interval(*pair) for pair in zip(hits, seen, strict=True)]
+    moved, evidence = _evidence(track, points, path)
+    return {
+        "round": edges[1:].tolist(),
+        "seq": track.column("seq")[last].astype(int).tolist(),
+        "at": [moment(int(at)) for at in track.column("at")[last]],
+        "advised": plain(_means(track.column("action"), np.ones(track.rows, dtype=bool), first)),
+        "applied": plain(_means(track.column("applied"), earned, first)),
+        "cost": plain(_means(cost, known, first)),
+        "cost_max": plain(np.maximum.reduceat(np.where(known, cost, -np.inf), first)),
+        "violations": np.add.reduceat(over.astype(int), first).tolist(),
+        "rate": plain(np.divide(hits, seen, out=np.full(len(last), np.nan), where=seen > 0)),
+        "rate_low": plain([low for low, _ in ends]),
+        "rate_high": plain([high for _, high in ends]),
+        "reward": plain(np.cumsum(np.where(earned, track.column("reward"), 0.0))[last]),
+        "expected": plain(np.cumsum(np.where(earned, expected, 0.0))[last]),
+        "best": plain(np.cumsum(np.where(earned, best, 0.0))[last]),
+        "evidence": plain(evidence),
+        "evidence_round": moved.tolist(),
+    }
+
+
+def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any]:
+    """(decisions made by then, evidence then): as the columns give it, or as a conformal study's decisions state it."""
+    if track.study.spec.conformal:
+        stated = track.column("evidence")
+        number = np.flatnonzero(np.isfinite(stated))
+        spots = np.unique(np.linspace(0, len(number) - 1, min(points, len(number))).astype(int))
+        return number[spots] + 1, stated[number[spots]]
+    when, steps = path
+    spots = np.unique(np.linspace(0, len(steps) - 1, min(points, len(steps))).astype(int))
+    return np.searchsorted(track.column("seq"), when[spots], side="right"), evidence_at(steps, spots)
+
+
+def _interval(violations: Any, rounds: Any) -> tuple[float, float]:
+    """A 95 % interval for the violation rate."""
+    return violation_interval([int(violations)], int(rounds)) if rounds else (0.0, 1.0)
+
+
+def _means(values: Any, known: Any, first: Any) -> Any:
+    """The mean of each bin's known values; nan where there is none."""
+    count = np.add.reduceat(known.astype(float), first)
+    total = np.add.reduceat(np.where(known, values, 0.0), first)
+    return np.divide(total, count, out=np.full(len(first), np.nan), where=count > 0)
+
+
+def _reward_intensity(track: Track, name: str) -> Any:
+    """g_r at a setting of each decision; 0 where there is none."""
+    rules = track.study.spec.rules
+    dial, setting = rules.dial, track.column(name)
+    share = np.where(np.isnan(setting), 0.0, (setting - dial.low) / (dial.high - dial.low))
+    return np.asarray(rules.dose.reward.effect(np.clip(share, 0.0, 1.0)))
+
+
+def plain(values: Any) -> list[float | None]:
+    """Six digits, and null where there is no number."""
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
+
+
+def rows_page(track: Track, before: int | None, limit: int, search: str = "") -> dict[str, Any]:
+    """Decisions, the newest first, from the one before `before` on; where `search` is given, those whose number, visit
+    or metadata contain it.
+    """
+    with track.lock:
+        last = track.rows if before is None else int(np.searchsorted(track.column("seq"), before))
+        found = (row for row in range(last - 1, -1, -1) if not search or _matches(track, row, search.lower()))
+        rows = list(itertools.islice(found, limit))
+        more = len(rows) == limit and rows[-1] > 0
+        return {
+            "rows": [_row(track, row) for row in rows],
+            "before": int(track.value("seq", rows[-1])) if more else None,
+        }
+
+
+def _matches(track: Track, row: int, words: str) -> bool:
+    key, meta = track.visits.get(row, (None, {}))
+    named = (key or "", *(f"{name} {value}" for name, value in meta.items()))
+    return words == str(int(track.value("seq", row))) or any(words in each.lower() for each in named)
+
+
+def _row(track: Track, row: int) -> dict[str, Any]:
+    tag = int(track.value("tag", row)).to_bytes(TAG, "big")
+    seq, status = int(track.value("seq", row)), STATUS[int(track.value("status", row))]
+    values = {name: track.value(name, row) for name in ("action", "safe_action", "applied", "reward", "cost")}
+    over = status in ("known", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
+    key, meta = track.visits.get(row, (None, {}))
+    return {
+        "id": str(id_of(track.study.spec.rules_version, track.study.name, seq, tag)),
+        "seq": seq,
+        "key": key,
+        "meta": meta,
+        "at": moment(int(track.value("at", row))),
+        **{name: None if math.isnan(value) else value for name, value in values.items()},
+        "status": status,
+        "violated": over,
+    }

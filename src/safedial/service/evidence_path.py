@@ -1,0 +1,147 @@
+"""The monitor's evidence over time, from a study's columns: `safedial.core.monitor` for all rounds at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safedial.core.margin import round_risk, tail_factor
+from safedial.core.monitor import ODDS, Monitor, evidence
+from safedial.decision.outcome import Sample, cost_at_advice, counted_from
+from safedial.service.timeline import EXPIRED, KNOWN, NOTHING, THROTTLED, VOID, Track
+
+
+def log_path(track: Track) -> tuple[Any, Any]:
+    """(seq, ln E_t(m) for each odds multiple m), one row an event that moved it; a resume starts anew.
+
+    The last row is what `Study.status` knows. HP-Conformal has another watch, whose evidence its decisions state.
+    """
+    if track.study.spec.conformal:
+        return np.empty(0), np.empty((0, len(ODDS)))
+    if track.study.spec.rules_version == 1:
+        when, gain = _learned_gains(track)
+        resumes = [turn.seq for turn in track.resumes]
+    else:
+        resumes = [turn.seq for turn in track.resumes if turn.rule == "alarm"]
+        when, gain = _gains(track, resumes)
+    order = np.argsort(when, kind="stable")
+    when, path = when[order], np.cumsum(gain[order], axis=0)
+    for seq in resumes:
+        first = int(np.searchsorted(when, seq))
+        path[first:] -= path[first - 1].copy() if first else 0.0
+    if resumes and (not len(when) or when[-1] < resumes[-1]):
+        return np.append(when, resumes[-1]), np.vstack([path, np.zeros(len(ODDS))])
+    return when, path
+
+
+def evidence_at(path: Any, spots: Any) -> Any:
+    """The evidence after some of the events of a path."""
+    return evidence(Monitor(path[spots], 0.0, 0.0)) if len(path) else np.empty(0)
+
+
+def over_threshold(track: Track) -> tuple[Any, Any]:
+    """Which decisions have an outcome that counts, and which of these exceeded the threshold.
+
+    From version 2 on throttled outcomes count, too: a cost above the threshold in spite of the throttle is an excess.
+    """
+    status, high = track.column("status"), track.column("cost") > track.study.spec.rules.spec.threshold
+    known = status == KNOWN
+    if track.study.spec.rules_version > 1:
+        known |= (status == THROTTLED) | _voided_excess(track)
+    return known, known & high
+
+
+def unwatched(track: Track) -> int:
+    """How many rounds that promised something ended without an outcome that the watch can count (version 2)."""
+    status, (watched, _) = track.column("status"), _watched(track)
+    _, over = over_threshold(track)
+    gone = (np.isin(status, (VOID, EXPIRED)) & ~over) | ((status == THROTTLED) & np.isnan(_throttled_costs(track)))
+    return int((watched & (gone | ((status == KNOWN) & np.isnan(_costs_at_advice(track))))).sum())
+
+
+def _voided_excess(track: Track) -> Any:
+    """Rounds that are void after a cost above the threshold was reported: they stay in the evidence."""
+    over = _costs_at_advice(track) > track.study.spec.rules.spec.threshold
+    return (track.column("status") == VOID) & over & _watched(track)[0]
+
+
+def _watched(track: Track) -> tuple[Any, Any]:
+    """Which decisions are watched, and the risk that each was allowed, as `online.outcome.allowed_risk` has it."""
+    spec, number = track.study.spec.rules.spec, track.column("number")
+    watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
+    risk = np.broadcast_to(round_risk(spec, number), number.shape)
+    if track.study.spec.conformal:
+        return watched, risk
+    margin, room = tail_factor(spec, number) * spec.cost_sensor_noise, spec.threshold - track.column("baseline_cost")
+    if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:
+        return watched & (room >= 0.0), np.minimum(2.0 * risk, 1.0)
+    return watched & (room >= margin), risk
+
+
+def _costs_at_advice(track: Track) -> Any:
+    """The cost of each decision as measured, or, where more was applied than advised, as it would have been there."""
+    cost, applied, action = (track.column(name) for name in ("cost", "applied", "action"))
+    baseline, rules = track.column("baseline_cost"), track.study.spec.rules
+    for row in np.flatnonzero(applied > action):
+        sample = Sample(0.0, 0.0, 0.0, applied[row], cost[row], baseline[row])
+        meant = cost_at_advice(rules, sample, action[row])
+        cost[row] = np.nan if meant is None else meant
+    return cost
+
+
+def _throttled_costs(track: Track) -> Any:
+    """The costs of throttled rounds that count against the promise (`study.watch`); NaN for the others."""
+    spec, cost = track.study.spec.rules.spec, track.column("cost")
+    sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
+    tells = (cost > spec.threshold) & (track.column("applied") <= track.column("action")) & (not sensors)
+    return np.where((track.column("status") == THROTTLED) & tells, cost, np.nan)
+
+
+def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
+    """Version 2: a decision counts as kept when it is made, and is revised when an excess is reported.
+
+    Rounds that were open at a resume after an alarm are revised no more.
+    """
+    spec = track.study.spec.rules.spec
+    watched, risk = _watched(track)
+    seq, told = track.column("seq"), track.column("resolved")
+    status, cost = track.column("status"), track.column("cost")
+    cost = np.where(status == THROTTLED, _throttled_costs(track), _costs_at_advice(track))
+    number: Any = track.column("number")
+    told_of = np.isin(status, (KNOWN, THROTTLED)) | _voided_excess(track)
+    over = watched & told_of & (cost > counted_from(spec, number))
+    over &= np.searchsorted(resumes, seq) == np.searchsorted(resumes, np.nan_to_num(told))
+    kept = -np.log1p(risk[watched, None] * (ODDS - 1.0))
+    revised = np.broadcast_to(np.log(ODDS), (int(over.sum()), len(ODDS)))
+    return np.concatenate([seq[watched], told[over]]), np.concatenate([kept, revised])
+
+
+def _learned_gains(track: Track) -> tuple[Any, Any]:
+    """Version 1: rounds count in the order in which the model learned from them."""
+    spec = track.study.spec.rules.spec
+    known, learned = track.column("status") == KNOWN, _learned_at(track)
+    kept = ~known if track.study.spec.ordered else np.zeros(track.rows, dtype=bool)
+    counts = np.where(kept, track.column("blocked") > 0, track.column("applied") <= track.column("action"))
+    watched = (track.column("watched") > 0) & counts & np.isfinite(learned)
+    number, cost = track.column("number")[watched], np.where(known, track.column("cost"), -np.inf)[watched]
+    risk, limit = np.atleast_1d(round_risk(spec, number)), spec.threshold
+    if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:
+        limit = spec.threshold + tail_factor(spec, number) * spec.cost_sensor_noise
+        risk = np.where(kept[watched], risk, np.minimum(2.0 * risk, 0.5))
+    gain = (cost > limit)[:, None] * np.log(ODDS) - np.log1p(risk[:, None] * (ODDS - 1.0))
+    return learned[watched], gain
+
+
+def _learned_at(track: Track) -> Any:
+    """The seq at which the study passed each round; infinite where it has not. Nothing-given rounds are passed at once.
+
+    In decision order a round waits for all before it. One that was lost for a reason of its own is passed as well; the
+    monitor takes it for one that kept the promise.
+    """
+    status, resolved = track.column("status"), track.column("resolved")
+    resolved[np.isnan(resolved)] = np.inf
+    resolved[status == EXPIRED] = np.inf
+    if track.study.spec.ordered and track.rows:
+        return np.maximum.accumulate(np.where(status == NOTHING, 0.0, resolved))
+    return np.where(status == KNOWN, resolved, np.inf)

@@ -1,0 +1,136 @@
+"""What is only read: the log, its verification, the operator page's data, health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from safedial.service import schemas
+from safedial.service.access import Caller
+from safedial.service.app_state import Service
+from safedial.service.charts import counts, rows_page, series
+from safedial.service.problem import Problem
+from safedial.service.routing import number, reply, route
+from safedial.study import list_studies
+from safedial.study.event import orjson
+from safedial.version import __version__
+
+PAGE = 1_000
+MOST_DRAWN = 200
+LOOK_SECONDS = 0.4
+"""How long a look at the page waits for a log that is still being read; it then shows what there is."""
+
+
+@route(
+    "GET",
+    "/v1/studies/{name}/events",
+    role="read",
+    gives=schemas.Events,
+    query={"from_seq": "the first seq wanted", "limit": "at most so many"},
+)
+async def events(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """The log, a page at a time: `next_seq` is where the next page begins."""
+    study = await service.study(request.path_params["name"])
+    first, most = number(request, "from_seq", 1, 2**62), number(request, "limit", PAGE, PAGE)
+    return reply(await asyncio.to_thread(study.events, first, most))
+
+
+@route(
+    "GET",
+    "/v1/studies/{name}/verify",
+    role="read",
+    gives=schemas.Verification,
+    query={"checkpoint": "SEQ:HASH, as `safedial study checkpoint` printed it, or seq and hash of any answer"},
+)
+async def verify(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """Check the chain of hashes, fold the log afresh and compute every decision again.
+
+    It takes a while on a long log, so a worker does one at a time and answers 503 to another.
+    """
+    study = await service.study(request.path_params["name"])
+    if service.verifying.locked():
+        raise Problem("overloaded", "a log is being verified already")
+    async with service.verifying:
+        report = await asyncio.to_thread(study.verify, checkpoint=request.query_params.get("checkpoint"))
+        return reply(report.to_dict())
+
+
+@route(
+    "GET",
+    "/v1/studies/{name}/series",
+    role="read",
+    gives=schemas.Series,
+    query={"points": "at most so many points a curve"},
+    also={304: "nothing is new since the ETag"},
+)
+async def over_time(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """What the operator page draws, down-sampled. Read from the log, never through the writer."""
+    points = max(10, number(request, "points", 300, 1000))
+    track = await service.track(request.path_params["name"], LOOK_SECONDS)
+    tag = f'"{track.seq}-{points}-{int(time.time() // 60)}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    drawn, content = service.drawn.get((track.study.name, points), ("", b""))
+    if drawn != tag:
+        content = await asyncio.to_thread(draw, track, points)
+        if len(service.drawn) >= MOST_DRAWN:
+            service.drawn.clear()
+        service.drawn[track.study.name, points] = tag, content
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def draw(track: Any, points: int) -> bytes:
+    """The page's content; shared by all who look at the same time."""
+    content = series(track, points)
+    if content["counts"]["evidence"] is None:
+        content["counts"]["evidence"] = track.study.status()["evidence"]
+    return orjson.dumps(content)
+
+
+@route(
+    "GET",
+    "/v1/studies/{name}/decisions",
+    role="read",
+    gives=schemas.Rows,
+    query={
+        "before": "decisions before this seq",
+        "limit": "at most so many",
+        "search": "those whose number, visit or metadata contain this",
+    },
+)
+async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """Decisions with what came of them, the newest first, a page at a time."""
+    before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
+    track = await service.track(request.path_params["name"], LOOK_SECONDS)
+    search = request.query_params.get("search", "")[:200]
+    return reply(await asyncio.to_thread(rows_page, track, before, most, search))
+
+
+@route("GET", "/healthz", role=None, gives=schemas.Health)
+async def health(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """The process answers."""
+    return reply({"status": "ok", "version": __version__})
+
+
+@route("GET", "/readyz", role=None, gives=schemas.Health)
+async def ready(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """The store answers as well and can be written; 503 where it does not, or cannot."""
+    await asyncio.to_thread(service.store.check_writable)
+    return reply({"status": "ready", "version": __version__})
+
+
+@route("GET", "/metrics", role="read", gives=None)
+async def metrics(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """Prometheus metrics of this worker."""
+    seen = {}
+    for row in await asyncio.to_thread(list_studies, service.store):
+        if caller.study in ("", row["name"]):
+            track = await service.track(row["name"], LOOK_SECONDS)
+            if track.complete:
+                seen[row["name"]] = await asyncio.to_thread(counts, track)
+    return Response(service.metrics.text(seen), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,169 @@
+"""A study's history as columns, for the operator page: read from the log a page at a time, never through the writer.
+
+The database itself cuts the few numbers that are needed out of each event and hands over a whole page of them as one
+JSON text, so a page costs the serving process one call and a few milliseconds, however busy its writer is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from math import isnan, nan
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.study import Study
+from safedial.study.database import reading
+from safedial.study.event import orjson
+from safedial.study.reducer import TAG
+from safedial.study.schema import sa
+
+PAGE = 4_000
+FRESH_SECONDS = 0.5
+"""The log is looked at again after that."""
+
+OPEN, KNOWN, VOID, EXPIRED, NOTHING, THROTTLED = range(6)
+STATUS = ("open", "known", "void", "expired", "nothing given", "throttled")
+
+COLUMNS = (
+    *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence"),
+    *("watched", "start"),
+    *("applied", "reward", "cost", "resolved", "status", "blocked"),
+)
+_DECIDED = (
+    *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence"),
+    *("intensity", "doubt", "promise", "key", "meta"),
+)
+_OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
+
+
+class Turn(NamedTuple):
+    """An alarm, or its being taken back: when, which rule, and on what evidence."""
+
+    seq: int
+    at: int
+    rule: str
+    evidence: float | None = None
+
+
+class Track:
+    """The columns of one study, its visits by row, and what its guard said. `refresh` may be called from any thread."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.seq = self.rows = 0
+        self.complete = False
+        self.stops: list[Turn] = []
+        self.resumes: list[Turn] = []
+        self.stopped = ""
+        self.visits: dict[int, tuple[str | None, dict[str, Any]]] = {}
+        self.imported = 0
+        self.lock = threading.RLock()
+        self._columns = {name: array("d") for name in COLUMNS}
+        self._row_of: dict[int, int] = {}
+        self._looked = -1e9
+        self._query = _query(study.store.engine.dialect.name)
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """One column as it is now: a copy."""
+        return np.array(self._columns[name])
+
+    def value(self, name: str, row: int) -> float:
+        return self._columns[name][row]
+
+    def refresh(self, seconds: float = 1e9) -> None:
+        """Read what is new, for about so many seconds at most; `complete` says whether that was all."""
+        end = time.monotonic() + seconds
+        while True:
+            with self.lock:
+                if self.complete and time.monotonic() - self._looked < FRESH_SECONDS:
+                    return
+                self.complete = self._page()
+                self._looked = time.monotonic()
+            if self.complete or time.monotonic() > end:
+                return
+
+    def _page(self) -> bool:
+        first = self.seq
+        with reading(self.study.store.engine) as connection:
+            where = {"study": self.study.store.find(self.study.name), "after": first, "upto": first + PAGE}
+            text = connection.execute(self._query, where).scalar()
+        for row in orjson.loads(text) if text else ():
+            self._event(*row)
+        return self.seq - first < PAGE
+
+    def _event(self, seq: int, kind: str, decision: int, at: int, tag: str, fields: list[Any]) -> None:
+        self.seq = seq
+        if kind == "decided":
+            self._decided(seq, at, int(tag, 16), fields)
+        elif kind in ("outcome", "correction"):
+            self._told(seq, decision, fields)
+        elif kind in ("voided", "expired"):
+            self._gone(seq, kind, decision, bool(fields[4]))
+        elif kind == "imported":
+            self.imported += 1
+        elif kind == "alarm":
+            self.stopped = fields[5]
+            self.stops.append(Turn(seq, at, fields[5], fields[6]))
+        elif kind == "resumed":
+            self.stopped = ""
+            self.resumes.append(Turn(seq, at, fields[5] or ""))
+
+    def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
+        *numbers, intensity, doubt, promise, key, meta = fields
+        watched = not doubt and promise != "none"
+        start = watched and promise != "conformal" and self.study.spec.conformal
+        known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
+        for column, value in zip(
+            self._columns.values(), (*known, nan, nan, nan, nan, OPEN if intensity > 0 else NOTHING, False), strict=True
+        ):
+            column.append(value)
+        if key is not None or meta:
+            self.visits[self.rows] = key, meta or {}
+        self._row_of[seq] = self.rows
+        self.rows += 1
+
+    def _told(self, seq: int, decision: int, fields: list[Any]) -> None:
+        row, columns = self._row_of.get(decision), self._columns
+        if row is None or columns["status"][row] == VOID:
+            return
+        reward, cost, applied, throttled, unrelated = fields[:5]
+        status, spec = columns["status"], self.study.spec
+        columns["applied"][row] = columns["action"][row] if applied is None else applied
+        columns["reward"][row], columns["cost"][row] = reward, cost
+        if isnan(columns["resolved"][row]):
+            columns["resolved"][row] = seq
+        status[row] = THROTTLED if throttled else NOTHING if status[row] == NOTHING else KNOWN
+        withheld = spec.rules_version > 1 and status[row] == KNOWN and columns["applied"][row] <= spec.rules.dial.low
+        columns["blocked"][row] = bool(throttled) or (withheld and not unrelated)
+
+    def _gone(self, seq: int, kind: str, decision: int, unrelated: bool) -> None:
+        row, columns = self._row_of.get(decision), self._columns
+        if row is None:
+            return
+        gone = VOID if kind == "voided" or unrelated else EXPIRED
+        columns["status"][row] = gone
+        columns["blocked"][row] = not unrelated
+        if gone == VOID and isnan(columns["resolved"][row]):
+            columns["resolved"][row] = seq
+
+
+def _query(dialect: str) -> Any:
+    """One page of a log as one JSON text; the numbers in it are those of the events, digit for digit."""
+    lite = dialect == "sqlite"
+
+    def cut(names: tuple[str, ...]) -> str:
+        if lite:
+            return "json_extract(body, " + ", ".join(f"'$.{name}'" for name in names) + ")"
+        paths = [" -> ".join(f"'{part}'" for part in name.split(".")) for name in names]
+        return "json_build_array(" + ", ".join(f"cast(body as json) -> {path}" for path in paths) + ")"
+
+    row, page = ("json_array", "json_group_array") if lite else ("json_build_array", "json_agg")
+    fields = f"CASE WHEN kind = 'decided' THEN {cut(_DECIDED)} ELSE {cut(_OTHERS)} END"
+    tag = f"lower(hex(substr(hash, 1, {TAG})))" if lite else f"encode(substring(hash from 1 for {TAG}), 'hex')"
+    inner = "SELECT * FROM events WHERE study_id = :study AND seq > :after AND seq <= :upto ORDER BY seq"
+    words = f"SELECT cast({page}({row}(seq, kind, decision, at, {tag}, {fields})) as text) FROM ({inner}) AS page"  # noqa: S608 -- fixed
+    return sa.text(words)

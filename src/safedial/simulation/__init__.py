@@ -1,0 +1,5 @@
+"""Simulated rounds: `simulate` runs a policy in a world for many seeds and specs at once."""
+
+from safedial.simulation.simulate import Simulation, simulate
+
+__all__ = ["Simulation", "simulate"]

@@ -1,0 +1,100 @@
+"""Whether a policy's promise is proved for a world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safedial.core.margin import noise_margin
+from safedial.core.spec import SafetySpec
+from safedial.function_classes import FunctionClass
+from safedial.policies import Policy
+from safedial.worlds import NonlinearWorld, World
+from safedial.worlds.noise import SUB_GAUSSIAN, exceeds_rarely, quantile
+from safedial.worlds.nonlinear import waves
+
+
+def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: SafetySpec | None = None) -> bool:
+    """Whether the policy's promise on the realized cost is proved for the world.
+
+    Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
+    are within those that the policy goes by. Conformal: rounds are exchangeable, outcomes over doses do not depend on
+    the doses, and the dose of the start is safe there.
+
+    Args:
+        spec: what the policy goes by.
+        true: the world's constants, where they are others.
+    """
+    world_spec = spec if true is None else true
+    if policy.promise == "conformal":
+        exchangeable = world.contexts == "iid" and not world.binary_cost
+        return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
+    if policy.promise != "certified" or not _within(world_spec, spec):
+        return False
+    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
+    return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))
+
+
+LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
+"""The constants that the certified promise rests on."""
+
+
+def _within(true: SafetySpec, stated: SafetySpec) -> bool:
+    return all(bool(np.all(getattr(true, name) <= getattr(stated, name))) for name in LIMITS)
+
+
+def _start_holds(start_dose: float | None, world: World, spec: SafetySpec, true: SafetySpec) -> bool:
+    """Whether P(C > τ) ≤ δ with the dose that is played until there are rounds enough, for every mean of the world.
+
+    A cost above τ needs noise above τ/z − mean. The dose that the constants certify has τ/z ≥ S‖x‖ + margin; contexts
+    of a linear world have norm L, those of the others may be short where their mean is not.
+    """
+    if start_dose is not None:
+        room = (spec.threshold - world.baseline_cost) / start_dose
+    elif isinstance(world, NonlinearWorld):
+        return False
+    else:
+        room = spec.coefficient_bound * true.context_bound + noise_margin(spec, 1.0)
+    largest = 1.0
+    if not isinstance(world, NonlinearWorld):
+        largest = true.coefficient_bound * (true.context_bound if world.mean == "linear" else 1.0)
+    return bool(np.all(exceeds_rarely(world.noise, (room - largest) / true.cost_noise, spec.violation_risk)))
+
+
+def _realizable(class_: FunctionClass | None, world: World, spec: SafetySpec) -> bool:
+    """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
+    if world.binary_cost or (class_ is not None and class_.binary):
+        return world.binary_cost and class_ is not None and class_.binary and _same_odds(class_, world, spec)
+    if class_ is None or world.mean == "linear":
+        return world.mean == "linear" and (class_ is None or _holds_linear(class_, spec))
+    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
+        bound = class_.options["bound"]
+        wide = class_.options["norm"] >= world.norm and (bound is None or bound >= 1.0)
+        return class_.options["kernel"] == world.kernel and wide
+    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite":
+        return getattr(class_.options["functions"], "__name__", "") == waves(world.dim, world.functions).__name__
+    return False
+
+
+def _holds_linear(class_: FunctionClass, spec: SafetySpec) -> bool:
+    """Whether every ⟨x, μ⟩ with ‖μ‖ ≤ S lies in the class."""
+    options, size = class_.options, spec.coefficient_bound
+    same = class_.name in ("linear", "features") and options.get("transform") is None
+    same = same or (class_.name == "kernel" and options["kernel"] == "polynomial:1,0" and options["norm"] >= size)
+    bound = options.get("bound")
+    return same and (bound is None or bound >= size * spec.context_bound)
+
+
+def _same_odds(class_: FunctionClass, world: Any, spec: SafetySpec) -> bool:
+    """Whether a logistic world's log-odds are in the class: its odds, and the spec's S, to which μ* is drawn."""
+    wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))
+    return class_.options["odds"] == world.odds and wide
+
+
+def margin_holds(spec: SafetySpec, world: World) -> bool:
+    """Whether the world's noise is what the spec's margin assumes."""
+    if spec.margin == "bounded":
+        low, high = (float(quantile(world.noise, end)) * spec.cost_noise for end in (0.0, 1.0))
+        return bool(spec.noise_low <= low and high <= spec.noise_high)
+    return spec.margin != "gaussian" or world.noise == "gaussian"

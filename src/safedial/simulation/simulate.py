@@ -1,0 +1,197 @@
+"""Rounds × seeds × specs in one batch.
+
+The loop walks rounds; everything else is an axis. Arrays are (specs, seeds) with one row for each value of the swept
+spec fields; all rows see the same contexts and noise (common random numbers). Where the doses cannot influence what is
+learned, which is so without sensor noise and baseline cost, because R/g and C/g do not depend on the dose, all
+rows share one estimate, and a grid of thresholds costs little more than one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.confidence import check_dim, check_scale
+from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.core.spec_grid import SWEPT, check_grids
+from safedial.errors import require
+from safedial.policies import Policy, as_policy, check_proved
+from safedial.simulation.loop import Batch, Played, Round
+from safedial.worlds import World
+
+Array = NDArray[np.float64]
+
+CHUNK = 256
+"""Rounds drawn and accounted for at a time. Results do not depend on it."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Outcomes by (spec row, seed), and curves by (checkpoint, spec row, seed). Rewards and regret are noise-free.
+
+    `alarmed`: where the policy's own test found that rounds are not what its promise assumes (HP-Conformal only).
+    """
+
+    policy: Policy
+    world: World
+    spec: SafetySpec
+    dose: Dose
+    rounds: int
+    seeds: list[int]
+    seconds: float
+    violations: Array
+    informative_rounds: Array
+    regret: Array
+    reward: Array
+    clairvoyant_reward: Array
+    exact_clairvoyant_reward: Array
+    uncertified_rounds: Array
+    full_dose_rounds: Array
+    full_dose_violations: Array
+    alarmed: NDArray[np.bool_]
+    checkpoints: NDArray[np.int64]
+    regret_curve: Array
+    violations_curve: Array
+
+    def __repr__(self) -> str:
+        rows, seeds = self.violations.shape
+        rate = self.violations.mean() / self.rounds
+        return (
+            f"Simulation(policy={self.policy.name}, dim={self.world.dim}, specs={rows}, seeds={seeds}, "
+            f"rounds={self.rounds}, violation_rate={rate:.4g}, regret={self.regret.mean():.4g})"
+        )
+
+    @property
+    def rounds_per_second(self) -> float:
+        return self.violations.size * self.rounds / self.seconds
+
+    def frame(self) -> Any:
+        """One row for each (spec row, seed), as a pandas table."""
+        from safedial.errors import import_extra
+
+        pandas = import_extra("pandas", "data")
+        rows, seeds = self.violations.shape
+        table = {"policy": self.policy.name, "dim": self.world.dim, "rounds": self.rounds}
+        table |= {name: np.repeat(np.broadcast_to(getattr(self.spec, name), rows), seeds) for name in SWEPT}
+        table["seed"] = np.tile(self.seeds, rows)
+        table["violation_rate"] = (self.violations / self.rounds).ravel()
+        for name in ("regret", "reward", "clairvoyant_reward", "informative_rounds", "uncertified_rounds"):
+            table[name] = getattr(self, name).ravel()
+        return pandas.DataFrame(table)
+
+
+def simulate(
+    policy: str | Policy,
+    world: World,
+    spec: SafetySpec,
+    *,
+    rounds: int,
+    seeds: int | Sequence[int],
+    dose: DoseCurve | Dose | None = None,
+    points: int = 200,
+    progress: Callable[[int], None] | None = None,
+    observe: Callable[[Round], None] | None = None,
+    record: Callable[[Played], None] | None = None,
+) -> Simulation:
+    """Run `policy` in `world` for `rounds` rounds and every seed; `spec.threshold` and the risks may be 1-d arrays.
+
+    Args:
+        seeds: how many (0, 1, …), or which.
+        dose: the true dose curves, which the learner knows; the identity by default.
+        points: how many checkpoints the curves have.
+        progress: called with the number of rounds just finished.
+        observe: called every round with a `Round`, before its update.
+        record: called after every chunk of rounds with what was `Played`, noise included.
+
+    >>> from safedial.policies import hp_ucb
+    >>> from safedial.worlds import LinearWorld
+    >>> spec = SafetySpec(threshold=[0.1, 0.5], violation_risk=0.01, estimation_risk=0.01, reward_noise=1,
+    ...                   cost_noise=1, coefficient_bound=1, context_bound=1)
+    >>> simulate(hp_ucb(), LinearWorld(dim=5), spec, rounds=100, seeds=3).violations.shape
+    (2, 3)
+    """
+    policy, dose = as_policy(policy), as_dose(dose)
+    chosen = _check(policy, world, spec, rounds, points, seeds)
+    started = time.perf_counter()
+    run = Batch(policy, world, spec, dose, chosen, rounds, points, observe, record)
+    starts = range(0, rounds, CHUNK)
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        draws = ahead.submit(run.draw, min(CHUNK, rounds))
+        for start in starts:
+            ready = draws.result()
+            after = start + len(ready.coin)
+            if after < rounds:
+                draws = ahead.submit(run.draw, min(CHUNK, rounds - after))
+            run.chunk(start, ready)
+            if progress:
+                progress(len(ready.coin))
+    return Simulation(
+        policy=policy,
+        world=world,
+        spec=spec,
+        dose=dose,
+        rounds=rounds,
+        seeds=chosen,
+        seconds=time.perf_counter() - started,
+        **run.results(),
+    )
+
+
+def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seeds: Any) -> list[int]:
+    require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
+    require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
+    for name, value in (("rounds", rounds), ("points", points)):
+        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+    rule = "must be a count >= 1, or a list of different whole numbers >= 0"
+    counted = type(seeds) is int
+    require(counted or (isinstance(seeds, Sequence) and not isinstance(seeds, str)), "seeds", seeds, rule)
+    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
+    require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
+    check_grids(spec)
+    check_dim(policy.options.get("radius"), world.dim)
+    check_scale(policy.options.get("radius"), spec)
+    for name in CONSTANTS:
+        require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
+    check_proved(policy, spec)
+    _check_match(policy, world, spec, rounds)
+    if policy.promise != "conformal":
+        require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives")
+    else:
+        require(not world.adversarial, "contexts", world.contexts, f"are not exchangeable, which {policy.name} needs")
+        require(spec.promise != "joint", "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
+        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+        require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
+    return [int(seed) for seed in chosen]
+
+
+def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) -> None:
+    """Whether the policy's learner can live in this world."""
+    if not policy.is_linear:
+        plain = spec.noise_scale is None
+        require(plain, "noise_scale", spec.noise_scale, f"needs a linear learner, which {policy.name} is not")
+        learns = not world.adversarial or policy.promise == "conformal"
+        require(learns, "contexts", world.contexts, f"need a linear learner, which {policy.name} is not", "use iid")
+    learned = spec.learns_noise and "cost_class" in policy.options
+    rule = "is learned by policies with a linear cost only"
+    require(not learned, "margin_risk", spec.margin_risk, rule, "leave it out, or use hp_probe")
+    for part in (policy.options.get("reward_class"), policy.options.get("cost_class")):
+        most = getattr(part, "max_points", None)
+        require(most is None or rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")
+    if world.binary_cost or policy.binary_cost:
+        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+        require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
+    if world.binary_cost:
+        inside = np.all(np.asarray(spec.threshold) < 1)
+        require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 says: no event")
+        knowing = policy.binary_cost or not policy.knows_truth
+        require(knowing, "policy", policy.name, "must know that costs are 0 or 1", "use clairvoyant(binary_cost=True)")
+    else:
+        require(not policy.binary_cost, "policy", policy.name, "is for costs that are 0 or 1", "use another class")

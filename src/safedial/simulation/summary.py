@@ -1,0 +1,69 @@
+"""A simulation as plain numbers for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.function_classes import FunctionClass
+from safedial.simulation.proved import promise_holds
+from safedial.simulation.simulate import Simulation
+from safedial.stats import seed_interval, violation_interval
+
+Array = NDArray[np.float64]
+
+
+def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
+    """One spec row of a simulation as plain numbers, averaged over seeds."""
+    violations = simulation.violations[row]
+    return {
+        "policy": simulation.policy.name,
+        "dim": simulation.world.dim,
+        "threshold": float(np.atleast_1d(simulation.spec.threshold)[row if np.ndim(simulation.spec.threshold) else 0]),
+        "rounds": simulation.rounds,
+        "seeds": len(simulation.seeds),
+        "violation_rate": float(violations.mean() / simulation.rounds),
+        "violation_ci": list(violation_interval(violations, simulation.rounds)),
+        "regret": float(simulation.regret[row].mean()),
+        "reward": float(simulation.reward[row].mean()),
+        "clairvoyant_reward": float(simulation.clairvoyant_reward[row].mean()),
+        "rounds_per_second": simulation.rounds_per_second,
+        "exact_clairvoyant_reward": float(simulation.exact_clairvoyant_reward[row].mean()),
+        "full_dose_rounds": float(simulation.full_dose_rounds[row].mean()),
+        "full_dose_violation_rate": _share(simulation.full_dose_violations[row], simulation.full_dose_rounds[row]),
+        "promised_risk": _promised(simulation, row),
+        "regret_ci": list(seed_interval(simulation.regret[row])),
+        "informative_rounds": float(simulation.informative_rounds[row].mean()),
+        "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
+        "alarmed_seeds": int(simulation.alarmed[row].sum()),
+        "settings": {
+            "spec": simulation.spec.to_dict()
+            | ({"promise": "none"} if simulation.policy.promise == "heuristic" else {}),
+            "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
+            "world": asdict(simulation.world),
+            "dose": simulation.dose.to_dict(),
+            "seeds": simulation.seeds,
+        },
+    }
+
+
+def _plain(option: Any) -> Any:
+    """A policy's option as a report shows it: a function class by its description."""
+    return option.describe() if isinstance(option, FunctionClass) else option
+
+
+def _share(part: Array, whole: Array) -> float | None:
+    """Σ part / Σ whole, or None of nothing."""
+    return float(part.sum() / whole.sum()) if whole.sum() else None
+
+
+def _promised(simulation: Simulation, row: int) -> float | None:
+    """What a spec row's promise risks (`SafetySpec.promised_risk`), or None where nothing is promised."""
+    spec = simulation.spec
+    if not promise_holds(simulation.policy, simulation.world, spec):
+        return None
+    total = np.atleast_1d(spec.promised_risk if simulation.policy.promise == "certified" else spec.violation_risk)
+    return float(total[row if total.size > 1 else 0])

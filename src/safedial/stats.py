@@ -1,0 +1,51 @@
+"""Intervals for means and rates over seeds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from safedial.errors import require
+
+
+def seed_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
+    """Student's interval for a mean over seeds; the value itself twice where there is one seed.
+
+    >>> [round(end, 3) for end in seed_interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
+    """
+    from scipy.special import stdtrit
+
+    seeds = np.asarray(values, dtype=float)
+    mean = float(seeds.mean())
+    if seeds.size == 1:
+        return mean, mean
+    half = float(stdtrit(seeds.size - 1, 0.5 + level / 2)) * float(seeds.std(ddof=1)) / math.sqrt(seeds.size)
+    return mean - half, mean + half
+
+
+def violation_interval(violations: Any, rounds: int, level: float = 0.95) -> tuple[float, float]:
+    """An interval for the violation rate: the hull of two.
+
+    Wilson's interval pools all rounds; it is honest for rare events but ignores that seeds differ (each has its own
+    θ* and μ*). Student's interval over the seeds' own rates knows that, but is empty when no seed saw a violation.
+    The hull covers at least as often as either.
+
+    >>> low, high = violation_interval([2, 3, 1], rounds=10_000)
+    >>> bool(0 <= low < 0.0002 < high < 0.001)
+    True
+    """
+    from scipy.special import ndtri
+
+    counts = np.asarray(violations, dtype=float).ravel()
+    require(counts.size, "violations", violations, "must hold at least one count")
+    total, rate = counts.size * rounds, float(counts.mean() / rounds)
+    quantile = float(ndtri(0.5 + level / 2))
+    centre = (rate + quantile**2 / (2 * total)) / (1 + quantile**2 / total)
+    half = quantile * math.sqrt(rate * (1 - rate) / total + quantile**2 / (4 * total**2)) / (1 + quantile**2 / total)
+    low, high = centre - half, centre + half
+    by_seed = seed_interval(counts / rounds, level)
+    low, high = min(low, by_seed[0]), max(high, by_seed[1])
+    return max(low, 0.0) if rate > 0.0 else 0.0, min(high, 1.0) if rate < 1.0 else 1.0

@@ -1,0 +1,289 @@
+"""One event after the other into the state, and a decision out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core import monitor
+from safedial.decision.decide import decide
+from safedial.decision.decision import Decision
+from safedial.decision.learners.blas import dnrm2
+from safedial.decision.learners.conformal_learner import ConformalLearner
+from safedial.decision.outcome import Sample, normalise
+from safedial.study import watch
+from safedial.study.event import Event
+from safedial.study.guard import with_habits
+from safedial.study.state import Round, State
+
+Vector = NDArray[np.float64]
+Body = Mapping[str, Any]
+
+NO_FIXES: Mapping[int, Any] = {}
+
+TAG = 4
+"""Bytes of an event's hash that name its decision."""
+
+
+def decide_next(
+    state: State, vector: Vector, norm: float, raw: list[float], baseline_cost: float, *, seen: Any = None
+) -> Decision:
+    """The next decision, from what the state knows. Changes nothing that the `decided` event would not change too.
+
+    `seen` is a prediction to decide from in place of the state's own.
+    """
+    study, learner = state.study, state.learner
+    learner.begin()
+    stopped = state.stopped
+    if not stopped and isinstance(learner, ConformalLearner) and learner.alarmed:
+        stopped = "drift"
+    decision = decide(
+        study.rules,
+        state.spec,
+        learner,
+        learner.predict(vector, norm) if seen is None else seen,
+        vector,
+        state.rounds + 1,
+        baseline_cost,
+        stopped=stopped,
+    )
+    features = study.rules.features
+    if features is not None and features.ranges:
+        decision = decision._replace(extrapolated=features.outside(raw))
+    return with_habits(study.guard, decision, raw, state.last_action)
+
+
+def fold(
+    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, vector: Vector | None = None
+) -> None:
+    """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is folded again
+    after a correction; `vector` is the context of a decision, where it is known already.
+
+    A `correction`, and a `voided` event after an outcome, change nothing here: they ask for a fold with fixes.
+    """
+    kind, decision = event.kind, event.decision
+    if kind == "decided":
+        _decided(state, event, body, context_of(state, body["context"]) if vector is None else vector)
+    elif kind == "outcome":
+        fix = fixes.get(decision)
+        _outcome(state, decision, body if fix is None else {**body, **fix})
+        if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
+            limit = state.study.rules.spec.threshold
+            state.corrected_violations += body["cost"] > limit >= fix["cost"]
+    elif kind in ("voided", "expired"):
+        _gone(state, decision, kind, body)
+    elif kind == "imported":
+        _imported(state, body)
+    elif kind == "alarm":
+        state.stopped = body["rule"]
+    elif kind == "resumed":
+        _resumed(state, event, body)
+    state.seq = event.seq
+
+
+def context_of(state: State, raw: list[float]) -> Vector:
+    """The context of a stored round, from its raw values."""
+    features = state.study.rules.features
+    values = np.array(raw, dtype=np.float64)
+    return values if features is None else features.transform(values)
+
+
+def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
+    state.learner.begin()
+    place: Any = state.learner.open(vector)
+    state.rounds += 1
+    state.new_decisions += 1
+    state.broken = state.broken or body["doubt"] == "assumption_broken"
+    now = state.study.rules_version > 1
+    if not now:
+        state.last_action = body["action"]
+    elif isinstance(state.learner, ConformalLearner):
+        state.learner.count_start(body["promise"])
+        if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
+            state.learner.leave_out(place)
+    if body["intensity"] > 0.0:
+        watched = not body["doubt"] and body["promise"] != "none"
+        number, action, baseline = body["round"], body["action"], body["baseline_cost"]
+        turn = Round(number, vector, dnrm2(vector), action, baseline, watched, place)
+        if now:
+            turn = watch.decided(state, turn._replace(at=event.at, tag=event.hash[:TAG].hex()))
+        state.open[event.seq] = turn
+        if state.study.ordered:
+            state.queue.append(event.seq)
+    _notice(state)
+
+
+def _outcome(state: State, decision: int, body: Body) -> None:
+    """Learn, now or when the rounds before are known. A round that was advised nothing is known already."""
+    turn = state.open.pop(decision, None) or _found_again(state, decision)
+    if turn is None:
+        return
+    now = state.study.rules_version > 1
+    if "gone" in body:
+        seen = now and _voided(state, turn, body)
+        _lose(state, decision, turn, skip=body["gone"] == "skip", counted=seen)
+        return
+    if body.get("throttled"):
+        if now:
+            _throttled(state, turn, body)
+        _lose(state, decision, turn, skip=False, counted=True)
+        return
+    sample = _sample(state, turn, body)
+    _count(state, sample)
+    if now:
+        watch.told(state, turn, sample)
+        if turn.number > state.last_known:
+            state.last_known, state.last_action = turn.number, min(sample.applied, turn.action)
+    elif turn.number == state.rounds:
+        state.last_action = sample.applied
+    if now and sample.weight <= 0.0:
+        _lose(state, decision, turn, skip=bool(body.get("unrelated")), counted=True)
+    elif state.study.conformal:
+        state.learner.learn(turn.context, turn.norm, sample, turn.place)
+        _notice(state)
+    elif state.study.ordered:
+        state.held[decision] = turn, sample, False
+        _advance(state)
+    else:
+        _learn(state, turn, sample)
+
+
+def _sample(state: State, turn: Round, body: Body) -> Sample:
+    applied = body["applied_action"]
+    given = turn.action if applied is None else applied
+    return normalise(state.study.rules, given, body["reward"], body["cost"], turn.baseline_cost, turn.context)
+
+
+def _count(state: State, sample: Sample) -> None:
+    over = sample.measured > state.study.rules.spec.threshold
+    state.outcomes += 1
+    state.violations += over
+    state.recent.append(over)
+
+
+def _throttled(state: State, turn: Round, body: Body) -> None:
+    """A setting that was lowered because of the outcome teaches nothing. A cost above the threshold still counts: the
+    advised setting would have cost at least as much, unless more than that was applied.
+    """
+    applied = turn.action if body["applied_action"] is None else body["applied_action"]
+    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
+    _count(state, sample)
+    watch.told(state, turn, sample, throttled=True)
+
+
+def _voided(state: State, turn: Round, body: Body) -> bool:
+    """Whether a round that is void after its outcome had exceeded the threshold, which still counts."""
+    applied = turn.action if body["applied_action"] is None else body["applied_action"]
+    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
+    over = watch.voided(state, turn, sample)
+    if over:
+        _count(state, sample)
+    return over
+
+
+def _gone(state: State, decision: int, kind: str, body: Body) -> None:
+    """A round without an outcome: passed over where that has nothing to do with the outcome, else in the way."""
+    turn = state.open.pop(decision, None) or (_found_again(state, decision) if kind == "voided" else None)
+    if turn is None:
+        return
+    if kind == "expired" and not body["unrelated"]:
+        state.expired[decision] = turn
+        state.void += 1
+        state.new_void += 1
+        if state.study.rules_version > 1 and turn.watched:
+            watch.unseen(state, turn)
+    else:
+        _lose(state, decision, turn, skip=body["unrelated"])
+
+
+def _found_again(state: State, decision: int) -> Round | None:
+    """An expired round that is heard of after all, and so is no longer among the missing."""
+    turn = state.expired.pop(decision, None)
+    if turn is not None:
+        state.void -= 1
+        state.new_void = max(0, state.new_void - 1)
+        if state.study.rules_version > 1 and turn.watched:
+            watch.seen_after_all(state, turn)
+    return turn
+
+
+def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool = False) -> None:
+    """A round that teaches nothing: passed over, or, where that may have to do with its outcome, the end of learning.
+
+    HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has seen
+    what it can see of it.
+    """
+    state.void += 1
+    state.new_void += 1
+    if state.study.rules_version > 1 and turn.watched and not counted:
+        watch.unseen(state, turn)
+    if state.study.ordered:
+        state.held[decision] = turn, None, not skip
+        _advance(state)
+    elif isinstance(state.learner, ConformalLearner):
+        if skip and state.study.rules_version > 1:
+            state.learner.leave_out(turn.place)
+            _notice(state)
+    elif not skip:
+        state.frozen = True
+
+
+def _advance(state: State) -> None:
+    queue, held = state.queue, state.held
+    while queue and queue[0] in held:
+        turn, sample, lost = held.pop(queue.popleft())
+        if sample is not None:
+            _learn(state, turn, sample)
+        elif lost:
+            state.frozen = True
+            if state.study.rules_version == 1:
+                watch.lost(state, turn)
+
+
+def _learn(state: State, turn: Round, sample: Sample) -> None:
+    """Learn from a round; behind a lost one nothing is learned any more."""
+    if state.study.rules_version == 1:
+        watch.learned(state, turn, sample)
+    if not state.frozen:
+        state.learner.learn(turn.context, turn.norm, sample, None)
+
+
+def _notice(state: State) -> None:
+    """Take note of a conformal learner's own watch."""
+    if isinstance(state.learner, ConformalLearner) and state.learner.alarmed:
+        state.crossed = True
+
+
+def _imported(state: State, body: Body) -> None:
+    vector = context_of(state, body["context"])
+    applied, reward, cost, baseline = (body[name] for name in ("applied_action", "reward", "cost", "baseline_cost"))
+    sample = normalise(state.study.rules, applied, reward, cost, baseline, vector)
+    state.learner.learn(vector, dnrm2(vector), sample, None)
+    state.imported += 1
+
+
+def _resumed(state: State, event: Event, body: Body) -> None:
+    """Take the rule back that stopped the study; version 1 took everything back that the watch knew."""
+    now = state.study.rules_version > 1
+    if isinstance(state.learner, ConformalLearner):
+        if not now or body["rule"] == "drift" or body.get("forget"):
+            state.learner.watch_afresh()
+            state.crossed = False
+        if body.get("forget"):
+            state.learner.forget()
+            for waiting in (state.open, state.expired):
+                for seq, turn in waiting.items():
+                    waiting[seq] = turn._replace(place=-1)
+    state.stopped = ""
+    if now:
+        watch.resumed(state, body["rule"])
+        state.resumes.append([event.seq, body["rule"], event.at])
+        return
+    state.monitor = monitor.init()
+    state.tails = [0.0, 0.0]
+    state.crossed = state.broken = state.noisy = False
+    state.recent.clear()
+    state.new_decisions = state.new_void = 0

@@ -1,0 +1,193 @@
+"""A state from the log: the latest snapshot that fits, and the events behind it.
+
+A correction, or a void after an outcome, changes what an earlier event said. The state is then folded again, with the
+new values in place of the old, from a snapshot that knew nothing of the changed outcome yet; so the state after the
+change is what it would have been had the right value come at the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from safedial.decision.decision import RULES
+from safedial.study.errors import StudyError
+from safedial.study.event import START, Event, follows
+from safedial.study.log import changes, read_event, read_events, read_snapshot, snapshot_seqs
+from safedial.study.reducer import fold
+from safedial.study.snapshot import pack, unpack, unpacked
+from safedial.study.spec import StudySpec, read_spec
+from safedial.study.state import State
+
+SHOT_EVENTS, SHOT_BYTES = 256, 1_000
+"""A state is set aside in memory every so many events, or one for each so many of its bytes."""
+
+
+class Source(NamedTuple):
+    """Where a state comes from: a connection, and which log."""
+
+    connection: Any
+    study: int
+    name: str
+
+
+Snapshots = Iterable[tuple[int, Callable[[], State | None]]]
+"""States to start from, (seq, how to get it), the latest first."""
+
+Kept = Sequence[tuple[int, bytes]]
+"""States as bytes, (seq, content), the latest first."""
+
+
+def read_study(connection: Any, study: int, name: str) -> StudySpec:
+    """The specification of a study, from its first event, which must have the hash of what it says."""
+    first = read_event(connection, study, 1)
+    if first is None or first.kind != "study_created":
+        raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
+    if not follows(START, name, first):
+        raise StudyError("log_broken", f"study {name!r}: event 1 has another hash than what it says; verify the study")
+    body = first.fields()
+    version = body.get("rules", 1)
+    if version not in range(1, RULES + 1):
+        words = f"its log follows rules {version!r}; this safedial knows up to {RULES}; upgrade it"
+        raise StudyError("wrong_schema", f"study {name!r}: {words}")
+    return read_spec(body["spec"], quiet=True, version=version)
+
+
+def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
+    """The state after the last event; `kept` are states that this process has packed before, the latest first."""
+    snapshots = chain(_kept_snapshots(source, spec, kept), stored_snapshots(source, spec, 2**62))
+    state = next((state for _, make in snapshots if (state := make())), None) or State(spec)
+    state.snapshots = [shot for shot in kept if shot[0] <= state.seq]
+    return catch_up(source, state)
+
+
+def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
+    """Fold the events behind a state, up to a seq; each must follow the one before, by its hash."""
+    for event in read_events(source.connection, source.study, state.seq, upto):
+        _check_link(source, state, event)
+        state = apply_event(source, state, event, event.fields())
+    return state
+
+
+def _check_link(source: Source, state: State, event: Event) -> None:
+    if event.seq != state.seq + 1 or not follows(state.hash, source.name, event):
+        words = f"event {state.seq + 1} does not follow the one before; verify the study"
+        raise StudyError("log_broken", f"study {source.name!r}: {words}")
+
+
+def apply_event(
+    source: Source, state: State, event: Event, body: dict[str, Any], *, vector: Any = None, trust: bool = True
+) -> State:
+    """The state after one more event, which must be in the database where it changes the past.
+
+    `trust`: whether a fold that begins again may begin from a stored snapshot, and not only from states seen before.
+    """
+    if event.kind == "correction" or body.get("after_outcome"):
+        seen = own_snapshots(state)
+        snapshots = chain(seen, stored_snapshots(source, state.study, event.seq - 1)) if trust else seen
+        again = replay_again(source, state.study, event.seq, snapshots)
+        again.snapshots, again.next_shot, state = state.snapshots, state.next_shot, again
+    else:
+        fold(state, event, body, vector=vector)
+    state.hash = event.hash
+    if state.seq >= state.next_shot:
+        keep_snapshot(state)
+    return state
+
+
+def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshots) -> State:
+    """The state after event `upto`, with every change up to it in the place of what it changed.
+
+    A state to start from must not know an outcome that was changed behind it.
+    """
+    for seq, make in snapshots:
+        past = _fixes(source, seq, upto)
+        state = make() if all(fix.outcome > seq for fix in past) else None
+        if state is not None:
+            break
+    else:
+        state, past = State(spec), _fixes(source, 0, upto)
+    fixes: dict[int, dict[str, Any]] = {}
+    for fix in past:  # a round may be corrected and then void: what was last said of its cost stays known
+        fixes[fix.decision] = {**fixes.get(fix.decision, {}), **fix.values}
+    for event in read_events(source.connection, source.study, state.seq, upto):
+        _check_link(source, state, event)
+        fold(state, event, event.fields(), fixes)
+        state.hash = event.hash
+    return state
+
+
+def keep_snapshot(state: State) -> None:
+    """Set a state aside in memory, and keep fewer of the older ones."""
+    content = pack(state)
+    state.snapshots = [(state.seq, content), *thinned(state.seq, state.snapshots, lambda shot: shot[0], SHOT_EVENTS)]
+    state.next_shot = state.seq + max(SHOT_EVENTS, len(content) // SHOT_BYTES)
+
+
+def thinned(seq: int, snapshots: list[Any], place: Callable[[Any], int], unit: int) -> list[Any]:
+    """Of states before `seq`, the latest first, one for each doubling of age: the oldest, so that it grows older."""
+    return list({((seq - place(shot)) // unit).bit_length(): shot for shot in snapshots}.values())
+
+
+def own_snapshots(state: State) -> Snapshots:
+    """The states set aside on the way to this one."""
+    for seq, content in state.snapshots:
+        yield seq, lambda content=content: unpack(state.study, content)
+
+
+def _fixes(source: Source, after: int, upto: int) -> list[_Fix]:
+    found = (_fix(event) for event in changes(source.connection, source.study, after, upto))
+    return [fix for fix in found if fix is not None]
+
+
+class _Fix(NamedTuple):
+    seq: int
+    outcome: int
+    decision: int
+    values: dict[str, Any]
+
+
+def _fix(event: Event) -> _Fix | None:
+    body = event.fields()
+    if event.kind == "correction":
+        return _Fix(event.seq, body["outcome_seq"], event.decision, body)
+    if body.get("after_outcome"):
+        gone = {"gone": "skip" if body["unrelated"] else "block"}
+        return _Fix(event.seq, body["outcome_seq"], event.decision, gone)
+    return None
+
+
+def stored_snapshots(source: Source, spec: StudySpec, upto: int) -> Snapshots:
+    """The store's snapshots that the log itself vouches for, by the `snapshot` event behind each.
+
+    Those of version 1 of the rules are in no chain, so nothing begins from them: such a log is folded from its start.
+    """
+    if spec.rules_version < 2:
+        return
+    for seq, name in snapshot_seqs(source.connection, source.study, upto):
+        yield seq, lambda seq=seq, name=name: _restored(source, spec, seq, name)
+
+
+def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State | None:
+    first, event, mark = (read_event(source.connection, source.study, each) for each in (1, seq, seq + 1))
+    content = read_snapshot(source.connection, source.study, seq, name)
+    if content is None or first is None or event is None or mark is None or mark.kind != "snapshot":
+        return None
+    if mark.fields() != snapshot_body(first, seq, name) or not follows(event.hash, source.name, mark):
+        return None
+    state = unpacked(spec, content)
+    return state if state is not None and state.hash == event.hash else None
+
+
+def snapshot_body(first: Event, seq: int, name: bytes) -> dict[str, Any]:
+    """The body of the event that vouches for a snapshot: which state it is of, its digest, the study's first event."""
+    return {"after": seq, "digest": name.hex(), "first": first.hash.hex()}
+
+
+def _kept_snapshots(source: Source, spec: StudySpec, kept: Kept) -> Snapshots:
+    for seq, content in kept:
+        event = read_event(source.connection, source.study, seq)
+        state = unpacked(spec, content)
+        if event is not None and state is not None and state.hash == event.hash:
+            yield seq, lambda state=state: state

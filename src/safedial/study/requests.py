@@ -1,0 +1,118 @@
+"""What a study checks of its input: contexts, words and times."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from safedial.decision.decision import Rules
+from safedial.decision.units import real
+from safedial.decision.validation import read_new_context
+from safedial.errors import require
+from safedial.study.errors import StudyError
+from safedial.study.event import now
+
+LONGEST = 10_000
+"""The longest text that an event keeps: a reason, an actor, a key."""
+
+META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
+"""Names, number and longest text of the metadata of a decision."""
+
+
+class Asked(NamedTuple):
+    """What a decision is asked for: raw values in the features' order, the context, its norm."""
+
+    raw: list[float]
+    vector: Any
+    norm: float
+
+
+def read_raw(rules: Rules, context: Any, *, allow_extrapolation: bool = False) -> Asked:
+    """A context to decide on, checked."""
+    values = context if rules.features is None else rules.features.values(context)
+    read = read_new_context(rules, values, allow_extrapolation)
+    raw = read.vector if rules.features is None else values
+    return Asked(raw.tolist(), read.vector, read.norm)
+
+
+def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
+    """What a caller notes down with a decision: a few short names with short values."""
+    if meta is None:
+        return None
+    require(
+        version > 1,
+        "meta",
+        type(meta).__name__,
+        f"is not kept by a study of rules {version}, whose events keep the form they began with",
+        "leave it out, or create a new study",
+    )
+    proper = isinstance(meta, Mapping) and len(meta) <= MOST_META
+    require(proper, "meta", type(meta).__name__, f"must be a mapping of at most {MOST_META} names to plain values")
+    return {_meta_name(name): _meta_value(name, value) for name, value in meta.items()} or None
+
+
+def _meta_name(name: Any) -> str:
+    proper = isinstance(name, str) and META_NAME.fullmatch(name)
+    require(proper, "meta", name, "has a name that is not 1 to 40 letters, digits, - and _")
+    return name
+
+
+def _meta_value(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        proper = len(value) <= LONGEST_META and value.isprintable() and _encodes(value)
+        require(proper, f"meta[{name!r}]", value, f"must be printable text of at most {LONGEST_META} characters")
+        return value
+    plain = isinstance(value, (bool, int, float))
+    require(plain, f"meta[{name!r}]", value, "must be text, a number, true or false")
+    number = real(f"meta[{name!r}]", float(value) if isinstance(value, bool) else value)
+    exact = not isinstance(value, int) or abs(number) <= 2.0**53
+    require(exact, f"meta[{name!r}]", value, "must be at most 2^53", "give it as text")
+    return value
+
+
+def read_key(version: int, key: Any) -> str | None:
+    """An idempotency key; from version 2 on it stands on certificates, so it must be printable."""
+    text = checked_text("key", key)
+    fits = text is None or version == 1 or text.isprintable()
+    require(fits, "key", key, "must be printable text")
+    return text
+
+
+def actor_name(actor: str | None) -> str:
+    if actor is not None:
+        return checked_text("actor", actor)
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+
+
+def checked_text(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    proper = isinstance(value, str) and len(value) <= LONGEST and "\x00" not in value and _encodes(value)
+    require(proper, name, type(value).__name__, f"must be text of at most {LONGEST} characters")
+    return value
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def written_time(value: Any) -> str:
+    try:
+        when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise StudyError("invalid_input", "observed_at: must be a time as in ISO 8601, 2025-01-31T14:05:00Z") from None
+    return when.isoformat()
+
+
+def microseconds(when: datetime | None) -> int:
+    return now() if when is None else int(when.timestamp() * 1_000_000)

@@ -1,0 +1,175 @@
+"""One study inside a write transaction: its state, caught up with the log, and the events to append."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safedial.decision.decision import LIMITS
+from safedial.study import failpoints
+from safedial.study.errors import StudyError
+from safedial.study.event import Event, canonical, digest, now
+from safedial.study.log import (
+    Head,
+    add_keys,
+    append_events,
+    drop_keys,
+    drop_snapshots,
+    find_keys,
+    snapshot_seqs,
+    write_snapshot,
+)
+from safedial.study.replay_log import Source, apply_event, catch_up, snapshot_body, thinned
+from safedial.study.snapshot import pack
+from safedial.study.state import State
+
+KEY_DAYS, DAY = 30, 86_400_000_000
+"""How long an idempotency key gives the same answer, in days; a day, in microseconds."""
+
+SNAPSHOT_EVENTS, SNAPSHOT_BYTES = 5_000, 4_000
+"""A snapshot is written when that many events have passed since the last one, or one for each so many of its bytes."""
+
+
+class StudyTransaction:
+    """What an operation on a study works with. Nothing is durable before the transaction's commit."""
+
+    def __init__(self, source: Source, state: State) -> None:
+        self.source, self.state = source, state
+        self.written = 0
+        self._fresh: list[Event] = []
+        self._keys: dict[str, tuple[bytes, int]] = {}
+        self._used: dict[str, tuple[bytes, int] | None] = {}
+        self._old: set[str] = set()
+
+    @property
+    def connection(self) -> Any:
+        return self.source.connection
+
+    def append(
+        self,
+        kind: str,
+        body: dict[str, Any],
+        *,
+        actor: str,
+        decision: int = 0,
+        reason: str = "",
+        vector: Any = None,
+        at: int | None = None,
+    ) -> Event:
+        """Append one event and fold it; where it makes a rule of the guard fire, the alarm follows at once.
+
+        `at` is its time, where that was looked at before: a decision bears the time at which no outcome was overdue.
+        """
+        state = self.state
+        new = (state.seq + 1, kind, decision, now() if at is None else at, actor, reason, canonical(body))
+        event = Event(*new, digest(state.hash, self.source.name, new))
+        self._fresh.append(event)
+        if kind == "correction" or body.get("after_outcome"):
+            self.flush()
+        self.state = apply_event(self.source, state, event, body, vector=vector)
+        if self.state.due:
+            self._alarm(self.state.due)
+        return event
+
+    def time_of_decision(self) -> int:
+        """The present time, for the next decision; an outcome that is overdue by then raises its alarm first."""
+        at = now()
+        rule = self.state.due_at(at)
+        if rule:
+            self._alarm(rule, at=at)
+        return at
+
+    def _alarm(self, rule: str, at: int | None = None) -> None:
+        state = self.state
+        body = {
+            "rule": rule,
+            "evidence": state.evidence,
+            "open": len(state.open),
+            "violations": state.violations,
+            "fallback_action": state.study.rules.fallback_action,
+        }
+        self.append("alarm", body, actor="guard", reason=LIMITS[rule], at=at)
+
+    def known_key(self, key: str, digest: bytes) -> int | None:
+        """The seq of the event that an idempotency key stands for, if it was used; refused for another request."""
+        if key not in self._used:
+            self.look_up([key])
+        found = self._used[key]
+        if found is None or self._is_old(found[1]):
+            self._old |= {key} if found else set()
+            self._used[key] = None
+            return None
+        if found[0] != digest:
+            words = "was used for another request; send the same request again, or a new key"
+            raise StudyError("key_reused", f"key = {key[:80]!r}: {words}")
+        return found[1]
+
+    def _is_old(self, seq: int) -> bool:
+        """Whether a key stands for an event that is older than keys are kept (for ever, in version 1 of the rules)."""
+        event = self.event(seq) if self.state.study.rules_version > 1 else None
+        return event is not None and now() - event.at > KEY_DAYS * DAY
+
+    def look_up(self, keys: list[str]) -> None:
+        """Ask for many idempotency keys at once, before the operations that need them."""
+        self._used |= dict.fromkeys(keys) | find_keys(self.connection, self.source.study, keys)
+
+    def keep_key(self, key: str, digest: bytes, seq: int) -> None:
+        self._keys[key] = self._used[key] = digest, seq
+
+    def event(self, seq: int) -> Event | None:
+        """An event of this transaction or an earlier one."""
+        from safedial.study.log import read_event
+
+        fresh = next((event for event in self._fresh if event.seq == seq), None)
+        return fresh or read_event(self.connection, self.source.study, seq)
+
+    def about(self, decision: int) -> list[Event]:
+        """What was said about a decision, in this transaction too."""
+        from safedial.study.log import events_about
+
+        self.flush()
+        return events_about(self.connection, self.source.study, decision)
+
+    def flush(self) -> None:
+        """Send what is new to the database, still inside the transaction."""
+        if self._fresh:
+            append_events(self.connection, self.source.study, self._fresh)
+            self.written += len(self._fresh)
+            self._fresh = []
+        if self._keys:
+            rows = [
+                {"study_id": self.source.study, "key": key, "digest": digest, "seq": seq}
+                for key, (digest, seq) in self._keys.items()
+            ]
+            if self._old:
+                drop_keys(self.connection, self.source.study, sorted(self._old))
+                self._old = set()
+            add_keys(self.connection, rows)
+            self._keys = {}
+        failpoints.hit("inserted")
+
+    def follow(self, head: Head) -> bool:
+        """Fold what other writers appended; False where the log is not the one this state came from."""
+        state = self.state
+        if state.seq > head.seq or (state.seq == head.seq and state.hash != head.hash):
+            return False
+        if state.seq < head.seq:
+            self.state = catch_up(self.source, state, head.seq)
+        return True
+
+    def snapshot(self) -> None:
+        """Write a snapshot where one is due, and keep fewer of the older ones: one for each doubling of age."""
+        study, seq = self.source.study, self.state.seq
+        if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS:
+            return
+        snapshots = [shot for shot, _ in snapshot_seqs(self.connection, study)]
+        content = pack(self.state)
+        if snapshots and len(content) > SNAPSHOT_BYTES * (seq - snapshots[0]):
+            return
+        name = write_snapshot(self.connection, study, seq, content)
+        kept = thinned(seq, snapshots, lambda shot: shot, SNAPSHOT_EVENTS)
+        drop_snapshots(self.connection, study, set(snapshots) - set(kept))
+        first = self.event(1)
+        if first is not None and self.state.study.rules_version > 1:
+            self.append("snapshot", snapshot_body(first, seq, name), actor="store")
+            self.flush()
+        failpoints.hit("snapshot_written")

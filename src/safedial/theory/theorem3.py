@@ -1,0 +1,111 @@
+"""Theorem 3 with its constants: the regret of non-linear HP-UCB from two eluder dimensions and two radii.
+
+Let all functions lie in [−b, b] (the paper: b = 1), and let the confidence sets ‖f − f̂_t‖²_{D_t} ≤ ρ_t ≤ ρ hold in
+all rounds.
+
+**Only informative rounds cost.** Zero is played where the largest reward in the set is negative; then θ*(X_t) < 0,
+the clairvoyant plays zero too, and nothing is lost. In the others, R_t ≤ w^r_t + (b/τ)·w^c_t with w the width of the
+set at X_t (the paper's two lemmas; θ* ≤ b gives the b). This matters: D_t holds informative rounds only, and the
+count below needs X_t to join it.
+
+**How often is the width large?** Two functions of one set differ by ‖f − f′‖_D ≤ 2√ρ. If w_t > ε, a pair of them
+differs by more than ε at X_t; on each of K disjoint subsequences of the informative past on which X_t is ε-dependent,
+its squares sum to more than ε². So Kε² < 4ρ. Among m contexts some one is ε-dependent on at least m/d − 1 disjoint
+subsequences of those before it, d = dim_E(F, ε) (Russo & Van Roy). Hence #{t : w_t > ε} ≤ (4ρ/ε² + 1)·d.
+
+**Their sum.** Order the widths, w₁ ≥ w₂ ≥ …, and let d = dim_E(F, ε). Those ≤ ε sum to at most Tε. For w_k > ε and
+every ε″ in [ε, w_k), dim_E falls with ε, so k ≤ (4ρ/ε″² + 1)d, and in the limit w_k ≤ 2√(ρd/(k − d)) for k > d; for k
+≤ d, w_k ≤ 2b. With Σ_{i≤n} 1/√i ≤ 2√n,
+
+    W(T) = Tε + 2b·min(d, T) + 4√(dρ·max(T − d, 0)),        R(T) ≤ W_r(T) + (b/τ)·W_c(T).
+
+Any ε is allowed. The paper's lemma takes 1/T², Russo & Van Roy 1/T, the default here: the first term is then 1, and d
+is the dimension at a coarser scale, so never larger (for linear classes about half).
+
+The paper's O(√(dTρ)) leaves out Tε and 2b·min(d, T), and its statement holds with probability 1 − δ′ for radii at
+δ′/3; two events suffice, so δ′/2 does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safedial.core.confidence import mixture
+from safedial.core.estimate import Prediction
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.theory.record import check_positive
+
+
+def width_sum(rounds: Any, *, dimension: Any, radius: Any, epsilon: Any = None, value_bound: float = 1.0) -> Any:
+    """W(T), but no more than 2bT: what the widths of confidence sets of radius ρ (on the squared norm) can sum to.
+
+    `dimension` is dim_E(F, ε), or an upper bound on it, at ε = `epsilon` (default 1/T); all arguments broadcast.
+
+    >>> float(width_sum(10_000, dimension=4, radius=25.0))
+    4008.199919983996
+    """
+    horizon = np.asarray(rounds, dtype=float)
+    require(np.all(horizon >= 1.0) and np.isfinite(horizon).all(), "rounds", rounds, "must be numbers >= 1")
+    size, rho = np.asarray(dimension, dtype=float), np.asarray(radius, dtype=float)
+    require(np.all(size >= 0.0) and np.isfinite(size).all(), "dimension", dimension, "must be numbers >= 0")
+    require(np.all(rho >= 0.0) and np.isfinite(rho).all(), "radius", radius, "must be numbers >= 0")
+    small = 1.0 / horizon if epsilon is None else np.asarray(epsilon, dtype=float)
+    require(np.all(small > 0.0) and np.isfinite(small).all(), "epsilon", epsilon, "must be numbers > 0")
+    cap = 2.0 * check_positive("value_bound", value_bound)
+    rest = np.maximum(horizon - size, 0.0)
+    return np.minimum(
+        cap * horizon, horizon * small + cap * np.minimum(size, horizon) + 4.0 * np.sqrt(size * rho * rest)
+    )
+
+
+def theorem3_bound(
+    rounds: Any,
+    *,
+    threshold: float,
+    reward_dimension: Any,
+    cost_dimension: Any,
+    reward_radius: Any,
+    cost_radius: Any,
+    epsilon: Any = None,
+    value_bound: float = 1.0,
+) -> Any:
+    """R(T) ≤ W_r(T) + (b/τ)·W_c(T), on the event that both confidence sets hold in all rounds.
+
+    Regret is never above bT either; the bound says something where it is below that. Dimensions must be exact or
+    upper bounds: with a lower bound in their place this is no bound.
+
+    >>> dimensions, radii = {"reward_dimension": 4, "cost_dimension": 4}, {"reward_radius": 25, "cost_radius": 25}
+    >>> curve = theorem3_bound([1e4, 1e6], threshold=0.5, **dimensions, **radii)
+    >>> [round(float(value)) for value in curve]
+    [12025, 120027]
+    """
+    tau = check_positive("threshold", threshold)
+    shared = {"epsilon": epsilon, "value_bound": value_bound}
+    reward = width_sum(rounds, dimension=reward_dimension, radius=reward_radius, **shared)
+    cost = width_sum(rounds, dimension=cost_dimension, radius=cost_radius, **shared)
+    return reward + value_bound / tau * cost
+
+
+def finite_radius(functions: int, *, noise: float, estimation_risk: float) -> float:
+    """The paper's ρ = 8κ² ln(|F|/δ′) for a finite class.
+
+    >>> round(finite_radius(100, noise=1.0, estimation_risk=0.01), 2)
+    73.68
+    """
+    require(functions >= 1, "functions", functions, "must be >= 1")
+    require(0.0 < estimation_risk < 1.0, "estimation_risk", estimation_risk, "must lie between 0 and 1")
+    return float(8.0 * check_positive("noise", noise) ** 2 * np.log(functions / estimation_risk))
+
+
+def ridge_radius(dim: int, rounds: Any, spec: SafetySpec, *, noise: float) -> Any:
+    """The squared `mixture` radius after T rounds at its largest: κ²(d ln(1 + TL²/(dλ)) + 2 ln(1/δ′)) + λS².
+
+    ‖f − f̂‖_D ≤ ‖w − ŵ‖_Σ, so it serves as ρ. For a kernel class on n contexts take d = n, S = B and L² = max k(x,
+    x).
+    """
+    horizon = np.asarray(rounds, dtype=float)
+    log_det = dim * np.log1p(horizon * spec.context_bound**2 / (dim * spec.ridge))
+    return mixture(noise, Prediction(0.0, 0.0, 0.0, spec.context_bound, log_det, horizon, dim), spec) ** 2

@@ -1,0 +1,477 @@
+import json
+import math
+from collections import deque
+
+import numpy as np
+import pandas
+import pytest
+
+from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, logistic, make_policy, power, tabulated
+from tests.conftest import make_spec
+
+
+def trained(**options):
+    spec = options.pop("spec", make_spec(cost_noise=0.2, reward_noise=0.2))
+    agent = Agent(2, spec, **options)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        context = rng.uniform(-0.6, 0.6, 2)
+        decision = agent.decide(context)
+        share = decision.rules.dial.action(decision.action)
+        reward = decision.rules.dose.reward.effect(share) * (context @ [0.6, 0.2] + rng.normal(0, 0.2))
+        cost = decision.rules.dose.cost.effect(share) * (context @ [0.3, 0.5] + rng.normal(0, 0.2))
+        agent.update(context, decision.action, float(reward), float(cost))
+    return agent
+
+
+def snapshot(agent):
+    arrays = {name: value.copy() for name, value in agent._learner.state().items()}
+    coin = agent._rng.bit_generator.state["state"]["state"]
+    return arrays, agent.decisions, list(agent._open), agent.evidence, coin
+
+
+def assert_unchanged(agent, before):
+    after = snapshot(agent)
+    assert after[1:] == before[1:]
+    for name, value in after[0].items():
+        np.testing.assert_array_equal(value, before[0][name])
+
+
+BAD_CONTEXTS = [
+    [math.nan, 0.1],
+    [0.1, math.inf],
+    [0.1],
+    [0.1, 0.2, 0.3],
+    [[0.1, 0.2]],
+    ["0.1", "0.2"],
+    [True, False],
+    [0.9, 0.9],
+    [0.1, [0.2]],
+    [0.1, None],
+    0.5,
+    {"a": 1},
+    [10**400, 0],
+    [10**5000, 0],
+    deque([True, 0.0]),
+    [np.array(True), 0.0],
+    np.ma.masked_array([0.1, 0.2], mask=[True, False]),
+    None,
+    "ab",
+]
+
+
+@pytest.mark.parametrize("context", BAD_CONTEXTS, ids=range(len(BAD_CONTEXTS)))
+def test_a_bad_context_is_refused_and_changes_nothing(context):
+    agent = trained(policy=make_policy("thompson"))
+    before = snapshot(agent)
+    for call in (
+        lambda: agent.decide(context),
+        lambda: agent.decide_many([[0.1, 0.1], context]),
+        lambda: agent.update(context, 0.1, 0.1, 0.1),
+        lambda: agent.update_many([[0.1, 0.1], context], [0.1, 0.1], [0.1, 0.1], [0.1, 0.1]),
+    ):
+        with pytest.raises(InvalidInput, match="context"):
+            call()
+    assert_unchanged(agent, before)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "name"),
+    [
+        ((math.nan, 0.1, 0.1), "action"),
+        ((1.5, 0.1, 0.1), "action"),
+        ((-0.1, 0.1, 0.1), "action"),
+        (("0.1", 0.1, 0.1), "action"),
+        ((True, 0.1, 0.1), "action"),
+        ((0.1, math.inf, 0.1), "reward"),
+        ((0.1, None, 0.1), "reward"),
+        ((0.1, 10**400, 0.1), "reward"),
+        ((0.1, 10**5000, 0.1), "reward"),
+        ((0.1, 0.1, math.nan), "cost"),
+        ((1e-200, 1e200, 0.1), "reward"),
+        ((1e-200, 0.0, 1e200), "cost"),
+        ((0.5, 1e200, 0.0), "reward"),
+    ],
+)
+def test_a_bad_outcome_is_refused_and_changes_nothing(outcome, name):
+    agent = trained()
+    before = snapshot(agent)
+    with pytest.raises(InvalidInput, match=name):
+        agent.update([0.1, 0.1], *outcome)
+    with pytest.raises(InvalidInput, match=name):
+        agent.update_many([[0.2, 0.1], [0.1, 0.1]], *([0.1, value] for value in outcome))
+    assert_unchanged(agent, before)
+
+
+@pytest.mark.parametrize("baseline", [math.nan, "1", "", None, True, False, [], {}, np.array([]), np.array([0.1])])
+def test_a_bad_or_missing_baseline_cost_is_refused_and_never_taken_for_zero(baseline):
+    agent = trained()
+    before = snapshot(agent)
+    with pytest.raises(InvalidInput, match="baseline_cost"):
+        agent.decide([0.1, 0.1], baseline_cost=baseline)
+    with pytest.raises(InvalidInput, match="baseline_cost"):
+        agent.update([0.1, 0.1], 0.1, 0.1, 0.1, baseline_cost=baseline)
+    assert_unchanged(agent, before)
+
+
+def test_lists_of_unequal_length_are_refused():
+    agent = trained()
+    with pytest.raises(InvalidInput, match="rewards"):
+        agent.update_many([[0.1, 0.1]], [0.1], [0.1, 0.2], [0.1])
+    with pytest.raises(InvalidInput, match="baseline_costs"):
+        agent.decide_many([[0.1, 0.1]], baseline_costs=[0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"dim": 0}, "dim"),
+        ({"dim": 2.0}, "dim"),
+        ({"spec": "safe"}, "spec"),
+        ({"spec": make_spec(threshold=[0.1, 0.2])}, "threshold"),
+        ({"policy": "hp_usb"}, "hp_ucb"),
+        ({"policy": make_policy("hp_ucb", radius="paper"), "dim": 1}, "radius"),
+        ({"features": Features(names=("a", "b", "c"))}, "dim"),
+        ({"policy": 3}, "policy"),
+        ({"policy": make_policy("epsilon_greedy", learn_from="exploring")}, "learn_from"),
+        ({"dose": "hill"}, "dose"),
+        ({"dial": "knob"}, "dial"),
+        ({"fallback_action": 2.0}, "fallback_action"),
+        ({"seed": -1}, "seed"),
+        ({"seed": "a"}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"seed": 1.5}, "seed"),
+    ],
+)
+def test_an_agent_that_cannot_be_is_refused(arguments, name):
+    arguments = {"dim": 2, "spec": make_spec()} | arguments
+    with pytest.raises(InvalidInput, match=name):
+        Agent(arguments.pop("dim"), arguments.pop("spec"), **arguments)
+
+
+def test_many_decisions_and_updates_equal_one_at_a_time():
+    one, many = trained(policy=make_policy("thompson")), trained(policy=make_policy("thompson"))
+    contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (20, 2))
+    singles = [one.decide(context, baseline_cost=0.01) for context in contexts]
+    batch = many.decide_many(contexts, baseline_costs=[0.01] * 20)
+    assert [each.action for each in singles] == [each.action for each in batch]
+    actions = [each.action for each in batch]
+    for context, action in zip(contexts, actions, strict=True):
+        one.update(context, action, 0.1, 0.05, baseline_cost=0.01)
+    many.update_many(contexts, actions, [0.1] * 20, [0.05] * 20, baseline_costs=[0.01] * 20)
+    assert_unchanged(many, snapshot(one))
+
+
+def test_it_learns_and_doses_more_than_in_round_one():
+    agent = trained()
+    fresh = Agent(2, agent.spec)
+    context = [0.5, 0.1]
+    assert agent.decide(context).action > fresh.decide(context).action
+    assert agent.informative_rounds == 200
+    assert agent.decisions == 201
+    assert agent.dim == 2
+
+
+@pytest.mark.parametrize("curve", [power(2.0), hill(0.3, 2.0), logistic(0.4, 6.0)])
+@pytest.mark.parametrize("dial", [Dial(), Dial(low=0, high=20, unit="mg"), Dial(low=-3.3, high=7.1)])
+def test_whatever_the_units_the_intensity_is_never_above_the_safe_one(curve, dial):
+    agent = trained(dose=Dose(hill(0.5), curve), dial=dial)
+    for context in np.random.default_rng(2).uniform(-0.6, 0.6, (100, 2)):
+        decision = agent.decide(context)
+        assert dial.low <= decision.action <= decision.safe_action <= dial.high
+        assert decision.intensity <= decision.choice.safe.intensity
+        assert curve.effect(dial.action(decision.safe_action)) <= decision.choice.safe.intensity
+
+
+def test_levels_are_rounded_down_and_the_certificate_says_so():
+    agent = trained(
+        dial=Dial(high=20, unit="mg", levels=[5, 10, 20]), spec=make_spec(cost_noise=0.05, reward_noise=0.05)
+    )
+    decisions = [agent.decide(context) for context in np.random.default_rng(3).uniform(-0.6, 0.6, (200, 2))]
+    assert {decision.action for decision in decisions} <= {0.0, 5.0, 10.0, 20.0}
+    limited = [decision for decision in decisions if decision.limit == "level"]
+    assert limited
+    assert "levels" in limited[0].explain()
+
+
+def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
+    features = Features(names=("age", "weight"), center=(50, 70), scale=(60, 80), intercept=True)
+    agent = Agent(3, make_spec(context_bound=1.5), features=features)
+    by_name = agent.decide({"weight": 90, "age": 65})
+    by_order = Agent(3, make_spec(context_bound=1.5), features=features).decide([65, 90])
+    assert by_name.prediction == by_order.prediction
+    assert by_name.prediction.norm == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
+    with pytest.raises(InvalidInput, match="missing"):
+        agent.decide({"age": 65})
+    with pytest.raises(InvalidInput, match="unknown"):
+        agent.decide({"age": 65, "weight": 80, "height": 1})
+
+
+def test_a_baseline_above_the_threshold_advises_zero_and_says_why():
+    decision = trained().decide([0.1, 0.1], baseline_cost=0.7)
+    assert (decision.action, decision.certified, decision.limit) == (0.0, False, "no_certified_action")
+    assert "WARNING" in decision.explain()
+    assert decision.certificate["holds"] is False
+
+
+def test_sensor_noise_weights_what_is_learned():
+    spec = make_spec(cost_sensor_noise=0.05, cost_noise=0.2, reward_noise=0.2)
+    low, high = Agent(2, spec), Agent(2, spec)
+    low.update([0.5, 0.1], 0.01, 0.0, 0.0)
+    high.update([0.5, 0.1], 0.9, 0.0, 0.0)
+    assert low.decide([0.5, 0.1]).prediction.width > high.decide([0.5, 0.1]).prediction.width
+
+
+def test_a_broken_promise_raises_the_alarm_and_every_decision_says_so():
+    agent = trained()
+    assert not agent.alarmed
+    rounds = 0
+    while not agent.alarmed:
+        agent.update(agent.decide([0.1, 0.1]), reward=0.1, cost=0.51)
+        rounds += 1
+    assert rounds <= 12
+    assert agent.evidence >= 100
+    decision = agent.decide([0.1, 0.1])
+    assert (decision.action, decision.certified, decision.limit) == (0.0, False, "alarm")
+    assert decision.certificate["holds"] is False
+    assert "more often than promised" in decision.explain()
+    agent.resume()
+    assert not agent.alarmed
+    assert agent.decide([0.1, 0.1]).action > 0
+
+
+def test_data_that_contradict_the_norms_are_flagged():
+    agent = Agent(2, make_spec(cost_noise=0.01, reward_noise=0.01))
+    for _ in range(200):
+        agent.update([0.5, 0.1], 1.0, 0.1, -3.0)
+    decision = agent.decide([0.5, 0.1])
+    assert (decision.action, decision.limit, decision.certificate["holds"]) == (0.0, "assumption_broken", False)
+    assert "contradict" in decision.explain()
+
+
+@pytest.mark.parametrize("name", ["hp_ucb", "hp_probe", "epsilon_greedy", "thompson", "fixed", "on_expectation"])
+def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
+    agent = trained(policy=name)
+    for context in np.random.default_rng(4).uniform(-0.6, 0.6, (40, 2)):
+        facts = agent.decide(context).certificate
+        load = facts["cost_upper"] + facts["noise_margin"]
+        safe = 1.0 if load <= 0 else min(1.0, (facts["spec"]["threshold"] - facts["baseline_cost"]) / load)
+        assert facts["safe_intensity"] == pytest.approx(safe, rel=1e-12)
+        assert facts["safe_action"] == pytest.approx(safe, rel=1e-12)
+        model, spec = facts["model"], facts["spec"]
+        volume = model["log_det"] + 2 * math.log(1 / spec["estimation_risk"])
+        radius = math.sqrt(spec["cost_noise"] ** 2 * volume + spec["ridge"] * spec["coefficient_bound"] ** 2)
+        if name != "fixed":
+            assert facts["radius"] == pytest.approx(radius, rel=1e-12)
+            upper = min(model["cost"] + radius * model["width"], spec["coefficient_bound"] * model["context_norm"])
+            assert facts["cost_upper"] == pytest.approx(upper, rel=1e-12)
+        index = facts["reward_index"]
+        played = {"cost_bound": safe, "full_dose": safe, "no_expected_benefit": 0.0}.get(facts["limit"])
+        if played is not None:
+            assert facts["action"] == pytest.approx(played, rel=1e-12)
+        elif facts["limit"] == "probe":
+            assert index < 0
+        else:
+            assert facts["limit"] == ("mean_bound" if name == "on_expectation" else "exploration")
+
+
+def test_the_explanation_names_the_promise_the_risks_and_every_assumption():
+    decision = trained().decide([0.3, 0.2])
+    text = str(decision.explain())
+    for line in decision.certificate["assumptions"]:
+        assert line in text
+    for word in ("Promise: P(cost > 0.5) <= 0.02", "Risks spent", "What set it", "the largest safe one is"):
+        assert word in text
+    assert repr(decision.explain()) == text
+    assert "action=" in repr(decision)
+
+
+def test_each_form_of_the_promise_is_stated_as_what_it_is():
+    joint = trained(spec=make_spec(promise="joint")).decide([0.1, 0.1])
+    assert "in any round, ever" in joint.explain()
+    expected = trained(policy="on_expectation").decide([0.1, 0.1])
+    assert "none on the realized cost" in expected.explain()
+    assert "safe" not in expected.explain()
+    assert "Risks" not in expected.explain()
+    assert (expected.certified, expected.certificate["promise"]) == (False, "none")
+    sensed = trained(spec=make_spec(cost_sensor_noise=0.05)).decide([0.1, 0.1], baseline_cost=0.1)
+    assert "sensor error" in sensed.explain()
+    assert "P(measured cost > 0.5)" in sensed.explain()
+    assert (
+        "P(true cost > 0.5)"
+        in trained(spec=make_spec(cost_sensor_noise=0.05, threshold_on="true")).decide([0.1, 0.1]).explain()
+    )
+    assert "less the baseline cost 0.1" in sensed.explain()
+
+
+@pytest.mark.parametrize("curve", [tabulated([0, 0.5, 1], [0, 0.3, 1]), hill(0.02, 10.0), logistic(0.5, 80.0)])
+@pytest.mark.parametrize("threshold", [0.5, 6.0])
+def test_a_certificate_is_plain_json_at_full_dose_too(curve, threshold):
+    agent = Agent(2, make_spec(threshold=threshold), dose=curve, seed=np.int64(3))
+    decision = agent.decide([0.6, 0.3])
+    assert json.loads(json.dumps(decision.certificate))["action"] == decision.action
+    assert isinstance(decision.intensity, float)
+    assert (decision.action == 1.0) == (threshold == 6.0)
+
+
+def test_an_unmeasured_violation_does_not_count_and_a_round_that_was_not_certified_proves_nothing():
+    """Each of 40 agents alarms falsely with probability at most 0.02; the seeds are fixed."""
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        true = Agent(2, make_spec(threshold_on="true", cost_sensor_noise=0.5, cost_noise=0.3), seed=number)
+        hot = Agent(2, make_spec(cost_noise=0.3), seed=number)
+        for step in range(200):
+            context = rng.uniform(-0.6, 0.6, 2)
+            decision = true.decide(context)
+            cost = decision.intensity * (context @ [0.3, 0.5] + rng.normal(0, 0.3)) + rng.normal(0, 0.5)
+            true.update(context, decision.action, 0.0, float(cost))
+            baseline = 0.6 if step % 10 == 0 else 0.0
+            decision = hot.decide(context, baseline_cost=baseline)
+            cost = baseline + decision.intensity * (context @ [0.3, 0.5] + rng.normal(0, 0.3))
+            hot.update(context, decision.action, 0.0, float(cost), baseline_cost=baseline)
+        assert not true.alarmed
+        assert not hot.alarmed
+
+
+def test_a_sensor_that_hides_a_broken_true_cost_is_still_caught():
+    agent = Agent(2, make_spec(threshold_on="true", cost_sensor_noise=0.1))
+    for _ in range(30):
+        agent.update(agent.decide([0.1, 0.1]), reward=0.0, cost=2.0)
+    assert agent.alarmed
+
+
+def test_the_baseline_policy_is_not_watched_and_fixed_learns_nothing():
+    expected, fixed = Agent(2, make_spec(), policy="on_expectation"), Agent(2, make_spec(), policy="fixed")
+    for agent in (expected, fixed):
+        for _ in range(30):
+            agent.update(agent.decide([0.1, 0.1]), reward=0.0, cost=2.0)
+    assert not expected.alarmed
+    assert fixed.alarmed
+    assert fixed.informative_rounds == 0
+
+
+def test_a_decision_brings_its_own_context_action_and_baseline():
+    spec, features = make_spec(), Features(names=("a", "b"), scale=(2, 2))
+    one, other = Agent(2, spec, features=features), Agent(2, spec, features=features)
+    raw = np.array([0.4, 0.2])
+    decision = one.decide(raw, baseline_cost=0.1)
+    other.decide(raw, baseline_cost=0.1)
+    other.update(raw, decision.action, 0.2, 0.3, baseline_cost=0.1)
+    raw[:] = 9.0
+    one.update(decision, reward=0.2, cost=0.3)
+    assert_unchanged(one, snapshot(other))
+    with pytest.raises(InvalidInput, match="reward"):
+        one.update(one.decide(raw / 20), cost=0.3)
+
+
+def test_a_decision_is_reported_once_to_the_agent_that_made_it():
+    agent, other = Agent(2, make_spec()), Agent(2, make_spec())
+    decision = agent.decide([0.1, 0.2])
+    with pytest.raises(InvalidInput, match="another agent"):
+        other.update(decision, reward=0.1, cost=0.1)
+    with pytest.raises(InvalidInput, match="preview"):
+        agent.update(agent.preview([0.1, 0.2]), reward=0.1, cost=0.1)
+    agent.update(decision, reward=0.1, cost=0.1)
+    before = snapshot(agent)
+    with pytest.raises(InvalidInput, match="already"):
+        agent.update(decision, reward=0.1, cost=0.9)
+    assert_unchanged(agent, before)
+
+
+def test_decisions_without_an_outcome_are_forgotten_in_the_end(monkeypatch):
+    monkeypatch.setattr("safedial.agent.OPEN_LIMIT", 5)
+    agent = Agent(2, make_spec())
+    decisions = [agent.decide([0.1, 0.2]) for _ in range(8)]
+    agent.update(decisions[-1], reward=0.1, cost=0.1)
+    with pytest.raises(InvalidInput, match="already"):
+        agent.update(decisions[0], reward=0.1, cost=0.1)
+
+
+def test_a_preview_changes_nothing_and_shows_what_decide_would_say():
+    agent = trained(policy=make_policy("thompson"), spec=make_spec(promise="joint"))
+    before = snapshot(agent)
+    seen = agent.preview([0.1, 0.2])
+    assert_unchanged(agent, before)
+    assert seen.safe_action == agent.decide([0.1, 0.2]).safe_action
+
+
+def test_rows_of_a_table_are_read_by_name():
+    features = Features(names=("age", "weight"), center=(50, 70), scale=(60, 80))
+    agent = Agent(2, make_spec(), features=features)
+    table = pandas.DataFrame({"weight": [90, 60], "age": [65, 40]})
+    decisions = agent.decide_many(table)
+    assert decisions[0].context.tolist() == [0.25, 0.25]
+    assert agent.preview(table.iloc[0]).context.tolist() == [0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda agent: agent.decide({"age": math.nan, "weight": 70}), "'age'"),
+        (lambda agent: agent.decide({"age": "65", "weight": 70}), "'age'"),
+        (lambda agent: agent.decide({"age": 500, "weight": 70}), "'age'"),
+        (lambda agent: agent.decide_many([[50, 70], [50, math.inf]]), "row 1.*'weight'"),
+        (lambda agent: agent.update_many([[50, 70]] * 2, [0.1, 1.5], [0, 0], [0, 0]), "row 1.*action"),
+        (lambda agent: Agent(2, make_spec()).decide({"age": 1}), "Features"),
+        (lambda agent: Agent(2, make_spec()).decide(["a", 1]), r"context\[0\] = 'a'"),
+    ],
+)
+def test_an_error_says_where(call, words):
+    agent = Agent(2, make_spec(), features=Features(names=("age", "weight"), center=(50, 70), scale=(60, 80)))
+    with pytest.raises(InvalidInput, match=words):
+        call(agent)
+
+
+def test_levels_that_lock_the_agent_at_zero_are_announced_and_named():
+    with pytest.warns(UserWarning, match="stays at zero"):
+        agent = Agent(2, make_spec(threshold=0.3), dial=Dial(high=20, unit="mg", levels=[5, 10, 20]))
+    decision = agent.decide([0.6, 0.3])
+    assert (decision.action, decision.limit) == (0.0, "below_lowest_level")
+    with pytest.raises(InvalidInput, match="levels"):
+        Agent(2, make_spec(threshold=9.0), dial=Dial(high=20, levels=[5, 10, 20]), fallback_action=7.0)
+
+
+def test_the_estimates_and_a_short_description_can_be_read():
+    agent = trained(spec=make_spec(cost_noise=0.1, reward_noise=0.1))
+    assert agent.reward_coef == pytest.approx([0.6, 0.2], abs=0.15)
+    assert agent.cost_coef == pytest.approx([0.3, 0.5], abs=0.15)
+    assert "decisions=200" in repr(agent)
+    assert (agent.policy.name, agent.dial, agent.features) == ("hp_probe", Dial(), None)
+
+
+def test_words_never_exceed_the_certificate():
+    agent = Agent(2, make_spec(), dial=Dial(low=0, high=100, unit="mg"))
+    for context in np.random.default_rng(7).uniform(-0.6, 0.6, (50, 2)):
+        decision = agent.decide(context)
+        assert float(decision.rules.dial.text(decision.safe_action).split()[0]) <= decision.safe_action
+
+
+def test_a_fallback_is_stated_and_advised_where_nothing_is_certified():
+    agent = Agent(2, make_spec(), dial=Dial(high=20, unit="mg"), fallback_action=2.0)
+    decision = agent.decide([0.1, 0.1], baseline_cost=0.7)
+    assert decision.action == 2.0
+    assert decision.certificate["fallback_action"] == 2.0
+    assert "no setting is certified" in decision.explain()
+
+
+def test_iterators_are_lists_too_and_a_scalar_is_not():
+    agent = Agent(2, make_spec())
+    agent.update_many(iter([[0.1, 0.1]]), iter([0.1]), iter([0.1]), iter([0.1]))
+    assert agent.informative_rounds == 1
+    with pytest.raises(InvalidInput, match="actions"):
+        agent.update_many([[0.1, 0.1]], 0.1, [0.1], [0.1])
+    with pytest.raises(InvalidInput, match="contexts"):
+        agent.decide_many(0.5)
+
+
+def test_a_context_of_norm_exactly_l_passes():
+    agent = Agent(3, make_spec())
+    for context in np.random.default_rng(5).standard_normal((100, 3)):
+        assert agent.decide(context / np.linalg.norm(context)).certified
+
+
+def test_a_certificate_names_the_dose_curve_in_four_digits_and_keeps_the_number_whole():
+    curve = power(0.48963947731781143)
+    decision = Agent(2, make_spec(), dose=curve).decide([0.6, 0.3])
+    assert "reward power (exponent 0.4896), cost power (exponent 0.4896)" in decision.explain()
+    assert Dose.of(curve).to_dict()["cost"]["exponent"] == 0.48963947731781143

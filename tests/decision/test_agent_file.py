@@ -1,0 +1,156 @@
+import pytest
+
+from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, io, make_policy, power
+from safedial.agent_file import FORM, FORM_VERSION
+from safedial.core.dose import DoseCurve
+from tests.conftest import make_spec
+
+
+@pytest.fixture
+def saved(tmp_path):
+    features = Features(names=("a", "b"), center=(1, 2), scale=(3, 4), intercept=True)
+    agent = Agent(
+        3,
+        make_spec(context_bound=2.0, promise="joint"),
+        policy=make_policy("epsilon_greedy", epsilon=0.3),
+        dose=Dose(hill(0.5, 2.0), power(1.5)),
+        dial=Dial(high=20, unit="mg", levels=[1, 2, 20]),
+        features=features,
+        seed=3,
+    )
+    for value in (0.5, 1.5, 2.5):
+        decision = agent.decide([value, value])
+        agent.update([value, value], decision.action, 0.1, 0.2)
+    path = tmp_path / "agent.safedial"
+    agent.save(path)
+    return agent, path
+
+
+def test_everything_comes_back_exactly(saved):
+    agent, path = saved
+    twin = Agent.load(path)
+    for _ in range(20):
+        here, there = agent.decide([1.0, 2.0]), twin.decide([1.0, 2.0])
+        assert here.certificate == there.certificate
+    assert twin.decisions == agent.decisions
+    assert twin.evidence == agent.evidence
+
+
+def test_every_truncation_is_refused(saved):
+    _, path = saved
+    whole = path.read_bytes()
+    for length in [*range(100), *range(100, len(whole), 211), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(InvalidInput, match="path"):
+            Agent.load(path)
+
+
+def test_every_altered_byte_is_refused(saved):
+    _, path = saved
+    whole = path.read_bytes()
+    for position in [*range(100), *range(100, len(whole), 61)]:
+        altered = bytearray(whole)
+        altered[position] ^= 0x10
+        path.write_bytes(altered)
+        with pytest.raises(InvalidInput, match="path"):
+            Agent.load(path)
+
+
+def test_other_files_and_versions_are_named_for_what_they_are(saved, tmp_path):
+    _, path = saved
+    path.write_bytes(path.read_bytes().replace(b"safedial-agent 2", b"safedial-agent 99", 1))
+    with pytest.raises(InvalidInput, match="version 99"):
+        Agent.load(path)
+    path.write_bytes(b"something else")
+    with pytest.raises(InvalidInput, match="not a safedial save file"):
+        Agent.load(path)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        Agent.load(tmp_path / "nothing")
+
+
+def test_a_file_without_a_part_is_refused(tmp_path):
+    io.write_archive(tmp_path / "part", {"dim": 2}, {}, form=FORM, version=FORM_VERSION)
+    with pytest.raises(InvalidInput, match="lacks a part"):
+        Agent.load(tmp_path / "part")
+
+
+def test_a_folder_that_is_not_there_is_named(saved, tmp_path):
+    with pytest.raises(InvalidInput, match="nowhere"):
+        saved[0].save(tmp_path / "nowhere" / "agent")
+
+
+def test_someone_elses_policy_is_given_again_on_loading(tmp_path):
+    mine = make_policy("hp_ucb")._replace(name="mine")
+    agent = Agent(2, make_spec(), policy=mine)
+    agent.save(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="mine"):
+        Agent.load(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="mine"):
+        Agent.load(tmp_path / "agent", policy=make_policy("hp_ucb"))
+    assert Agent.load(tmp_path / "agent", policy=mine).decide([0.1, 0.1]) is not None
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_debris(saved, monkeypatch):
+    agent, path = saved
+    before = path.read_bytes()
+
+    def fail(*arguments):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(io.os, "replace", fail)
+    with pytest.raises(InvalidInput, match="disk full"):
+        agent.save(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def squared(name="mine", by=2.0):
+    effect, inverse = (lambda action: action**by), (lambda intensity: intensity ** (1 / by) * (1 - 1e-12))
+    return DoseCurve(name, {"points": [1, 2]}, effect, inverse)
+
+
+@pytest.fixture
+def with_own_curve(tmp_path):
+    agent = Agent(2, make_spec(), dose=Dose(hill(0.5), squared()), dial=Dial(high=20, unit="mg"))
+    for value in (0.1, 0.2, 0.3):
+        agent.update(agent.decide([value, 0.1]), reward=0.1, cost=0.05)
+    agent.save(tmp_path / "agent")
+    return agent, tmp_path / "agent"
+
+
+def test_an_agent_with_a_dose_curve_of_ones_own_comes_back_exactly(with_own_curve):
+    """Its file was written and could not be read: what it had learned was lost."""
+    agent, path = with_own_curve
+    twin = Agent.load(path, dose=Dose(hill(0.5), squared()))
+    for _ in range(5):
+        assert agent.decide([0.3, 0.2]).certificate == twin.decide([0.3, 0.2]).certificate
+    assert twin.informative_rounds == 3
+
+
+def test_a_dose_curve_of_ones_own_must_be_given_again_and_be_the_saved_one(with_own_curve):
+    _, path = with_own_curve
+    with pytest.raises(InvalidInput, match=r"\['mine'\].*give it again: Agent.load\(path, dose=...\)"):
+        Agent.load(path)
+    for wrong in (squared(), Dose(hill(0.5), squared("his")), Dose(hill(0.4), squared()), power(2.0)):
+        with pytest.raises(InvalidInput, match="must be the saved one"):
+            Agent.load(path, dose=wrong)
+    for by in (2.0 + 1e-9, 3.0):
+        with pytest.raises(InvalidInput, match="is another function than the saved one"):
+            Agent.load(path, dose=Dose(hill(0.5), squared(by=by)))
+
+
+def test_a_built_in_dose_may_be_given_again_too(saved):
+    agent, path = saved
+    twin = Agent.load(path, dose=Dose(hill(0.5, 2.0), power(1.5)))
+    assert twin.preview([1.0, 2.0]).certificate == agent.preview([1.0, 2.0]).certificate
+    with pytest.raises(InvalidInput, match="must be the saved one"):
+        Agent.load(path, dose=power(1.5))
+
+
+def test_a_file_of_an_earlier_version_with_a_curve_of_ones_own_can_be_read_now(with_own_curve):
+    agent, path = with_own_curve
+    header, arrays = io.read_archive(path, form=FORM, version=FORM_VERSION)
+    del header["own"]
+    io.write_archive(path, header, arrays, form=FORM, version=FORM_VERSION)
+    twin = Agent.load(path, dose=Dose(hill(0.5), squared()))
+    assert twin.preview([0.3, 0.2]).certificate == agent.preview([0.3, 0.2]).certificate

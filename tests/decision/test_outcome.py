@@ -1,0 +1,31 @@
+"""What an outcome counts for: the monitor's bet must be fair in the worst case that the promise allows."""
+
+import numpy as np
+import pytest
+
+from safedial.core import monitor
+from safedial.decision.outcome import Sample, counted
+from tests.conftest import make_spec
+
+
+def sample(cost):
+    return Sample(0.0, cost, 1.0, 1.0, cost, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("risk", [0.01, 0.2, 0.25, 0.3, 0.45, 0.6, 0.9])
+def test_where_the_threshold_is_on_the_true_cost_no_allowed_world_makes_evidence_grow(risk):
+    """True violations and sensor errors, each with chance δ and never together: a measured cost counts with chance 2δ.
+    The monitor's bet on it must not pay on average, whatever δ is; cut at 0.5 it did for δ > 0.25.
+    """
+    spec = make_spec(violation_risk=risk, cost_sensor_noise=0.1, threshold_on="true")
+    seen = [counted(spec, sample(cost), 1.0) for cost in (5.0, 0.0)]
+    assert [violated for violated, _ in seen] == [True, False]
+    pays = [np.exp(monitor.update(monitor.init(), *each).log_evidence) for each in seen]
+    chance = min(2.0 * risk, 1.0)
+    assert np.all(chance * pays[0] + (1.0 - chance) * pays[1] <= 1.0 + 1e-12)
+
+
+def test_a_log_of_rules_1_keeps_its_cut():
+    spec = make_spec(violation_risk=0.4, cost_sensor_noise=0.1, threshold_on="true")
+    assert counted(spec, sample(5.0), 1.0, rules_version=1) == (True, 0.5)
+    assert counted(spec, sample(5.0), 1.0) == (True, 0.8)

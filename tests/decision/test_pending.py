@@ -1,0 +1,123 @@
+"""Samples that wait are as good as samples that were applied: same bounds, same promise, same bits after a save."""
+
+import numpy as np
+import pytest
+
+from safedial import Agent
+from safedial.decision.learners import pending_samples
+from safedial.decision.learners.linear_learner import Learner
+from tests.conftest import make_spec
+from tests.oracles import exact_safe_intensity
+
+
+@pytest.fixture
+def waiting(monkeypatch):
+    """Let samples wait at any dimension."""
+    monkeypatch.setattr(pending_samples, "FROM_DIM", 1)
+
+
+def samples(dim, count, seed=0):
+    rng = np.random.default_rng(seed)
+    contexts = rng.standard_normal((count, dim)) * np.logspace(0, -3, dim)
+    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True) * (1 + 1e-9)
+    return contexts, rng.standard_normal((count, 2)), rng.uniform(0.1, 1.0, count)
+
+
+def teach(learner, contexts, outcomes, weights):
+    for context, (reward, cost), weight in zip(contexts, outcomes, weights, strict=True):
+        norm = float(np.linalg.norm(context))
+        learner.read(context, norm)
+        learner.update(context, norm, float(reward), float(cost), float(weight))
+    return learner
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
+def test_waiting_changes_nothing_but_rounding(monkeypatch, count):
+    given = samples(12, count)
+    at_once = teach(Learner(12, 1e-2), *given)
+    monkeypatch.setattr(pending_samples, "FROM_DIM", 1)
+    later = teach(Learner(12, 1e-2), *given)
+    assert at_once.pending.count == 0
+    assert later.pending.count == count % pending_samples.ROOM
+    for context in samples(12, 5, seed=1)[0]:
+        np.testing.assert_allclose(later.read(context, 1.0)[:3], at_once.read(context, 1.0)[:3], rtol=1e-9)
+    for target in ("reward", "cost"):
+        np.testing.assert_allclose(later.coef(target), at_once.coef(target), atol=1e-9)
+    assert later.log_det == pytest.approx(at_once.log_det, rel=1e-12)
+    np.testing.assert_allclose(later.scale, at_once.scale, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("waiting")
+def test_what_is_certified_stays_safe_while_samples_wait():
+    spec = make_spec(cost_noise=0.1, reward_noise=0.1, ridge=1e-4, threshold=0.2)
+    agent, told = Agent(3, spec), []
+    contexts, outcomes, _ = samples(3, 40)
+    for context, (reward, cost) in zip(contexts, 0.1 * outcomes, strict=True):
+        decision = agent.decide(context)
+        assert decision.intensity <= exact_safe_intensity(told, context, spec)
+        applied = decision.intensity
+        if applied > 0:
+            agent.update(decision, reward=reward * applied, cost=cost * applied)
+            told.append((context, (cost * applied) / applied, 1.0))
+    assert agent._learner.pending.count > 0
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_saved_agent_goes_on_bit_for_bit(tmp_path):
+    contexts, outcomes, _ = samples(6, 60)
+    agent = Agent(6, make_spec())
+
+    def play(agent, part):
+        played = []
+        for context, (reward, cost) in zip(contexts[part], outcomes[part], strict=True):
+            decision = agent.decide(context)
+            played.append(decision.action)
+            agent.update(decision, reward=reward * decision.intensity, cost=cost * decision.intensity)
+        return played
+
+    play(agent, slice(0, 23))
+    assert agent._learner.pending.count == 7
+    agent.save(tmp_path / "agent")
+    loaded = Agent.load(tmp_path / "agent")
+    assert play(agent, slice(23, 60)) == play(loaded, slice(23, 60))
+    for name, value in agent._learner.state().items():
+        np.testing.assert_array_equal(value, loaded._learner.state()[name])
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_rebuild_takes_the_waiting_samples_in():
+    learner = teach(Learner(5, 0.5), *samples(5, 20))
+    contexts, _, weights = samples(5, 20)
+    learner.rebuild()
+    assert learner.pending.count == 0
+    gram = 0.5 * np.eye(5) + contexts.T @ (weights[:, None] * contexts)
+    inverse = np.tril(learner.inverse) + np.tril(learner.inverse, -1).T
+    np.testing.assert_allclose(inverse @ gram, np.eye(5), atol=1e-12)
+    learner.rebuild()
+
+
+def test_small_learners_save_what_they_always_saved():
+    assert set(Learner(3, 1.0).state()) == {"gram", "inverse", "reward_rhs", "cost_rhs", "scalars"}
+    assert set(Learner(pending_samples.FROM_DIM, 1.0).state()) > {"pending_rows", "pending_moves"}
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize("damage", [1e-9, 1e-4, 0.3, 100.0])
+def test_damaged_state_costs_reward_but_never_safety(damage):
+    rng = np.random.default_rng(4)
+    learner = teach(Learner(4, 0.5), *samples(4, 50))
+    assert learner.pending.count == 2
+    rows = learner.pending.rows[:, :2]
+    full = np.tril(learner.gram) + np.tril(learner.gram, -1).T + rows @ rows.T
+    for context in rng.standard_normal((50, 4)):
+        norm = float(np.linalg.norm(context))
+        worn = Learner(4, 0.5)
+        worn.restore({name: value.copy(order="K") for name, value in learner.state().items()})
+        worn.inverse = np.asfortranarray(learner.inverse * (1 + damage * rng.standard_normal((4, 4))))
+        worn.pending.moves *= 1 + damage * rng.standard_normal((4, 1))
+        _, cost, width, _ = worn.read(context, norm)
+        solved = np.linalg.solve(full, context)
+        assert width >= np.sqrt(context @ solved) * (1 - 1e-12)
+        assert cost >= solved @ learner.cost_rhs - 1e-12
+        worn.rebuild()
+        assert worn.read(context, norm)[2] == pytest.approx(np.sqrt(context @ solved), rel=1e-9)

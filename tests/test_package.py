@@ -1,0 +1,60 @@
+"""The package as a whole: public names, quick imports, kind words for a missing extra, no index in the locks."""
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import safedial
+from safedial.errors import MissingExtra, import_extra
+from safedial.renamed import RENAMED
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_public_name_is_there_and_nothing_else_is_promised():
+    for name in safedial.__all__:
+        assert getattr(safedial, name) is not None
+    assert dir(safedial) == sorted(safedial.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = safedial.nothing
+    assert callable(safedial.simulate)
+
+
+def test_importing_the_package_leaves_heavy_parts_alone():
+    names = ("numpy", "scipy.linalg", "matplotlib", "jax", "pandas", "typer")
+    heavy = f"import sys, safedial; print([name for name in {names} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_simulate_is_the_function_whatever_was_imported_before():
+    words = "import safedial.simulation.simulate, safedial.stats, safedial; print(callable(safedial.simulate))"
+    assert subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_modules_of_earlier_names_can_be_imported_with_a_warning_that_says_the_new_one():
+    for old, now in RENAMED.items():
+        words = f"import {old} as module; print(sorted(vars(module)))"
+        asked = [sys.executable, "-W", "always", "-c", words]
+        done = subprocess.run(asked, capture_output=True, text=True, check=True)
+        assert f"DeprecationWarning: {old} is now {' and '.join(now)}" in done.stderr
+        for name in now:
+            assert set(getattr(import_module(name), "__all__", [])) <= set(eval(done.stdout))  # noqa: S307
+
+
+def test_a_missing_extra_is_explained():
+    with pytest.raises(MissingExtra, match=r'pip install "\.\[jax\]"'):
+        import_extra("no_such_package", "jax")
+
+
+def test_requirements_are_hash_locked_and_name_no_index():
+    for name in ("run", "dev"):
+        text = (ROOT / "requirements" / f"{name}.txt").read_text()
+        pins = re.findall(r"^[a-zA-Z0-9_.\-]+(?:\[[^\]]*\])?==", text, flags=re.M)
+        assert len(pins) > 15
+        assert text.count("--hash=sha256:") >= len(pins)
+        assert "://" not in text
+        assert "index" not in text

@@ -1,0 +1,129 @@
+"""Logs: read with their columns checked, written digit for digit, made by a simulation."""
+
+import numpy as np
+import pytest
+
+from safedial import Agent, InvalidInput, LinearWorld, hill, power
+from safedial.core.dose import Dose
+from safedial.decision.units import Dial, Features
+from safedial.rounds_io import log_text, parse_log, read_log
+from safedial.simulation.logged import logged_simulation, simulated_log
+from tests.conftest import make_spec
+
+TEXT = "round,x1,x2,action,reward,cost\n1,0.1,0.2,0.5,0.3,0.4\n2,0.3,0.4,1,0.5,-0.6\n"
+
+
+def test_a_log_is_written_and_read_back_digit_for_digit(tmp_path):
+    world = LinearWorld(dim=3, baseline_cost=0.1)
+    log = simulated_log("hp_probe", world, make_spec(cost_sensor_noise=0.05), rounds=300, dose=hill(0.3))
+    (tmp_path / "log.csv").write_text(log_text(log))
+    again = read_log(tmp_path / "log.csv")
+    for name in ("context", "action", "reward", "cost", "round", "advised", "baseline_cost"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(log, name))
+
+
+@pytest.mark.parametrize("contexts", ["iid", "adversarial"])
+def test_a_simulated_log_holds_the_outcomes_that_were_counted(contexts):
+    spec, dose = make_spec(violation_risk=0.2, estimation_risk=0.1, cost_sensor_noise=0.1), Dose(hill(0.4), power(1.5))
+    log, result = logged_simulation(
+        "hp_ucb", LinearWorld(dim=2, contexts=contexts), spec, rounds=600, seeds=2, dose=dose
+    )
+    assert (log.cost > 0.5).sum() == result.violations[0, 0] > 0
+    assert (log.action > 0).sum() == result.informative_rounds[0, 0]
+
+
+def test_an_agent_that_is_told_a_simulated_log_advises_the_same():
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3)
+    log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=200, dose=hill(0.4))
+    agent = Agent(3, spec, dose=hill(0.4))
+    for context, action, reward, cost in zip(log.context, log.action, log.reward, log.cost, strict=True):
+        decision = agent.decide(context)
+        assert decision.action == pytest.approx(action, rel=1e-9)
+        agent.update(decision, reward=reward, cost=cost)
+
+
+def test_contexts_are_the_named_columns_in_the_named_order():
+    assert parse_log(TEXT).context.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+    assert parse_log(TEXT, context_columns=["x2"]).names == ("x2",)
+    features = Features(names=("x2", "x1"), center=(0.2, 0), scale=(2, 1), intercept=True)
+    log = parse_log(TEXT, features=features)
+    np.testing.assert_allclose(log.context, [[0, 0.1, 1], [0.1, 0.3, 1]])
+    assert log.names == ("x2", "x1", "intercept")
+    assert log.rows(slice(1)).round.tolist() == [1]
+
+
+def test_actions_may_be_in_the_dials_units():
+    text = TEXT.replace(",1,0.5,-0.6", ",20,0.5,-0.6")
+    np.testing.assert_allclose(parse_log(text, dial=Dial(high=20)).action, [0.025, 1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (TEXT, "", "empty"),
+        (TEXT, "\n\n", "empty"),
+        (TEXT, TEXT.splitlines()[0], "too few rows"),
+        ("action", "dose", "action"),
+        (",", ";", "with commas between cells"),
+        ("cost", "costs", "cost"),
+        ("reward", "gain", "reward"),
+        ("x2", "x1", "one name"),
+        ("0.5,0.3", "1.5,0.3", r"row 1, column 'action' = 1.5.*0 and 1"),
+        ("0.5,0.3", "-0.1,0.3", "column 'action'"),
+        ("0.3,0.4\n2", "0.3,nan\n2", "row 1, column 'cost'.*every outcome"),
+        ("0.3,0.4\n2", "0.3,\n2", "row 1, column 'cost'"),
+        ("0.1,0.2", "inf,0.2", "row 1, column 'x1'"),
+        ("0.1,0.2", "Ann,0.2", "name the context columns"),
+        ("0.1,0.2", "0.1,0.2,0.3", "row 1"),
+        ("\n2,", "\n1,", "must increase"),
+    ],
+)
+def test_a_bad_log_is_refused_with_row_and_column(old, new, named):
+    with pytest.raises(InvalidInput, match=named):
+        parse_log(TEXT.replace(old, new))
+
+
+def test_context_columns_must_be_there_and_not_be_outcomes():
+    with pytest.raises(InvalidInput, match="weight"):
+        parse_log(TEXT, context_columns=["weight"])
+    with pytest.raises(InvalidInput, match="outcome"):
+        parse_log(TEXT, context_columns=["cost"])
+    with pytest.raises(InvalidInput, match=r"none\.csv"):
+        read_log("none.csv")
+
+
+def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
+    from safedial.diagnostics.promise import watch_log
+    from safedial.study import create_study
+
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3)
+    features = Features(names=("age",), center=(50,), scale=(50,), intercept=False)
+    study = create_study(
+        "trial", spec, dim=1, features=features, storage=f"sqlite:///{tmp_path / 'trial.db'}", dial=Dial(high=20)
+    )
+    decisions = [study.ask([age]) for age in (60, 70, 80, 90, 95)]
+    study.tell(decisions[0].id, reward=0.1, cost=0.05)
+    study.tell(decisions[1].id, reward=0.2, cost=0.06, applied_action=0.5 * decisions[1].action)
+    study.tell(decisions[2].id, reward=0.3, cost=0.07, applied_action=20.0)
+    study.tell(decisions[4].id, reward=0.4, cost=0.08)
+    study.export(tmp_path / "trial.csv")
+    log = read_log(tmp_path / "trial.csv", features=features, dial=Dial(high=20))
+    assert log.cost.tolist() == [0.05, 0.06, 0.07]
+    np.testing.assert_allclose(log.context[:, 0], [0.2, 0.4, 0.6])
+    np.testing.assert_allclose(log.action[1], 0.5 * log.advised[1])
+    assert log.action[2] == 1.0
+    assert watch_log(log, spec).left_out == 1
+
+
+def test_rounds_of_an_export_without_a_promise_or_a_free_outcome_are_marked():
+    heads = "decision_id,seq,round,action,applied_action,status,promise,reward,cost,baseline_cost,context.x0\n"
+    rows = "a.1,1,,,0.3,imported,imported,0.1,0.2,0,0.5\na.2,2,1,0.4,0.4,throttled,certified,0.1,0.9,0,0.6\n"
+    rows += "a.3,3,2,0,,nothing given,certified,,,0.1,0.7\na.4,4,3,0.5,0.5,known,certified,0.1,0.2,0,0.8\n"
+    log = parse_log(heads + rows)
+    assert log.round.tolist() == [1, 2, 3, 4]
+    assert log.names == ("x0",)
+    assert log.advised.tolist() == [-np.inf, -np.inf, 0.0, 0.5]
+    assert log.action.tolist() == [0.3, 0.0, 0.0, 0.5]
+    assert log.cost.tolist() == [0.2, 0.9, 0.1, 0.2]
+    with pytest.raises(InvalidInput, match="known outcome"):
+        parse_log(heads + "a.2,2,1,0.4,,open,certified,,,0,0.6\n")
