@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, LinearWorld, hill, power
+from safedial import Agent, InvalidInput, LinearWorld, hill, identity, power
 from safedial.core.dose import Dose
 from safedial.decision.units import Dial, Features
 from safedial.rounds_io import log_text, parse_log, read_log
@@ -108,11 +108,17 @@ def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
     study.tell(decisions[4].id, reward=0.4, cost=0.08)
     study.export(tmp_path / "trial.csv")
     log = read_log(tmp_path / "trial.csv", features=features, dial=Dial(high=20))
-    assert log.cost.tolist() == [0.05, 0.06, 0.07]
-    np.testing.assert_allclose(log.context[:, 0], [0.2, 0.4, 0.6])
+    assert log.prefix.cost.tolist() == [0.05, 0.06, 0.07]
+    assert (log.cost.tolist(), log.unseen.tolist()) == ([0.05, 0.06, 0.07, 0.08], [4.0])
+    np.testing.assert_allclose(log.prefix.context[:, 0], [0.2, 0.4, 0.6])
     np.testing.assert_allclose(log.action[1], 0.5 * log.advised[1])
     assert log.action[2] == 1.0
-    assert watch_log(log, spec).left_out == 1
+    watch = watch_log(log, spec)
+    assert (watch.left_out, watch.unseen, len(watch.rounds)) == (1, 1, 4)
+    rescaled = watch_log(log, spec, dose=identity())
+    assert (rescaled.left_out, len(rescaled.rounds)) == (0, 5), (
+        "with the dose curve an override is judged at the advice"
+    )
 
 
 def test_rounds_of_an_export_without_a_promise_or_a_free_outcome_are_marked():
@@ -120,7 +126,7 @@ def test_rounds_of_an_export_without_a_promise_or_a_free_outcome_are_marked():
     rows = "a.1,1,,,0.3,imported,imported,0.1,0.2,0,0.5\na.2,2,1,0.4,0.4,throttled,certified,0.1,0.9,0,0.6\n"
     rows += "a.3,3,2,0,,nothing given,certified,,,0.1,0.7\na.4,4,3,0.5,0.5,known,certified,0.1,0.2,0,0.8\n"
     log = parse_log(heads + rows)
-    assert log.round.tolist() == [1, 2, 3, 4]
+    assert log.round.tolist() == [0, 1, 2, 3]
     assert log.names == ("x0",)
     assert log.advised.tolist() == [-np.inf, -np.inf, 0.0, 0.5]
     assert log.action.tolist() == [0.3, 0.0, 0.0, 0.5]

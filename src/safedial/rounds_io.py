@@ -20,7 +20,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,9 +52,18 @@ class Log:
     round: Array
     advised: Array
     baseline_cost: Array
+    learned: int | None = None
+    """How many of the rows the study learned from, where this is its export: the rest is for the monitor. None: all."""
+    unseen: Array = field(default_factory=lambda: np.empty(0))
+    """Rounds that promised something and have no outcome here."""
 
     def __len__(self) -> int:
         return len(self.action)
+
+    @property
+    def prefix(self) -> Log:
+        """The rows to learn from: those before the first outcome that is missing for a reason that is not known."""
+        return self if self.learned is None else self.rows(slice(self.learned))
 
     @property
     def dim(self) -> int:
@@ -62,8 +71,9 @@ class Log:
 
     def rows(self, chosen: Any) -> Log:
         """The chosen rows (a slice, a mask or numbers), in order."""
-        arrays = ("context", "action", "reward", "cost", "round", "advised", "baseline_cost")
-        return Log(names=self.names, **{name: getattr(self, name)[chosen] for name in arrays})
+        names = ("context", "action", "reward", "cost", "round", "advised", "baseline_cost")
+        arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in names}
+        return Log(names=self.names, **arrays)
 
 
 def read_log(
@@ -141,6 +151,8 @@ def parse_log(
         round=order,
         advised=numbers.get("advised", np.full(count, math.nan)),
         baseline_cost=numbers.get("baseline_cost", np.zeros(count)),
+        learned=export.learned if export else None,
+        unseen=np.array([float(number) for number in export.unseen]) if export else np.empty(0),
     )
 
 
@@ -217,7 +229,6 @@ def _shares(name: str, settings: Array, dial: Dial, widen_dial: str) -> Array:
 MARKS = ("decision_id", "applied_action", "status", "promise")
 """Columns that only an export has."""
 
-UNKNOWN = ("open", "void", "expired")
 CONTEXT = "context."
 
 
@@ -227,6 +238,10 @@ class Exported(NamedTuple):
     columns: dict[str, list[str]]
     covered: list[bool]
     teaches: list[bool]
+    learned: int
+    """How many rows come before the first outcome that the study waits for, or that it lost for an unknown reason."""
+    unseen: list[str]
+    """Rounds that promised something and have no outcome in the log."""
 
 
 def is_export(columns: Mapping[str, Sequence[str]]) -> bool:
@@ -234,33 +249,53 @@ def is_export(columns: Mapping[str, Sequence[str]]) -> bool:
 
 
 def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
-    """The rounds up to the first one whose outcome is not known.
+    """The rounds of an export whose outcomes are known.
+
+    Rounds that were declared void or expired for unrelated reasons are passed over, as the study does. The study learns
+    up to the first other round without an outcome; those behind it are there for the monitor. Imported rounds, which
+    come before the first decision, have numbers up to 0.
 
     >>> table = {"decision_id": ["a.2", "a.4"], "seq": ["2", "4"], "round": ["1", "2"], "action": ["0.5", "0.6"],
     ...          "applied_action": ["0.4", ""], "status": ["known", "open"], "promise": ["certified"] * 2,
     ...          "reward": ["1", ""], "cost": ["2", ""], "baseline_cost": ["0", "0"], "context.age": ["7", "8"]}
-    >>> found = resolved(table).columns
-    >>> found["age"], found["action"], found["advised"], found["cost"]
-    (['7'], ['0.4'], ['0.5'], ['2'])
+    >>> found = resolved(table)
+    >>> [found.columns[name] for name in ("age", "action", "advised", "cost")]
+    [['7'], ['0.4'], ['0.5'], ['2']]
+    >>> found.learned, found.unseen
+    (1, ['2'])
     """
-    status = list(columns["status"])
-    end = next((row for row, word in enumerate(status) if word in UNKNOWN), len(status))
-    cut = {name: list(values[:end]) for name, values in columns.items()}
-    idle = [word == "nothing given" for word in status[:end]]
-    contexts = {name.removeprefix(CONTEXT): values for name, values in cut.items() if name.startswith(CONTEXT)}
-    kept = {
-        **contexts,
-        "round": cut["round"] if all(cut["round"]) else cut["seq"],
-        "action": [applied or advised for applied, advised in zip(cut["applied_action"], cut["action"], strict=True)],
-        "advised": [advised or applied for applied, advised in zip(cut["applied_action"], cut["action"], strict=True)],
-        "reward": [value or ("0" if none else "") for value, none in zip(cut["reward"], idle, strict=True)],
-        "cost": [
-            value or (base if none else "")
-            for value, base, none in zip(cut["cost"], cut["baseline_cost"], idle, strict=True)
-        ],
-        "baseline_cost": cut["baseline_cost"],
+    names = [name.removeprefix(CONTEXT) for name in columns if name.startswith(CONTEXT)]
+    kept: dict[str, list[str]] = {name: [] for name in (*names, *KNOWN) if name != "time"}
+    covered, teaches, unseen, learned = [], [], [], None
+    for cells in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, cells, strict=True))
+        promised = row["promise"] not in ("none", "imported")
+        exceeded = row["cost"] != "" and float(row["cost"]) > float(row.get("threshold") or math.inf)
+        gone = row["status"] in ("open", "void", "expired")
+        if gone and learned is None and row.get("unrelated") != "True":
+            learned = len(teaches)
+        if gone and not (exceeded and promised):
+            unseen += [row["round"]] if promised else []
+            continue
+        _keep(kept, row, names)
+        covered.append(promised and (row["status"] != "throttled" or exceeded))
+        teaches.append(row["status"] not in ("throttled", "void"))
+    imported = kept["round"].count("")
+    kept["round"] = [number or str(row - imported + 1) for row, number in enumerate(kept["round"])]
+    return Exported(kept, covered, teaches, len(teaches) if learned is None else learned, unseen)
+
+
+def _keep(kept: dict[str, list[str]], row: Mapping[str, str], names: list[str]) -> None:
+    """Append a row of an export to the columns of a log."""
+    idle = row["status"] == "nothing given"
+    values = {
+        **{name: row[CONTEXT + name] for name in names},
+        "round": row["round"],
+        "action": row["applied_action"] or row["action"],
+        "advised": row["action"] or row["applied_action"],
+        "reward": row["reward"] or ("0" if idle else ""),
+        "cost": row["cost"] or (row["baseline_cost"] if idle else ""),
+        "baseline_cost": row["baseline_cost"],
     }
-    throttled = [word == "throttled" for word in status[:end]]
-    promised = [word not in ("none", "imported") for word in cut["promise"]]
-    covered = [known and not late for known, late in zip(promised, throttled, strict=True)]
-    return Exported(kept, covered, [not late for late in throttled])
+    for name, value in values.items():
+        kept[name].append(value)

@@ -60,7 +60,7 @@ def changed(seed: int, rounds: int) -> Log:
     """Half way, other coefficients."""
     parts = [played(seed, rounds // 2), played(10_000 + seed, rounds - rounds // 2)]
     names = ("context", "action", "reward", "cost", "advised", "baseline_cost")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return Log(names=parts[0].names, round=np.arange(1.0, rounds + 1.0), **joined)
 
 

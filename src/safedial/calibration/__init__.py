@@ -76,6 +76,7 @@ def calibrate(
     >>> bool(0.2 < found.dose.cost.parameters["ed50"] < 0.4), bool(0.2 <= found.proposals["cost_noise"].value < 0.3)
     (True, True)
     """
+    log = log.prefix
     _check(log, curve, noise, caution, resamples)
     used = log.action > 0.0
     context = log.context if log.dim else np.ones((len(log), 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from safedial.core.dose import DoseCurve
 from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.spec import SafetySpec
@@ -101,12 +102,18 @@ def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None
         return sample.measured
     if rules.policy.binary_cost or rules.spec.noise_scale is not None:
         return None
-    curve, dial = rules.dose.cost, rules.dial
-    given, meant = float(curve.effect(dial.action(sample.applied))), float(curve.effect(dial.action(advised)))
+    dial, above = rules.dial, sample.measured - sample.baseline_cost
+    rescaled = rescaled_cost(rules.dose.cost, above, dial.action(sample.applied), dial.action(advised))
+    return None if rescaled is None else sample.baseline_cost + rescaled
+
+
+def rescaled_cost(curve: DoseCurve, cost: float, applied: float, advised: float) -> float | None:
+    """What a cost at the action `applied` would have been at the lower `advised`, from below; None at no effect."""
+    given, meant = float(curve.effect(applied)), float(curve.effect(advised))
     if meant <= 0.0:
         return None
-    rescaled = (sample.measured - sample.baseline_cost) * (meant / given)
-    return sample.baseline_cost + rescaled - RESCALING * abs(rescaled)
+    rescaled = cost * (meant / given)
+    return rescaled - RESCALING * abs(rescaled)
 
 
 def _quotient(name: str, value: float, intensity: float, weight: float) -> float:

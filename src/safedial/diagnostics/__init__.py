@@ -90,6 +90,7 @@ def check_log(
     >>> [finding.name for finding in check_log(log, replace(spec, cost_noise=0.2))[1] if finding.flagged]
     ['tails', 'noise']
     """
+    log = log.prefix
     if spec.promise == "conformal":
         _check_level(level)
         require(target == "cost", "target", target, "must be cost for a conformal spec", "its promise is on costs")

@@ -1,8 +1,10 @@
 """The promise itself, watched over a log: do costs exceed the threshold more often than it allows?
 
 The evidence is that of core/monitor.py, fed in decision order with the rounds that the promise covers: those that were
-certified and whose applied action was at most the advised one (where the log says what was advised). A conformal
-promise is watched by what it rests on (conformal_watch.py).
+certified and whose applied action was at most the advised one (where the log says what was advised); where more was
+applied, by the cost that the advised setting would have had, if the dose curve is given. Rounds of a study's export
+that have no outcome count as kept, which can only lower the evidence. A conformal promise is watched by what it rests
+on (conformal_watch.py).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from safedial.core import monitor
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import SafetySpec
-from safedial.decision.outcome import Sample, counted
+from safedial.decision.outcome import Sample, allowed_risk, counted, rescaled_cost
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
 from safedial.diagnostics.rounds import Array
 from safedial.errors import require
@@ -36,6 +38,7 @@ class Watch:
             the risk it was allowed, and the evidence after it.
         alarm_round: the round of the first alarm, or None.
         left_out: rounds of the log that the promise does not cover.
+        unseen: rounds without an outcome, which are counted as kept.
     """
 
     level: float
@@ -45,6 +48,7 @@ class Watch:
     evidence: Array = field(repr=False)
     alarm_round: int | None
     left_out: int
+    unseen: int = 0
 
     @property
     def counted(self) -> Array:
@@ -59,6 +63,7 @@ class Watch:
         return {
             "rounds": len(self.rounds),
             "left_out": self.left_out,
+            "unseen": self.unseen,
             "violations": self.violations,
             "allowed_violations": float(self.allowed.sum()),
             "evidence": float(self.evidence[-1]),
@@ -71,6 +76,8 @@ class Watch:
         """What it means, in plain words."""
         allowed = f"{self.allowed.sum():.3g} may be expected"
         seen = f"{self.violations} of {len(self.rounds)} costs exceeded the threshold; {allowed}."
+        if self.unseen:
+            seen += f" {self.unseen} of them are not known and count as kept."
         if self.alarm_round is None:
             return f"{seen} No alarm: the costs do not speak against the promise."
         return (
@@ -103,13 +110,14 @@ def watch_log(
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
     if spec.promise == "conformal":
         return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
+    curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
+    seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
+    seen |= {number: _kept(spec, number) for number in log.unseen.tolist()}
     state, told = monitor.init(), []
-    for index in range(len(log)):
-        seen = _counted(log, spec, index)
-        if seen is None:
-            continue
-        state = monitor.update(state, *seen)
-        told.append((log.round[index], *seen, float(monitor.evidence(state))))
+    for number, counts in sorted(seen.items()):
+        if counts is not None:
+            state = monitor.update(state, *counts)
+            told.append((number, *counts, float(monitor.evidence(state))))
     require(told, "log", f"{len(log)} rows", "has no round that the promise covers", "actions must be at most advised")
     rounds, violated, allowed, evidence = np.array(told, dtype=float).T
     over = np.flatnonzero(evidence >= 1.0 / level)
@@ -120,13 +128,27 @@ def watch_log(
         allowed=allowed,
         evidence=evidence,
         alarm_round=int(rounds[over[0]]) if over.size else None,
-        left_out=len(log) - len(told),
+        left_out=len(seen) - len(told),
+        unseen=len(log.unseen),
     )
 
 
-def _counted(log: Log, spec: SafetySpec, index: int) -> tuple[bool, float] | None:
+def _kept(spec: SafetySpec, number: float) -> tuple[bool, float] | None:
+    """A round without an outcome, as one that kept the promise."""
+    risk = allowed_risk(spec, 0.0, number)
+    return None if risk is None else (False, risk)
+
+
+def _counted(log: Log, spec: SafetySpec, curve: DoseCurve | None, index: int) -> tuple[bool, float] | None:
     """(violated, allowed risk), or None where the promise does not cover the round."""
-    if log.action[index] > log.advised[index]:
-        return None
-    sample = Sample(0.0, 0.0, 0.0, log.action[index], float(log.cost[index]), float(log.baseline_cost[index]))
-    return counted(spec, sample, float(log.round[index]))
+    action, advised, cost, baseline = (
+        float(getattr(log, name)[index]) for name in ("action", "advised", "cost", "baseline_cost")
+    )
+    if action > advised:
+        if curve is None or advised < 0.0:
+            return None
+        rescaled = rescaled_cost(curve, cost - baseline, action, advised)
+        if rescaled is None:
+            return None
+        cost = baseline + rescaled
+    return counted(spec, Sample(0.0, 0.0, 0.0, action, cost, baseline), float(log.round[index]))

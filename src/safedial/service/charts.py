@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from safedial.decision.rounds import STATUSES
 from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
-from safedial.service.timeline import EXPIRED, KNOWN, OPEN, STATUS, THROTTLED, VOID, Track, Turn
+from safedial.service.timeline import EXPIRED, KNOWN, OPEN, THROTTLED, VOID, Track, Turn
 from safedial.stats import violation_interval
 from safedial.study.event import moment
 from safedial.study.ids import id_of
@@ -62,7 +63,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "outcomes": int(known.sum()),
             "violations": int(over.sum()),
             "open": int((status == OPEN).sum()),
-            "expired": int((status == EXPIRED).sum()),
+            "expired": int(track.overdue.sum()),
             "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + _withheld(track).sum()),
             "imported": track.imported,
             "evidence": None if track.study.spec.conformal else float(evidence_at(steps, -1)) if len(steps) else 1.0,
@@ -81,12 +82,12 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 def _learning(track: Track) -> dict[str, Any]:
     """Which decision the model waits for, how many known rounds wait behind it, and whether learning has ended."""
-    study, status = track.study.spec, track.column("status")
-    lost = (track.column("blocked") > 0) & (status != EXPIRED)
+    study = track.study.spec
+    lost = (track.column("blocked") > 0) & ~track.overdue
     if not study.ordered:
         return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and not study.conformal}
-    first = int(np.argmax(np.append(np.isin(status, (OPEN, EXPIRED)), True)))
-    held = np.isin(status[first:], (KNOWN, VOID, THROTTLED)).sum()
+    first = int(np.argmax(np.append(track.has_status(OPEN) | track.overdue, True)))
+    held = (track.has_status(*KNOWN, THROTTLED) | track.lost)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
     return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}
 
@@ -96,7 +97,7 @@ def _withheld(track: Track) -> Any:
     study = track.study.spec
     if study.rules_version == 1:
         return np.zeros(track.rows, dtype=bool)
-    return (track.column("status") == KNOWN) & (track.column("applied") <= study.rules.dial.low)
+    return track.has_status(*KNOWN) & (track.column("applied") <= study.rules.dial.low)
 
 
 def ages(track: Track) -> list[dict[str, Any]]:
@@ -116,7 +117,7 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
     first, last = edges[:-1], edges[1:] - 1
     known, over = over_threshold(track)
-    cost, earned = track.column("cost"), track.column("status") == KNOWN
+    cost, earned = track.column("cost"), track.has_status(*KNOWN)
     expected = track.column("estimate") * _reward_intensity(track, "applied")
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
@@ -202,9 +203,9 @@ def _matches(track: Track, row: int, words: str) -> bool:
 
 def _row(track: Track, row: int) -> dict[str, Any]:
     tag = int(track.value("tag", row)).to_bytes(TAG, "big")
-    seq, status = int(track.value("seq", row)), STATUS[int(track.value("status", row))]
+    seq, status = int(track.value("seq", row)), STATUSES[int(track.value("status", row))]
     values = {name: track.value(name, row) for name in ("action", "safe_action", "applied", "reward", "cost")}
-    over = status in ("known", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
+    over = status in ("known", "corrected", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
     key, meta = track.visits.get(row, (None, {}))
     return {
         "id": str(id_of(track.study.spec.rules_version, track.study.name, seq, tag)),

@@ -46,7 +46,7 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
     From version 2 on throttled outcomes count, too: a cost above the threshold in spite of the throttle is an excess.
     """
     status, high = track.column("status"), track.column("cost") > track.study.spec.rules.spec.threshold
-    known = status == KNOWN
+    known = track.has_status(*KNOWN)
     if track.study.spec.rules_version > 1:
         known |= (status == THROTTLED) | _voided_excess(track)
     return known, known & high
@@ -57,7 +57,7 @@ def unwatched(track: Track) -> int:
     status, (watched, _) = track.column("status"), _watched(track)
     _, over = over_threshold(track)
     gone = (np.isin(status, (VOID, EXPIRED)) & ~over) | ((status == THROTTLED) & np.isnan(_throttled_costs(track)))
-    return int((watched & (gone | ((status == KNOWN) & np.isnan(_costs_at_advice(track))))).sum())
+    return int((watched & (gone | (track.has_status(*KNOWN) & np.isnan(_costs_at_advice(track))))).sum())
 
 
 def _voided_excess(track: Track) -> Any:
@@ -67,7 +67,7 @@ def _voided_excess(track: Track) -> Any:
 
 
 def _watched(track: Track) -> tuple[Any, Any]:
-    """Which decisions are watched, and the risk that each was allowed, as `online.outcome.allowed_risk` has it."""
+    """Which decisions are watched, and the risk that each was allowed, as `decision.outcome.allowed_risk` has it."""
     spec, number = track.study.spec.rules.spec, track.column("number")
     watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
     risk = np.broadcast_to(round_risk(spec, number), number.shape)
@@ -109,7 +109,7 @@ def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
     status, cost = track.column("status"), track.column("cost")
     cost = np.where(status == THROTTLED, _throttled_costs(track), _costs_at_advice(track))
     number: Any = track.column("number")
-    told_of = np.isin(status, (KNOWN, THROTTLED)) | _voided_excess(track)
+    told_of = np.isin(status, (*KNOWN, THROTTLED)) | _voided_excess(track)
     over = watched & told_of & (cost > counted_from(spec, number))
     over &= np.searchsorted(resumes, seq) == np.searchsorted(resumes, np.nan_to_num(told))
     kept = -np.log1p(risk[watched, None] * (ODDS - 1.0))
@@ -120,7 +120,7 @@ def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
 def _learned_gains(track: Track) -> tuple[Any, Any]:
     """Version 1: rounds count in the order in which the model learned from them."""
     spec = track.study.spec.rules.spec
-    known, learned = track.column("status") == KNOWN, _learned_at(track)
+    known, learned = track.has_status(*KNOWN), _learned_at(track)
     kept = ~known if track.study.spec.ordered else np.zeros(track.rows, dtype=bool)
     counts = np.where(kept, track.column("blocked") > 0, track.column("applied") <= track.column("action"))
     watched = (track.column("watched") > 0) & counts & np.isfinite(learned)
@@ -141,7 +141,7 @@ def _learned_at(track: Track) -> Any:
     """
     status, resolved = track.column("status"), track.column("resolved")
     resolved[np.isnan(resolved)] = np.inf
-    resolved[status == EXPIRED] = np.inf
+    resolved[track.overdue] = np.inf
     if track.study.spec.ordered and track.rows:
         return np.maximum.accumulate(np.where(status == NOTHING, 0.0, resolved))
-    return np.where(status == KNOWN, resolved, np.inf)
+    return np.where(track.has_status(*KNOWN), resolved, np.inf)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.decision.rounds import STATUSES, first_status, next_status
 from safedial.study import Study
 from safedial.study.database import reading
 from safedial.study.event import orjson
@@ -25,8 +26,11 @@ PAGE = 4_000
 FRESH_SECONDS = 0.5
 """The log is looked at again after that."""
 
-OPEN, KNOWN, VOID, EXPIRED, NOTHING, THROTTLED = range(6)
-STATUS = ("open", "known", "void", "expired", "nothing given", "throttled")
+CODE = {status: number for number, status in enumerate(STATUSES)}
+OPEN, VOID, EXPIRED, NOTHING, THROTTLED = (
+    CODE[status] for status in ("open", "void", "expired", "nothing given", "throttled")
+)
+KNOWN = (CODE["known"], CODE["corrected"])
 
 COLUMNS = (
     *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence"),
@@ -71,6 +75,20 @@ class Track:
         """One column as it is now: a copy."""
         return np.array(self._columns[name])
 
+    def has_status(self, *codes: int) -> NDArray[np.bool_]:
+        """By row, whether the status is one of these."""
+        return np.isin(self.column("status"), codes)
+
+    @property
+    def overdue(self) -> NDArray[np.bool_]:
+        """By row, whether the outcome has expired and the model waits for it."""
+        return self.has_status(EXPIRED) & (self.column("blocked") > 0)
+
+    @property
+    def lost(self) -> NDArray[np.bool_]:
+        """By row, whether the outcome will never come."""
+        return self.has_status(VOID, EXPIRED) & ~self.overdue
+
     def value(self, name: str, row: int) -> float:
         return self._columns[name][row]
 
@@ -100,7 +118,7 @@ class Track:
         if kind == "decided":
             self._decided(seq, at, int(tag, 16), fields)
         elif kind in ("outcome", "correction"):
-            self._told(seq, decision, fields)
+            self._told(seq, kind, decision, fields)
         elif kind in ("voided", "expired"):
             self._gone(seq, kind, decision, bool(fields[4]))
         elif kind == "imported":
@@ -118,7 +136,9 @@ class Track:
         start = watched and promise != "conformal" and self.study.spec.conformal
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
         for column, value in zip(
-            self._columns.values(), (*known, nan, nan, nan, nan, OPEN if intensity > 0 else NOTHING, False), strict=True
+            self._columns.values(),
+            (*known, nan, nan, nan, nan, CODE[first_status("decided", intensity)], False),
+            strict=True,
         ):
             column.append(value)
         if key is not None or meta:
@@ -126,7 +146,7 @@ class Track:
         self._row_of[seq] = self.rows
         self.rows += 1
 
-    def _told(self, seq: int, decision: int, fields: list[Any]) -> None:
+    def _told(self, seq: int, kind: str, decision: int, fields: list[Any]) -> None:
         row, columns = self._row_of.get(decision), self._columns
         if row is None or columns["status"][row] == VOID:
             return
@@ -136,18 +156,17 @@ class Track:
         columns["reward"][row], columns["cost"][row] = reward, cost
         if isnan(columns["resolved"][row]):
             columns["resolved"][row] = seq
-        status[row] = THROTTLED if throttled else NOTHING if status[row] == NOTHING else KNOWN
-        withheld = spec.rules_version > 1 and status[row] == KNOWN and columns["applied"][row] <= spec.rules.dial.low
+        status[row] = CODE[next_status(STATUSES[int(status[row])], kind, throttled=bool(throttled))]
+        withheld = spec.rules_version > 1 and status[row] in KNOWN and columns["applied"][row] <= spec.rules.dial.low
         columns["blocked"][row] = bool(throttled) or (withheld and not unrelated)
 
     def _gone(self, seq: int, kind: str, decision: int, unrelated: bool) -> None:
         row, columns = self._row_of.get(decision), self._columns
         if row is None:
             return
-        gone = VOID if kind == "voided" or unrelated else EXPIRED
-        columns["status"][row] = gone
+        columns["status"][row] = CODE[next_status(STATUSES[int(columns["status"][row])], kind)]
         columns["blocked"][row] = not unrelated
-        if gone == VOID and isnan(columns["resolved"][row]):
+        if (kind == "voided" or unrelated) and isnan(columns["resolved"][row]):
             columns["resolved"][row] = seq
 
 

@@ -18,7 +18,7 @@ def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) 
     """The bodies of `imported` events.
 
     A row has `action` (what was applied, in the dial's units), `reward`, `cost`, optionally `baseline_cost`, and the
-    context: one column a feature, by its name or as context.NAME; without named features x0, x1, …
+    context: one column a feature, by its name or as context.NAME; without named features x0, x1, … or x1, x2, …
     """
     rows = _table(Path(given)) if isinstance(given, (str, Path)) else list(given)
     require(rows, "history", str(given)[:80], "has no rows")
@@ -42,13 +42,21 @@ def _context(rules: Rules, row: Mapping[str, Any]) -> list[float]:
     if isinstance(row.get("context"), (list, tuple)):
         return [real(f"context[{number}]", value) for number, value in enumerate(row["context"])]
     source = row["context"] if isinstance(row.get("context"), Mapping) else row
-    names = rules.features.names if rules.features else tuple(f"x{column}" for column in range(rules.dim))
+    names = rules.features.names if rules.features else _unnamed(rules.dim, source)
     missing = [name for name in names if name not in source and f"context.{name}" not in source]
     if missing:
         raise InvalidInput(f"context: missing columns {missing}", "wrong_features")
     return [
         _number(f"context[{name!r}]", source[name] if name in source else source[f"context.{name}"]) for name in names
     ]
+
+
+def _unnamed(dim: int, source: Mapping[str, Any]) -> tuple[str, ...]:
+    """Columns of a context without feature names: x0, x1, … as a study exports them, or x1, x2, … as `simulate --log`
+    writes them.
+    """
+    first = 0 if "x0" in source or "context.x0" in source or f"x{dim}" not in source else 1
+    return tuple(f"x{column}" for column in range(first, first + dim))
 
 
 def _number(name: str, value: Any) -> float:

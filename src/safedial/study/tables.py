@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.decision.decision import Rules
+from safedial.decision.rounds import first_status, next_status
 from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
@@ -74,7 +75,8 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "habit": body.get("habit", ""),
         "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
-        "status": "imported" if imported else "open" if body["intensity"] > 0 else "nothing given",
+        "status": first_status(event.kind, body.get("intensity", 0.0)),
+        "unrelated": None,
         "applied_action": body.get("applied_action"),
         "reward": body.get("reward"),
         "cost": body.get("cost"),
@@ -88,15 +90,14 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
 
 def _told(row: dict[str, Any], event: Event) -> None:
     body = event.fields()
+    row["status"] = next_status(row["status"], event.kind, throttled=bool(body.get("throttled")))
+    row["unrelated"] = body.get("unrelated", row["unrelated"])
     if event.kind in ("outcome", "correction"):
         applied = body["applied_action"]
         row |= {
-            "status": "throttled" if body["throttled"] else "known" if event.kind == "outcome" else "corrected",
             "applied_action": row["action"] if applied is None else applied,
             "reward": body["reward"],
             "cost": body["cost"],
             "outcome_at": row["outcome_at"] or moment(event.at),
             "violated": body["cost"] > row["threshold"],
         }
-    elif event.kind in ("voided", "expired"):
-        row["status"] = "void" if event.kind == "voided" else "expired"

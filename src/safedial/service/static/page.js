@@ -116,7 +116,7 @@ const drawStudy = () => {
   document.body.dataset.painted = painted;
 };
 
-const OUTCOMES = { known: "within the limit", "nothing given": "nothing advised" };
+const OUTCOMES = { known: "within the limit", corrected: "within the limit (corrected)", "nothing given": "nothing advised" };
 
 const cell = (row, words, kind) => row.appendChild(made("td", words, kind));
 
