@@ -3,8 +3,8 @@
     context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
     outcome ─► outcome.normalise ─► learner.learn, monitor
 
-The learner is the linear one (learner.py), one over function classes (classes.py), or the conformal one
-(conformal.py), by the policy.
+The learner follows from the policy (decision/learners/kinds.py): linear, over function
+classes, conformal, or one's own.
 
 Everything is checked before anything changes: a call that raises `InvalidInput` leaves the agent as it was.
 """
@@ -24,9 +24,9 @@ from safedial.core.dose import Dose, DoseCurve
 from safedial.core.rounding import rounded_spec
 from safedial.core.scale import NoiseScale
 from safedial.core.spec import SafetySpec
-from safedial.decision.decide import decide, make_learner
+from safedial.decision.decide import decide
 from safedial.decision.decision import Decision, Rules
-from safedial.decision.learners.conformal_learner import ConformalLearner
+from safedial.decision.learners.kinds import make_learner
 from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted_from, normalise
 from safedial.decision.rounds import Advice
 from safedial.decision.units import Dial, Features
@@ -171,9 +171,8 @@ class Agent:
 
         For HP-Conformal: evidence that rounds are not exchangeable; ≥ 100 with probability at most 0.01 if they are.
         """
-        if isinstance(self._learner, ConformalLearner):
-            return self._learner.evidence
-        return float(monitor.evidence(self._monitor))
+        own = self._learner.evidence
+        return float(monitor.evidence(self._monitor)) if own is None else own
 
     @property
     def frozen(self) -> bool:
@@ -192,13 +191,10 @@ class Agent:
             forget: HP-Conformal only: start up again without the earlier rounds, where they no longer resemble the
                 new ones. Open decisions can then be reported by context and action only.
         """
-        if isinstance(self._learner, ConformalLearner):
-            self._learner.watch_afresh()
-            if forget:
-                self._learner.forget()
-                self._open.clear()
-        else:
-            require(not forget, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
+        if forget:
+            self._learner.forget()
+            self._open.clear()
+        self._learner.watch_afresh()
         self._monitor, self._alarmed_at = monitor.init(), 0
         self._expected = self._decisions
         self._open = {number: advice._replace(watched=False) for number, advice in self._open.items()}
@@ -286,7 +282,7 @@ class Agent:
         sample = normalise(self._rules, applied, reward, cost, baseline, vector)
         place = self._open[number].place if number else None
         self._fold(vector, norm, sample, number, unrelated=unrelated)
-        if unrelated and place is not None and sample.intensity == 0.0 and isinstance(self._learner, ConformalLearner):
+        if unrelated and place is not None and sample.intensity == 0.0:
             self._learner.leave_out(place)
             self._notice()
 
@@ -351,17 +347,16 @@ class Agent:
         self._notice()
 
     def _notice(self) -> None:
-        """Take note of a conformal learner's alarm."""
-        if isinstance(self._learner, ConformalLearner) and self._learner.alarmed and not self._alarmed_at:
+        """Take note of the learner's own alarm."""
+        if self._learner.alarmed and not self._alarmed_at:
             self._alarmed_at = max(self._decisions, 1)
 
     def _decide(self, asked: NewContext, baseline_cost: float) -> Decision:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(asked, self._learner.predict(asked.vector, asked.norm), baseline_cost, coin)
         self._decisions += 1
-        if isinstance(self._learner, ConformalLearner):
-            self._learner.count_start(decision.promise)
-        watched = decision.certified and not self._conformal
+        self._learner.count_start(decision.promise)
+        watched = decision.certified and not self._learner.watches_itself
         place = self._learner.open(asked.vector)
         self._open[self._decisions] = Advice(place, decision.action, baseline_cost, watched)
         if len(self._open) > OPEN_LIMIT:
@@ -369,13 +364,9 @@ class Agent:
             del self._open[next(iter(self._open))]
         return decision
 
-    @property
-    def _conformal(self) -> bool:
-        return isinstance(self._learner, ConformalLearner)
-
     def _advise(self, asked: NewContext, prediction: Any, baseline_cost: float, coin: float) -> Decision:
         rules, number = self._rules, self._decisions + 1
-        stopped = "" if not self.alarmed else "alarm" if rules.policy.promise == "certified" else "drift"
+        stopped = self._learner.stop_rule if self.alarmed else ""
         learner, spec = self._learner, self._safe_spec
         more: Any = {"coin": coin, "stopped": stopped}
         decision = decide(rules, spec, learner, prediction, asked.vector, number, baseline_cost, **more)
@@ -386,7 +377,7 @@ class Agent:
         self._expect()
         advice = self._open.pop(number, None)
         withheld = advice is not None and sample.intensity == 0.0 and self._intensity(advice.action) > 0.0
-        if withheld and not unrelated and not self._conformal and self._rules.policy.learns:
+        if withheld and not unrelated and self._learner.in_order and self._rules.policy.learns:
             self._frozen = True
         if not self._frozen:
             self._learner.learn(vector, norm, sample, advice.place if advice else None)
@@ -424,7 +415,7 @@ class Agent:
     def _watch(self, advice: Advice, sample: Sample, number: int) -> None:
         """Set the outcome against the promise, at the setting that was advised."""
         cost = cost_at_advice(self._rules, sample, advice.action)
-        if self._conformal:
+        if self._learner.watches_itself:
             over = float(cost is not None and cost > self._rules.spec.threshold)
             seen = self._monitor
             self._monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + over)

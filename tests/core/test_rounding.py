@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 from safedial import Agent
 from safedial.core.rounding import certify, round_down, round_up, rounded_spec
 from safedial.decision.decide import setting_of
-from safedial.decision.learners.linear_learner import Learner
+from safedial.decision.learners.linear_learner import LinearLearner
 from tests.conftest import make_spec
 from tests.oracles import exact_safe_intensity
 
@@ -60,7 +60,7 @@ def test_the_advised_action_is_never_above_the_bound_in_high_precision(count):
 def test_a_maintained_inverse_is_certified_after_100_000_updates():
     rng = np.random.default_rng(3)
     dim, ridge, number = 6, 0.1, 100_000
-    learner = Learner(dim, ridge)
+    learner = LinearLearner(dim, ridge)
     contexts = rng.standard_normal((number, dim)) * np.geomspace(1, 1e-3, dim)
     costs = rng.standard_normal(number)
     norms = np.linalg.norm(contexts, axis=1)
@@ -95,7 +95,7 @@ def test_a_maintained_inverse_is_certified_after_100_000_updates():
 @pytest.mark.parametrize("damage", [1e-9, 1e-4, 0.3, 100.0])
 def test_a_damaged_inverse_costs_reward_but_never_safety(damage):
     rng = np.random.default_rng(4)
-    learner = Learner(4, 0.5)
+    learner = LinearLearner(4, 0.5)
     for _ in range(50):
         context = rng.standard_normal(4)
         learner.update(context, float(np.linalg.norm(context)), 0.0, float(rng.standard_normal()), 1.0)
@@ -104,7 +104,7 @@ def test_a_damaged_inverse_costs_reward_but_never_safety(damage):
         context = rng.standard_normal(4)
         exact_width = math.sqrt(context @ np.linalg.solve(full, context))
         exact_cost = context @ np.linalg.solve(full, learner.cost_rhs)
-        worn = Learner(4, 0.5)
+        worn = LinearLearner(4, 0.5)
         worn.restore(learner.state())
         worn.inverse = np.asfortranarray(learner.inverse * (1 + damage * rng.standard_normal((4, 4))))
         _, cost, width, _ = worn.read(context, float(np.linalg.norm(context)))
@@ -115,7 +115,7 @@ def test_a_damaged_inverse_costs_reward_but_never_safety(damage):
 
 
 def test_a_singular_gram_keeps_the_inverse_it_had():
-    learner = Learner(2, 1.0)
+    learner = LinearLearner(2, 1.0)
     learner.gram[:] = 0.0
     before = learner.inverse.copy()
     learner.rebuild()

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from safedial.decision.learners.linear_learner import Learner
+from safedial.decision.learners.linear_learner import LinearLearner
 
 
 def symmetric(lower):
@@ -14,7 +14,7 @@ def symmetric(lower):
 
 def learner(dim, samples=10):
     rng = np.random.default_rng(dim)
-    made = Learner(dim, 0.5)
+    made = LinearLearner(dim, 0.5)
     for _ in range(samples):
         context = rng.standard_normal(dim)
         context /= np.linalg.norm(context)

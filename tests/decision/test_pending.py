@@ -5,7 +5,7 @@ import pytest
 
 from safedial import Agent
 from safedial.decision.learners import pending_samples
-from safedial.decision.learners.linear_learner import Learner
+from safedial.decision.learners.linear_learner import LinearLearner
 from tests.conftest import make_spec
 from tests.oracles import exact_safe_intensity
 
@@ -34,9 +34,9 @@ def teach(learner, contexts, outcomes, weights):
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
 def test_waiting_changes_nothing_but_rounding(monkeypatch, count):
     given = samples(12, count)
-    at_once = teach(Learner(12, 1e-2), *given)
+    at_once = teach(LinearLearner(12, 1e-2), *given)
     monkeypatch.setattr(pending_samples, "FROM_DIM", 1)
-    later = teach(Learner(12, 1e-2), *given)
+    later = teach(LinearLearner(12, 1e-2), *given)
     assert at_once.pending.count == 0
     assert later.pending.count == count % pending_samples.ROOM
     for context in samples(12, 5, seed=1)[0]:
@@ -86,7 +86,7 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path):
 
 @pytest.mark.usefixtures("waiting")
 def test_a_rebuild_takes_the_waiting_samples_in():
-    learner = teach(Learner(5, 0.5), *samples(5, 20))
+    learner = teach(LinearLearner(5, 0.5), *samples(5, 20))
     contexts, _, weights = samples(5, 20)
     learner.rebuild()
     assert learner.pending.count == 0
@@ -97,21 +97,21 @@ def test_a_rebuild_takes_the_waiting_samples_in():
 
 
 def test_small_learners_save_what_they_always_saved():
-    assert set(Learner(3, 1.0).state()) == {"gram", "inverse", "reward_rhs", "cost_rhs", "scalars"}
-    assert set(Learner(pending_samples.FROM_DIM, 1.0).state()) > {"pending_rows", "pending_moves"}
+    assert set(LinearLearner(3, 1.0).state()) == {"gram", "inverse", "reward_rhs", "cost_rhs", "scalars"}
+    assert set(LinearLearner(pending_samples.FROM_DIM, 1.0).state()) > {"pending_rows", "pending_moves"}
 
 
 @pytest.mark.usefixtures("waiting")
 @pytest.mark.parametrize("damage", [1e-9, 1e-4, 0.3, 100.0])
 def test_damaged_state_costs_reward_but_never_safety(damage):
     rng = np.random.default_rng(4)
-    learner = teach(Learner(4, 0.5), *samples(4, 50))
+    learner = teach(LinearLearner(4, 0.5), *samples(4, 50))
     assert learner.pending.count == 2
     rows = learner.pending.rows[:, :2]
     full = np.tril(learner.gram) + np.tril(learner.gram, -1).T + rows @ rows.T
     for context in rng.standard_normal((50, 4)):
         norm = float(np.linalg.norm(context))
-        worn = Learner(4, 0.5)
+        worn = LinearLearner(4, 0.5)
         worn.restore({name: value.copy(order="K") for name, value in learner.state().items()})
         worn.inverse = np.asfortranarray(learner.inverse * (1 + damage * rng.standard_normal((4, 4))))
         worn.pending.moves *= 1 + damage * rng.standard_normal((4, 1))

@@ -10,7 +10,7 @@ from safedial import Agent, LinearWorld, make_policy, simulate
 from safedial.core.confidence import bound
 from safedial.core.noise import rank
 from safedial.decision.decide import setting_of
-from safedial.decision.learners.linear_learner import Learner
+from safedial.decision.learners.linear_learner import LinearLearner
 from tests.conftest import make_spec
 from tests.core.test_rounding import hard_state
 
@@ -140,7 +140,7 @@ def test_the_explained_part_is_bracketed_in_high_precision():
     rng = np.random.default_rng(1)
     for _ in range(60):
         spec, rows, costs, context = hard_state(rng)
-        learner = Learner(len(context), spec.ridge)
+        learner = LinearLearner(len(context), spec.ridge)
         for row, cost in zip(rows, costs, strict=True):
             learner.update(row, float(np.linalg.norm(row)), 0.0, float(cost), 1.0)
         low, high = learner.explained()
@@ -161,7 +161,7 @@ def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch)
     monkeypatch.setattr(pending_samples, "FROM_DIM", 3)
     rng = np.random.default_rng(2)
     contexts = rng.standard_normal((40, 3)) / 3
-    learner = Learner(3, 0.4)
+    learner = LinearLearner(3, 0.4)
     for context in contexts[:21]:
         learner.update(context, float(np.linalg.norm(context)), 0.0, float(rng.standard_normal()), 1.0)
     assert learner.pending.count == 5

@@ -45,7 +45,7 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
     """
     if unrelated:
         return "The round is passed over: you stated that the reason has nothing to do with its outcome."
-    if spec.conformal:
+    if spec.learner.watches_itself:
         return (
             "The round counts as one whose cost has no bound, which keeps doses low; a few such rounds can hold the "
             "study at its start dose."
@@ -76,7 +76,7 @@ def verify_words(report: Any) -> str:
 
 def after_import(spec: Any) -> str:
     """What imported rounds are used for in a study, and what that rests on, in words."""
-    if not spec.conformal:
+    if not spec.learner.watches_itself:
         return "They are learned from. That rests on them being complete and unselected, with doses fixed beforehand."
     if spec.rules.policy.options.get("history") == "train":
         return "They train the predictors; the bounds, and the drift alarm, are of this study's own rounds."

@@ -8,17 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import cost_exceeds_norms
-from safedial.core.conformal import TIE
-from safedial.core.rounding import round_down, round_up, rounded_spec
+from safedial.core.rounding import round_down, round_up
 from safedial.core.spec import SafetySpec
 from safedial.decision.decision import Decision, Rules, promise_of
-from safedial.decision.learners.conformal_learner import ConformalLearner
-from safedial.decision.learners.function_class_learner import ClassLearner
-from safedial.decision.learners.linear_learner import Learner
-from safedial.decision.learners.radius_state import make_radius_state
-
-AnyLearner = Learner | ConformalLearner | ClassLearner
+from safedial.decision.learners.protocol import Learner
 
 
 def advise(
@@ -71,7 +64,7 @@ def setting_of(rules: Rules, intensity: float) -> float:
 def decide(
     rules: Rules,
     spec: SafetySpec,
-    learner: AnyLearner,
+    learner: Learner,
     prediction: Any,
     context: NDArray[np.float64],
     number: int,
@@ -85,18 +78,7 @@ def decide(
     if spec.noise_scale is not None:
         prediction = prediction._replace(context=context)
     choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
-    if rules.version > 1 and rules.policy.is_linear and cost_exceeds_norms(prediction, choice.bounds, spec):
+    if rules.version > 1 and learner.refutes(prediction, choice, spec):
         choice = choice._replace(bounds=choice.bounds._replace(refuted=True))
     prediction, choice = learner.view(prediction, choice)
     return advise(rules, choice, prediction, context, number, baseline_cost, stopped)
-
-
-def make_learner(rules: Rules) -> AnyLearner:
-    """The learner that the rules' policy needs, with nothing learned."""
-    if "cost_class" in rules.policy.options:
-        return ClassLearner(rules.policy, rules.dim, rules.spec.ridge)
-    if rules.policy.promise == "conformal":
-        tie = TIE if rules.version > 1 else 0.0
-        return ConformalLearner(rules.policy, rules.dim, rules.spec.ridge, risk=rules.spec.violation_risk, tie=tie)
-    extras = make_radius_state(rules.policy, rules.dim, rounded_spec(rules.spec))
-    return Learner(rules.dim, rules.spec.ridge, extras)

@@ -39,6 +39,8 @@ class Policy(NamedTuple):
         randomised: the choice depends on `coin`.
         learns: outcomes matter to it.
         binary_cost: costs are 0 or 1; `update` is then given C itself, and the applied `intensity`.
+        learner: the class of a learner of one's own for `Agent` and `Study` (`decision.learners.protocol.Learner`); by
+            default it follows from the policy.
         alarmed: of a state, where rounds do not look as the promise assumes, for each element of the batch.
     """
 
@@ -55,6 +57,7 @@ class Policy(NamedTuple):
     update: Callable[..., Any] = estimate.update
     alarmed: Callable[[Any], Any] | None = None
     binary_cost: bool = False
+    learner: Any = None
 
     @property
     def is_linear(self) -> bool:

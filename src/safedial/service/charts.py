@@ -41,7 +41,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "dial": rules.dial.to_dict(),
             "fallback_action": rules.fallback_action,
             "units": dict(rules.features.units or {}) if rules.features else {},
-            "alarm_at": 100.0 if track.study.spec.conformal else 1.0 / guard.alarm_level,
+            "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
             "counts": counts(track, path),
             "interval": list(_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
@@ -66,7 +66,11 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "expired": int(track.overdue.sum()),
             "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + _withheld(track).sum()),
             "imported": track.imported,
-            "evidence": None if track.study.spec.conformal else float(evidence_at(steps, -1)) if len(steps) else 1.0,
+            "evidence": None
+            if track.study.spec.learner.watches_itself
+            else float(evidence_at(steps, -1))
+            if len(steps)
+            else 1.0,
             "stopped": track.stopped,
             "resumes": len(track.resumes),
             "unwatched": unwatched(track) if track.study.spec.rules_version > 1 else None,
@@ -85,7 +89,7 @@ def _learning(track: Track) -> dict[str, Any]:
     study = track.study.spec
     lost = (track.column("blocked") > 0) & ~track.overdue
     if not study.ordered:
-        return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and not study.conformal}
+        return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.learner.in_order}
     first = int(np.argmax(np.append(track.has_status(OPEN) | track.overdue, True)))
     held = (track.has_status(*KNOWN, THROTTLED) | track.lost)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
@@ -145,7 +149,7 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
 
 def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any]:
     """(decisions made by then, evidence then): as the columns give it, or as a conformal study's decisions state it."""
-    if track.study.spec.conformal:
+    if track.study.spec.learner.watches_itself:
         stated = track.column("evidence")
         number = np.flatnonzero(np.isfinite(stated))
         spots = np.unique(np.linspace(0, len(number) - 1, min(points, len(number))).astype(int))

@@ -17,7 +17,7 @@ def log_path(track: Track) -> tuple[Any, Any]:
 
     The last row is what `Study.status` knows. HP-Conformal has another watch, whose evidence its decisions state.
     """
-    if track.study.spec.conformal:
+    if track.study.spec.learner.watches_itself:
         return np.empty(0), np.empty((0, len(ODDS)))
     if track.study.spec.rules_version == 1:
         when, gain = _learned_gains(track)
@@ -71,7 +71,7 @@ def _watched(track: Track) -> tuple[Any, Any]:
     spec, number = track.study.spec.rules.spec, track.column("number")
     watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
     risk = np.broadcast_to(round_risk(spec, number), number.shape)
-    if track.study.spec.conformal:
+    if track.study.spec.learner.watches_itself:
         return watched, risk
     margin, room = tail_factor(spec, number) * spec.cost_sensor_noise, spec.threshold - track.column("baseline_cost")
     if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:

@@ -133,7 +133,7 @@ class Track:
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
         *numbers, intensity, doubt, promise, key, meta = fields
         watched = not doubt and promise != "none"
-        start = watched and promise != "conformal" and self.study.spec.conformal
+        start = watched and promise != "conformal" and self.study.spec.learner.watches_itself
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
         for column, value in zip(
             self._columns.values(),

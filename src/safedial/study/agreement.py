@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.learners.linear_learner import Learner
+from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.study.event import canonical, orjson
 from safedial.study.event_bodies import body_of, noted_in, prediction_of
 from safedial.study.reducer import decide_next
@@ -59,7 +59,7 @@ class Agreement:
     ) -> bool:
         """Whether the `body` of a decision is `again`, what the state gives for the context, up to rounding."""
         learner = state.learner
-        if not isinstance(learner, Learner):
+        if not isinstance(learner, LinearLearner):
             return _agrees(_plain(again), body)
         norm, raw = dnrm2(vector), body["context"]
         room = learner.rounding(vector, norm)
@@ -78,8 +78,8 @@ class Agreement:
         """Whether a snapshot is the state up to rounding: every number of it, within 1e-6 or what was spent."""
         try:
             (head, arrays), (other, others) = parts(mine), parts(theirs)
-            if state.study.conformal and state.study.rules_version == 1:
-                del arrays[RANKED]
+            if state.study.rules_version == 1:
+                arrays.pop(RANKED, None)
             near = all(_near(own, others[name], STATE + self.spent) for name, own in arrays.items())
             return near and _close(head, other, NUMBER, self.spent)
         except (LookupError, TypeError, ValueError):

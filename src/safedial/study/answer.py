@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from safedial.decision.certificates.certified import REPORTED, certificate, explain
 from safedial.decision.decision import Decision, Text
+from safedial.decision.learners.kinds import kind_of
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import decision_of, noted_in
 from safedial.study.ids import DecisionId, id_of
@@ -73,7 +74,7 @@ class StudyDecision(NamedTuple):
         """Every number and assumption behind the action, as plain values."""
         facts = certificate(self.decision)
         rests = [FEEDBACK[self.folding] if words == REPORTED else words for words in facts["assumptions"]]
-        leaves_out = self.decision.rules.version > 1 and self.decision.rules.policy.promise == "conformal"
+        leaves_out = self.decision.rules.version > 1 and not kind_of(self.decision.rules.policy).in_order
         if rests and self.body["void"]:
             rests.append(LEFT_OUT if leaves_out else VOIDED)
         if rests and self.body["imported"] and self.decision.rules.policy.options.get("history") != "train":
@@ -174,7 +175,7 @@ def decided(
     """The answer for a `decided` event."""
     told = event.fields() if body is None else body
     decision = decision_of(spec.rules, told, context)
-    folding = spec.folding if not spec.conformal else "prefix"
+    folding = spec.folding if spec.learner.in_order else "prefix"
     named = str(id_of(spec.rules_version, name, event.seq, event.hash))
     return StudyDecision(named, event.seq, name, event.at, told, decision, folding, bytes(event.hash).hex())
 

@@ -77,7 +77,7 @@ def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     told |= {name: value for name, value in noted._asdict().items() if value is not None}
     if decision.extrapolated:
         told["extrapolated"] = list(decision.extrapolated)
-    if state.study.conformal:
+    if state.learner.watches_itself:
         told["evidence"] = state.evidence
     return told
 

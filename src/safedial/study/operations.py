@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from safedial.decision.learners.conformal_learner import ConformalLearner
 from safedial.decision.outcome import normalise
 from safedial.errors import require
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
@@ -196,7 +195,7 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
     def make() -> Event:
         state = transaction.state
         require(state.stopped, "study", transaction.source.name, "is not stopped", "there is nothing to resume")
-        fits = not forget or isinstance(state.learner, ConformalLearner)
+        fits = not forget or state.learner.watches_itself
         require(fits, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
         body = {"rule": state.stopped, "forget": forget}
         return transaction.append("resumed", body, actor=actor, reason=reason)

@@ -12,7 +12,6 @@ from safedial.core import monitor
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.learners.conformal_learner import ConformalLearner
 from safedial.decision.outcome import Sample, normalise
 from safedial.study import watch
 from safedial.study.event import Event
@@ -38,8 +37,8 @@ def decide_next(
     study, learner = state.study, state.learner
     learner.begin()
     stopped = state.stopped
-    if not stopped and isinstance(learner, ConformalLearner) and learner.alarmed:
-        stopped = "drift"
+    if not stopped and learner.alarmed:
+        stopped = learner.stop_rule
     decision = decide(
         study.rules,
         state.spec,
@@ -100,7 +99,7 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     now = state.study.rules_version > 1
     if not now:
         state.last_action = body["action"]
-    elif isinstance(state.learner, ConformalLearner):
+    else:
         state.learner.count_start(body["promise"])
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
             state.learner.leave_out(place)
@@ -141,7 +140,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
         state.last_action = sample.applied
     if now and sample.weight <= 0.0:
         _lose(state, decision, turn, skip=bool(body.get("unrelated")), counted=True)
-    elif state.study.conformal:
+    elif not state.learner.in_order:
         state.learner.learn(turn.context, turn.norm, sample, turn.place)
         _notice(state)
     elif state.study.ordered:
@@ -223,7 +222,7 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     if state.study.ordered:
         state.held[decision] = turn, None, not skip
         _advance(state)
-    elif isinstance(state.learner, ConformalLearner):
+    elif not state.learner.in_order:
         if skip and state.study.rules_version > 1:
             state.learner.leave_out(turn.place)
             _notice(state)
@@ -252,9 +251,8 @@ def _learn(state: State, turn: Round, sample: Sample) -> None:
 
 
 def _notice(state: State) -> None:
-    """Take note of a conformal learner's own watch."""
-    if isinstance(state.learner, ConformalLearner) and state.learner.alarmed:
-        state.crossed = True
+    """Take note of the learner's own alarm."""
+    state.crossed = state.crossed or state.learner.alarmed
 
 
 def _imported(state: State, body: Body) -> None:
@@ -268,7 +266,7 @@ def _imported(state: State, body: Body) -> None:
 def _resumed(state: State, event: Event, body: Body) -> None:
     """Take the rule back that stopped the study; version 1 took everything back that the watch knew."""
     now = state.study.rules_version > 1
-    if isinstance(state.learner, ConformalLearner):
+    if state.learner.watches_itself:
         if not now or body["rule"] == "drift" or body.get("forget"):
             state.learner.watch_afresh()
             state.crossed = False

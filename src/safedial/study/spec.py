@@ -13,6 +13,8 @@ from safedial.core.dose import Dose, DoseCurve, as_dose, curve_from_dict
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates.certified import plain_options
 from safedial.decision.decision import RULES, Rules
+from safedial.decision.learners.kinds import kind_of
+from safedial.decision.learners.protocol import Learner
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import make_rules
 from safedial.errors import InvalidInput, require
@@ -49,13 +51,14 @@ class StudySpec:
         return self.rules.version
 
     @property
-    def conformal(self) -> bool:
-        return self.rules.policy.promise == "conformal"
+    def learner(self) -> type[Learner]:
+        """The class of its learner, which says what it needs."""
+        return kind_of(self.rules.policy)
 
     @property
     def ordered(self) -> bool:
         """Whether outcomes are learned from in decision order."""
-        return self.folding == "prefix" and not self.conformal
+        return self.folding == "prefix" and self.learner.in_order
 
 
 def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> StudySpec:

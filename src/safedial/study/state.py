@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from safedial.core import monitor
 from safedial.core.rounding import rounded_spec
-from safedial.decision.decide import make_learner
-from safedial.decision.learners.conformal_learner import ConformalLearner
+from safedial.decision.learners.kinds import make_learner
 from safedial.decision.outcome import Sample
 from safedial.study.event import START
 from safedial.study.guard import FEW_UNWATCHED
@@ -78,9 +77,8 @@ class State:
     @property
     def evidence(self) -> float:
         """That the promise is broken, or that rounds are not exchangeable: 1 at the start, 1/alarm_level stops."""
-        if isinstance(self.learner, ConformalLearner):
-            return self.learner.evidence
-        return float(monitor.evidence(self.monitor))
+        own = self.learner.evidence
+        return float(monitor.evidence(self.monitor)) if own is None else own
 
     @property
     def due(self) -> str:
@@ -89,7 +87,7 @@ class State:
         if self.stopped:
             return ""
         if self.crossed:
-            return "drift" if self.study.conformal else "alarm"
+            return self.learner.stop_rule
         if self.broken:
             return "assumption_broken"
         if self.noisy:
@@ -143,6 +141,6 @@ class State:
         if self.study.rules_version > 1:
             told |= {"unwatched": self.unwatched, "resumes": len(self.resumes)}
             told["corrected_violations"] = self.corrected_violations
-            if isinstance(self.learner, ConformalLearner):
+            if self.learner.starts is not None:
                 told["start_rounds"] = self.learner.starts
         return told

@@ -26,7 +26,7 @@ from safedial.study.state import Round, State
 
 def decided(state: State, turn: Round) -> Round:
     """Expect an outcome: the round counts as kept. The round, no longer watched where it can prove nothing."""
-    if state.study.conformal:
+    if state.learner.watches_itself:
         state.new_watched += turn.watched
         return turn
     state.tails = [tails.expect(each) for each in state.tails]
@@ -44,7 +44,7 @@ def decided(state: State, turn: Round) -> Round:
 def told(state: State, turn: Round, sample: Sample, *, throttled: bool = False) -> None:
     """Set a reported outcome against the promise and the noise, whatever else is open."""
     rules = state.study.rules
-    if sample.weight > 0.0 and not throttled and turn.number > state.tails_from and not state.study.conformal:
+    if sample.weight > 0.0 and not throttled and turn.number > state.tails_from and not state.learner.watches_itself:
         _watch_tails(state, turn, sample, expected=True)
     if not turn.watched:
         return
@@ -54,7 +54,7 @@ def told(state: State, turn: Round, sample: Sample, *, throttled: bool = False) 
     if cost is None:
         unseen(state, turn)
         return
-    over = not state.study.conformal and cost > counted_from(rules.spec, float(turn.number))
+    over = not state.learner.watches_itself and cost > counted_from(rules.spec, float(turn.number))
     if over and turn.number > state.watched_from:
         state.monitor = monitor.revise(state.monitor)
         state.crossed = state.crossed or bool(monitor.alarm(state.monitor, state.study.guard.alarm_level))

@@ -20,6 +20,7 @@ from safedial.core import exchangeability
 from safedial.core.action import Choice
 from safedial.core.conformal import TIE, p_value
 from safedial.decision.conformal_options import OFF
+from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
@@ -55,14 +56,17 @@ class View(NamedTuple):
     ties: list[float] | None = None
 
 
-class ConformalLearner:
+class ConformalLearner(Learner):
     """One learner's rounds, with what is known of them so far."""
+
+    in_order, watches_itself = False, True
 
     def __init__(self, policy: Policy, dim: int, ridge: float, *, risk: float, tie: float = TIE) -> None:
         self.policy, self.dim, self.ridge, self.risk, self.tie = policy, dim, ridge, risk, tie
         self.rounds: Rounds = policy.init(dim, ridge=ridge)
         self.guarded = any(policy.options.get(name, off) != off for name, off in OFF.items())
-        self.samples = self.bets = self.starts = 0
+        self.samples = self.bets = 0
+        self.starts = 0
         self._sorted: dict[int, Array] = {}
 
     def begin(self) -> None:
@@ -83,8 +87,9 @@ class ConformalLearner:
             rounds.refit()
         return self.policy.predict(rounds, context)
 
-    def view(self, outlook: Outlook, choice: Choice) -> tuple[View, Choice]:
+    def view(self, prediction: Outlook, choice: Choice) -> tuple[View, Choice]:
         """The outlook and the choice as plain values that later rounds leave alone."""
+        outlook = prediction
         rounds, frozen = outlook.rounds, outlook.rounds.frozen
         full = frozen.full if frozen else None
         label = None
@@ -121,7 +126,7 @@ class ConformalLearner:
     def open(self, context: Array) -> int:
         return self.rounds.append(context, 0.0, np.inf)
 
-    def check_report(self, context: Array, round: int, number: int | None, decisions: int) -> None:
+    def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         """An outcome by context must fit the round it is taken for; 0 is history, before the first decision only."""
         if round == 0:
             require(
@@ -131,16 +136,16 @@ class ConformalLearner:
                 "has an outcome though no round is open; was it reported already?",
                 "give history before the first decision",
             )
-        place = -1 if number is None else number - self.rounds.dropped
-        if place >= 0 and not np.array_equal(self.rounds.context[place], context):
+        row = -1 if place is None else place - self.rounds.dropped
+        if row >= 0 and not np.array_equal(self.rounds.context[row], context):
             raise InvalidInput(
                 f"context: is not that of round {round}, the oldest open one or the one you named, and hp_conformal "
                 "must know which it is; report the Decision itself, or round=..."
             )
 
-    def learn(self, context: Array, norm: float, sample: Sample, number: int | None) -> None:
-        """An outcome: of the open round `number`, or of a round from before (None)."""
-        rounds = self.rounds
+    def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
+        """An outcome: of the open round at `place`, or of a round from before (None)."""
+        rounds, number = self.rounds, place
         if number is None:
             number = self.open(context)
             rounds.history = rounds.count if rounds.setup.trains_only else 0
@@ -150,9 +155,9 @@ class ConformalLearner:
             self.samples += 1
             self._bet(wait=True)
 
-    def leave_out(self, number: int) -> None:
-        """The open round `number` has no outcome, for a reason that has nothing to do with it."""
-        self.rounds.leave_out(number)
+    def leave_out(self, place: int) -> None:
+        """The open round at `place` has no outcome, for a reason that has nothing to do with it."""
+        self.rounds.leave_out(place)
         self._bet(wait=True)
 
     def count_start(self, promise: str) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.safe_set import SafeSet
+from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
@@ -24,7 +25,7 @@ class View(NamedTuple):
     informative_rounds: float
 
 
-class ClassLearner:
+class ClassLearner(Learner):
     """The classes' states for one learner; outcomes are learned from as they are reported."""
 
     def __init__(self, policy: Policy, dim: int, ridge: float) -> None:
@@ -33,15 +34,10 @@ class ClassLearner:
         self.held = policy.init(dim, ridge=ridge)
         self.samples = 0
 
-    def begin(self) -> None:
-        """Before a decision: nothing to do."""
-
     def predict(self, context: Array, norm: float) -> Any:
         return self.policy.predict(self.held, context)
 
-    foresee = predict
-
-    def view(self, outlook: Any, choice: Choice) -> tuple[View, Choice]:
+    def view(self, prediction: Any, choice: Choice) -> tuple[View, Choice]:
         """The outlook and the choice as plain values that later rounds leave alone."""
         bounds = choice.bounds
         plain = Choice(
@@ -50,15 +46,9 @@ class ClassLearner:
             Bounds(float(bounds.reward_upper), float(bounds.cost_upper), 0.0, 0.0, bool(bounds.refuted)),
             float(choice.reward_index),
         )
-        return View(float(outlook.norm), float(outlook.informative_rounds)), plain
+        return View(float(prediction.norm), float(prediction.informative_rounds)), plain
 
-    def open(self, context: Array) -> None:
-        """A round without an outcome leaves nothing."""
-
-    def check_report(self, context: Array, round: int, number: Any, decisions: int) -> None:
-        """Any outcome may be reported by its context."""
-
-    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:
+    def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
         """Fold in an outcome, if it teaches anything."""
         if sample.weight > 0.0:
             seen = self.policy.predict(self.held, context)

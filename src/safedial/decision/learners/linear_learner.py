@@ -3,7 +3,7 @@
 It holds the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) beside a maintained Σ⁻¹ (`inverse`). A direction
 y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). Matrices are
 symmetric, kept as their lower triangles in column order, so that one symmetric product reads half the memory. At high
-dimension the last few samples wait beside them and are applied together (`online.pending`). What was certified for
+dimension the last few samples wait beside them and are applied together (`pending_samples`). What was certified for
 a context is kept until the next sample, since an update mostly follows the decision for the same context; at low
 dimension, where comparing contexts would cost as much, only for the same array.
 """
@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
+from safedial.core.confidence import cost_exceeds_norms
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, explained, round_up
+from safedial.core.spec import SafetySpec
 from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.decision.learners.pending_samples import Pending
+from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ ROWS = 4096
 """Contexts that `read_many` takes at a time."""
 
 
-class Learner:
+class LinearLearner(Learner):
     """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it."""
 
     def __init__(self, dim: int, ridge: float, extras: RadiusState | None = None) -> None:
@@ -67,9 +70,6 @@ class Learner:
         own = 32.0 * UNIT * abs(cost)
         return ddot(direction, self.reward_rhs), cost + own + slack, width, 2.0 * (own + slack)
 
-    def begin(self) -> None:
-        """Before a decision: nothing to do."""
-
     def predict(self, context: Array, norm: float) -> Prediction:
         """What a decision depends on, its norm rounded up."""
         reward, cost, width, slack = self.read(context, norm)
@@ -77,19 +77,11 @@ class Learner:
         seen = Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
         return seen if self.extras is None else self.extras.add(self, seen, context, norm)
 
-    foresee = predict
+    def refutes(self, prediction: Prediction, choice: Choice, spec: SafetySpec) -> bool:
+        """Whether the estimated cost lies above what the stated norms allow."""
+        return bool(cost_exceeds_norms(prediction, choice.bounds, spec))
 
-    def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
-        """What a decision keeps: both are plain values already."""
-        return prediction, choice
-
-    def open(self, context: Array) -> None:
-        """A round without an outcome leaves nothing."""
-
-    def check_report(self, context: Array, round: int, number: Any, decisions: int) -> None:
-        """Any outcome may be reported by its context."""
-
-    def learn(self, context: Array, norm: float, sample: Sample, number: Any) -> None:
+    def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
         """Fold in an outcome, if it teaches anything."""
         if sample.weight > 0.0:
             self.update(context, norm, sample.reward, sample.cost, sample.weight)

@@ -18,7 +18,7 @@ from safedial.core.noise import Rounds
 from safedial.core.rounding import UNIT, round_up
 from safedial.core.spec import SafetySpec
 from safedial.core.tighter_radii import energy, needs_more, other_ridges
-from safedial.decision.learners.linear_learner import Learner
+from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.policies import Policy
 
 Array = NDArray[np.float64]
@@ -37,17 +37,17 @@ class RadiusState:
         self.radius, self.spec = radius, spec
         self.reward_energy = self.cost_energy = 0.0
         ridges = other_ridges(spec)[1:] if radius == "constrained" else ()
-        self.others = [Learner(dim, ridge) for ridge in ridges]
+        self.others = [LinearLearner(dim, ridge) for ridge in ridges]
         self.rounds = Rounds(dim) if spec.learns_noise else None
 
-    def add(self, learner: Learner, seen: Prediction, context: Array, norm: float) -> Prediction:
+    def add(self, learner: LinearLearner, seen: Prediction, context: Array, norm: float) -> Prediction:
         """The prediction with what the radius and the margin need."""
         noise = None if self.rounds is None else self.rounds.best
         ridges = self._ridges(learner, context, norm) if self.others else None
         energies = {"reward_energy": self.reward_energy, "cost_energy": self.cost_energy}
         return seen._replace(**energies, ridges=ridges, noise=noise)
 
-    def _ridges(self, learner: Learner, context: Array, norm: float) -> Ridges:
+    def _ridges(self, learner: LinearLearner, context: Array, norm: float) -> Ridges:
         least = learner.explained()[0]
         most = np.array([other.explained()[1] for other in self.others])
         ridge = np.array([other.ridge for other in self.others])
@@ -56,7 +56,7 @@ class RadiusState:
         cost, width = np.array([each[1] for each in read]), np.array([each[2] for each in read])
         return Ridges(ridge, cost, width, most - least + lost)
 
-    def learn(self, learner: Learner, context: Array, norm: float, sample: tuple[float, float, float]) -> None:
+    def learn(self, learner: LinearLearner, context: Array, norm: float, sample: tuple[float, float, float]) -> None:
         """Before the learner's own update: residuals are taken from what was known before the outcome."""
         reward, cost, weight = sample
         if self.radius == "noise-adaptive":
@@ -68,7 +68,7 @@ class RadiusState:
         if self.rounds is not None:
             self.rounds.append(context, cost)
 
-    def look(self, learner: Learner) -> None:
+    def look(self, learner: LinearLearner) -> None:
         """After the learner's update: look at past noise, if there are a tenth more rounds than at the last look."""
         rounds, spec = self.rounds, self.spec
         if rounds is None or not rounds.due:
