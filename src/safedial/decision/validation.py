@@ -200,8 +200,9 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> Policy:
     rule = as_policy(default if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     over_classes = "cost_class" in rule.options
-    known = rule.is_linear or over_classes or rule.name == "hp_conformal"
-    require(known, "policy", rule.name, "has a learner of its own, which an Agent does not know", "simulate it instead")
+    known = rule.is_linear or over_classes or rule.name == "hp_conformal" or rule.learner is not None
+    words, out = "has a learner of its own, which an Agent does not know", "simulate it, or give the policy a `learner`"
+    require(known, "policy", rule.name, words, out)
     same = (rule.promise == "conformal") == (spec.promise == "conformal")
     words = f"does not go with policy {rule.name}, whose promise is {rule.promise!r}"
     require(
