@@ -15,7 +15,8 @@ import os
 import platform
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -27,16 +28,28 @@ from safedial.errors import InvalidInput, require
 from safedial.version import __version__
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A place beside `path` to write to; it becomes `path` at the end, and goes where that fails."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
 def write_text(path: Path, text: str) -> Path:
     return write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
     """Write a file whole: beside its place first, then moved there."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        with replacing(path) as partial:
+            partial.write_bytes(content)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error
     return path
@@ -67,18 +80,13 @@ def write_archive(
     np.savez(buffer, header=np.array(json.dumps(header, allow_nan=False)), **arrays)
     content = buffer.getbuffer()
     first_line = f"{form} {version} {hashlib.sha256(content).hexdigest()}\n"
-    target = Path(path)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
-        with open(partial, "wb") as file:
+        with replacing(Path(path)) as partial, open(partial, "wb") as file:
             file.write(first_line.encode("ascii"))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, target)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise InvalidInput(f"path = {str(path)!r}: cannot be written ({error.strerror or error})") from error
 
 

@@ -10,9 +10,7 @@ from safedial.core.estimate import Prediction
 from safedial.core.safe_set import SafeSet
 from safedial.decision.learners.protocol import Learner
 
-SPEC = SafetySpec(
-    threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1
-)
+SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1)
 
 
 class MeanLearner(Learner):

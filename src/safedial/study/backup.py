@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import require
+from safedial.io import replacing
 from safedial.study.database import parse_url, reading, unavailable, writing
 from safedial.study.errors import StudyError
 from safedial.study.log import CHUNK
@@ -47,18 +48,16 @@ def backup(store: Store, target: str | Path) -> dict[str, Any]:
 
 
 def _copy_file(store: Store, file: Path) -> None:
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
     raw = store.engine.raw_connection()
     try:
-        with unavailable(), closing(sqlite3.connect(partial)) as copy:
-            raw.driver_connection.backup(copy)
-        with open(partial, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(partial, file)
+        with replacing(file) as partial:
+            with unavailable(), closing(sqlite3.connect(partial)) as copy:
+                raw.driver_connection.backup(copy)
+            with open(partial, "rb") as written:
+                os.fsync(written.fileno())
     except (OSError, sqlite3.Error) as error:
         raise StudyError("store_unavailable", f"target = {str(file)!r}: cannot be written ({error})") from error
     finally:
-        partial.unlink(missing_ok=True)
         raw.close()
 
 

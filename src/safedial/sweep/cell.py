@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safedial.io import write_text
 from safedial.simulation.simulate import simulate
 from safedial.sweep.grid import build, cell_key
 
@@ -36,10 +36,7 @@ def write_cell(folder: Path, cell: Mapping[str, Any], result: Mapping[str, Any])
     """Write whole or not at all; the digest lets `read_cell` know a damaged file."""
     path = cell_path(folder, cell)
     content = {"cell": cell, "result": result}
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps({**content, "digest": _digest(content)}) + "\n", encoding="utf-8")
-    os.replace(partial, path)
-    return path
+    return write_text(path, json.dumps({**content, "digest": _digest(content)}) + "\n")
 
 
 def read_cell(path: Path) -> dict[str, Any] | None:

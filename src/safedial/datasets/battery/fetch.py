@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from safedial.datasets.battery.sources import data_folder
 from safedial.datasets.download import Progress, download, file_sha256
 from safedial.errors import InvalidInput, require
+from safedial.io import write_text
 
 ARCHIVE = (
     "https://zenodo.org/records/15277374/files/1.%20Battery_Uniform_Distribution_Charge_Discharge_DataSet_2Post.zip"
@@ -106,9 +107,7 @@ def read_records(folder: Path) -> dict[str, Any]:
 
 def _note(folder: Path, record: dict[str, Any]) -> None:
     records = read_records(folder) | {record["url"]: record}
-    partial = folder / f"{RECORD}.partial"
-    partial.write_text(json.dumps(list(records.values()), indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, folder / RECORD)
+    write_text(folder / RECORD, json.dumps(list(records.values()), indent=2) + "\n")
 
 
 def _unpack(archive: Path, folder: Path, sums: dict[str, str]) -> dict[str, dict[str, Any]]:

