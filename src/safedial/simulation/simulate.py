@@ -118,9 +118,11 @@ def simulate(
     (2, 3)
     """
     policy, dose = as_policy(policy), as_dose(dose)
-    chosen = _check(policy, world, spec, rounds, points, seeds)
+    chosen = _check(policy, world, spec, rounds=rounds, points=points, seeds=seeds)
     started = time.perf_counter()
-    run = Batch(policy, world, spec, dose, chosen, rounds, points, observe, record)
+    run = Batch(
+        policy, world, spec, dose=dose, seeds=chosen, rounds=rounds, points=points, observe=observe, record=record
+    )
     starts = range(0, rounds, CHUNK)
     with ThreadPoolExecutor(max_workers=1) as ahead:
         draws = ahead.submit(run.draw, min(CHUNK, rounds))
@@ -144,7 +146,7 @@ def simulate(
     )
 
 
-def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seeds: Any) -> list[int]:
+def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, seeds: Any) -> list[int]:
     require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
