@@ -1,9 +1,10 @@
 """The shape of the source, counted over its syntax tree: signatures stay short, and nothing gets around the count."""
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_overloads
 
 import safedial
 
@@ -109,6 +110,27 @@ def test_no_function_reads_its_parameters_from_locals():
         calls = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call))
         named = {each.func.id for each in calls if isinstance(each.func, ast.Name)}
         assert "locals" not in named, name
+
+
+def test_the_public_api_says_what_it_returns():
+    """No public function, and no public method of a public class, returns Any or nothing stated."""
+    vague = []
+    for name in safedial.__all__:
+        value = getattr(safedial, name)
+        methods = inspect.getmembers(value, inspect.isroutine) if inspect.isclass(value) else [(name, value)]
+        for title, each in methods:
+            ours = str(getattr(each, "__module__", "")).startswith("safedial") and not title.startswith("_")
+            if inspect.isroutine(each) and ours and each.__annotations__.get("return", "Any") == "Any":
+                vague.append(f"{name}.{title}")
+    assert not vague
+
+
+def test_what_a_study_writes_is_a_receipt_or_the_future_of_one():
+    answers = {"ask": "StudyDecision"} | dict.fromkeys(("tell", "correct", "void", "resume"), "Receipt")
+    for name, answer in answers.items():
+        forms = [each.__annotations__ for each in get_overloads(getattr(safedial.Study, name))]
+        told = {form["wait"]: form["return"] for form in forms}
+        assert told == {"Literal[True]": answer, "Literal[False]": f"Future[{answer}]"}
 
 
 def test_the_count_sees_methods_nested_functions_lambdas_and_keyword_only_parameters():

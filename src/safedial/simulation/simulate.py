@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
 from safedial.simulation.loop import Batch, Played, Round
 from safedial.worlds import World
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Array = NDArray[np.float64]
 
@@ -72,7 +75,7 @@ class Simulation:
     def rounds_per_second(self) -> float:
         return self.violations.size * self.rounds / self.seconds
 
-    def frame(self) -> Any:
+    def frame(self) -> DataFrame:
         """One row for each (spec row, seed), as a pandas table."""
         from safedial.errors import import_extra
 
