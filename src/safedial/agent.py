@@ -120,6 +120,10 @@ class Agent:
             f"informative_rounds={self._learner.samples}, alarmed={self.alarmed})"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as `save` writes it, but with the rules as they are, the user's own functions included."""
+        return _restored, (type(self), self._rules, *dump(self))
+
     @property
     def spec(self) -> SafetySpec:
         return self._rules.spec
@@ -423,3 +427,11 @@ class Agent:
             self._monitor = monitor.revise(self._monitor)
             if not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
                 self._alarmed_at = self._decisions
+
+
+def _restored(kind: type[Agent], rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Agent:
+    """The agent that was pickled."""
+    agent = kind.__new__(kind)
+    agent._start(rules, header["seed"])
+    restore(agent, header, arrays)
+    return agent

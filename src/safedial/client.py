@@ -135,18 +135,36 @@ class Client:
         return advice
 
     def tell(
-        self, decision_id: str, *, reward: float, cost: float, applied_action: float | None = None, **more: Any
+        self,
+        decision_id: str,
+        *,
+        reward: float,
+        cost: float,
+        applied_action: float | None = None,
+        observed_at: str | None = None,
+        throttled: bool = False,
+        unrelated: bool = False,
     ) -> dict[str, Any]:
-        """Report an outcome; sent again after a failure, it is written once.
+        """Report an outcome, with the options of `Study.tell`; sent again after a failure, it is written once."""
+        body: dict[str, Any] = {"reward": reward, "cost": cost, "applied_action": applied_action}
+        more = {"observed_at": observed_at, "throttled": throttled, "unrelated": unrelated}
+        return self._about(
+            decision_id, "outcome", body | {name: value for name, value in more.items() if value not in (None, False)}
+        )
 
-        `more` is observed_at, throttled or unrelated, as for `Study.tell`.
-        """
-        body = {"reward": reward, "cost": cost, "applied_action": applied_action, **more}
-        return self._about(decision_id, "outcome", body)
-
-    def correct(self, decision_id: str, *, reason: str, **values: float) -> dict[str, Any]:
+    def correct(
+        self,
+        decision_id: str,
+        *,
+        reason: str,
+        reward: float | None = None,
+        cost: float | None = None,
+        applied_action: float | None = None,
+    ) -> dict[str, Any]:
         """Replace reward, cost or applied_action of an outcome."""
-        return self._about(decision_id, "correction", {"reason": reason, **values}, key=uuid.uuid4().hex)
+        values = {"reward": reward, "cost": cost, "applied_action": applied_action}
+        body = {"reason": reason} | {name: value for name, value in values.items() if value is not None}
+        return self._about(decision_id, "correction", body, key=uuid.uuid4().hex)
 
     def void(self, decision_id: str, *, reason: str, unrelated: bool = False) -> dict[str, Any]:
         return self._about(decision_id, "void", {"reason": reason, "unrelated": unrelated})

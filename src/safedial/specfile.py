@@ -34,7 +34,7 @@ from safedial.core.spec import SafetySpec
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text, write_text
-from safedial.policies import make_policy
+from safedial.policies import Policy, make_policy
 
 if TYPE_CHECKING:
     from safedial.agent import Agent
@@ -151,7 +151,8 @@ def dose_table(dose: Dose) -> dict[str, Any]:
     return cost if reward == cost else {"reward": reward, "cost": cost}
 
 
-def named_policy(fields: Mapping[str, Any]) -> Any:
+def named_policy(fields: Mapping[str, Any]) -> Policy:
+    """The policy that a [[policy]] table names, with its options."""
     return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
 
 

@@ -136,4 +136,7 @@ def test_rounding_goes_to_the_safe_side():
 
 
 def test_a_zero_context_has_zero_width_and_no_residual():
-    assert certify(1.0, 3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 5.0) == (0.0, 0.0, 0.0)
+    zeros = dict.fromkeys(
+        ("quadratic", "direction_residual", "residual_norm", "context_norm", "direction_norm", "scale_direction"), 0.0
+    )
+    assert certify(1.0, 3, **zeros, scale_norm=1.0, target_norm=5.0) == (0.0, 0.0, 0.0)

@@ -61,7 +61,7 @@ def choose_curve(
     near = [each for each, row in table.items() if row["difference"] <= row["error"] or each == best]
     chosen = min(near, key=lambda each: (each == "spline", tried[each].size, table[each]["loss"]))
     fit = fit_curve(tried[chosen], data, noise)
-    curves = _resampled(tried[chosen], fit, data, noise, resamples, seed, progress)
+    curves = _resampled(fit, data, noise, family=tried[chosen], resamples=resamples, seed=seed, progress=progress)
     others = sorted((each for each in tried if each != chosen), key=lambda each: table[each]["loss"])
     close = [each for each in others if each in near] or others[: 1 if tried[chosen].size == 0 else 0]
     rivals = {each: fit_curve(tried[each], data, noise).curve for each in close}
@@ -96,7 +96,9 @@ def _compared(family: Family, losses: Array, best: Array) -> dict[str, float]:
     return {"free": family.size, "loss": float(losses.mean()), "difference": float(gaps.mean()), "error": error}
 
 
-def _resampled(family: Family, fit: Fit, data: Data, noise: Noise, resamples: int, seed: int, progress: Any) -> list:
+def _resampled(
+    fit: Fit, data: Data, noise: Noise, *, family: Family, resamples: int, seed: int, progress: Any
+) -> list[Any]:
     rng, count = np.random.default_rng([seed, 2]), len(data.action)
     curves = []
     for _ in range(resamples):

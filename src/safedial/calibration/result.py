@@ -13,7 +13,7 @@ from safedial.calibration.constants import Proposal
 from safedial.calibration.fit import Data, Noise
 from safedial.core.dose import Dose, DoseCurve, curve_from_dict
 from safedial.core.spec import VIOLATION_SHARE, SafetySpec
-from safedial.decision.units import Dial
+from safedial.decision.units import Dial, Features
 from safedial.diagnostics.finding import Finding
 from safedial.errors import InvalidInput, require
 from safedial.specfile import SpecFile
@@ -84,7 +84,7 @@ class Calibration:
             return f"At the doses used the cost's curve may be off by {error:.0%}: its shape was not learned; {cause}."
         return ""
 
-    def spec_file(self, *, threshold: float, total_risk: float, **parts: Any) -> SpecFile:
+    def spec_file(self, *, threshold: float, total_risk: float, features: Features | None = None) -> SpecFile:
         """The proposals as a spec file; the threshold and the risk are yours to state."""
         if self.problem:
             raise InvalidInput(f"calibration: learned too little for a spec file. {self.problem}")
@@ -93,8 +93,8 @@ class Calibration:
         violation = round(VIOLATION_SHARE * total_risk, 12)
         risks = {"violation_risk": violation, "estimation_risk": round(total_risk - violation, 12)}
         spec = SafetySpec(threshold=threshold, **risks, **constants)
-        chosen: dict[str, Any] = {"dial": self.dial, "policy": {"name": "hp_probe"}} | parts
-        return SpecFile(spec=spec, dose=self.dose, dim=self.dim, **chosen)
+        policy = {"name": "hp_probe"}
+        return SpecFile(spec=spec, dose=self.dose, dim=self.dim, dial=self.dial, features=features, policy=policy)
 
     def notes(self) -> dict[str, str]:
         """The reasons, as comments of the spec file."""

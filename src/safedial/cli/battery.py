@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from safedial.datasets.battery.cache import Filled
 
 battery = typer.Typer(
     no_args_is_help=True, help="NASA's battery data: download it, say what is there, embed its texts."
@@ -50,6 +53,7 @@ def fetch(
 def embed(
     data: Data = None,
     source: Annotated[str, typer.Option(help="b, rw26, rw, rw9_12 (parquet), b_mat or rw_mat (NASA's files).")] = "b",
+    *,
     embedder: Annotated[str, typer.Option(help="gemma3-270m, minilm or gemma-2b.")] = "gemma3-270m",
     weights: Weights = None,
     cache: Cache = None,
@@ -68,13 +72,31 @@ def embed(
     typer.echo(f"{done.computed:,} texts embedded now, {done.before:,} before, {left:,} left; kept in {done.folder}")
 
 
-def embed_texts(data: Path | None, source: str, embedder: str, **chosen: Any) -> Any:
+def embed_texts(
+    data: Path | None,
+    source: str,
+    embedder: str,
+    *,
+    weights: Path | None = None,
+    cache: Path | None = None,
+    batch_size: int = 16,
+    limit: int | None = None,
+) -> Filled:
     """Fill the cache behind a progress bar."""
     from safedial.experiments.battery_rounds import embed_source
 
     with ExitStack() as stack:
         bar = _Bar(stack, lambda total: f"{embedder}, {total:,} texts")
-        return embed_source(data, source, embedder, progress=bar, **chosen)
+        return embed_source(
+            data,
+            source,
+            embedder,
+            weights=weights,
+            cache=cache,
+            batch_size=batch_size,
+            limit=limit,
+            progress=bar,
+        )
 
 
 @battery.command()

@@ -43,6 +43,7 @@ def online(
 def replay(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 512,
     rounds: Annotated[int, typer.Option(help="Rounds to replay; the slow engines are timed on the first ones.")] = 4096,
+    *,
     engine: Annotated[str, typer.Option(help="all (reference, rank_one, blocked), one of them, or jax.")] = "all",
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     device: Annotated[str | None, typer.Option(help="For jax: cpu or gpu.")] = None,
@@ -104,6 +105,7 @@ def monitor(
 def study(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 16,
     events: Annotated[int, typer.Option(help="Events of the log that is verified and folded.")] = 100_000,
+    *,
     decisions: Annotated[int, typer.Option(help="Decisions under load.")] = 5_000,
     threads: Annotated[int, typer.Option(help="Callers at the same time.")] = 16,
     storage: Annotated[str | None, typer.Option(help="A store's URL. Default: SQLite in a temporary folder.")] = None,

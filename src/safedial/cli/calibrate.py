@@ -14,6 +14,7 @@ WIDEN = "give the dial's range: --dial-high (the largest setting) and --dial-low
 
 def calibrate(
     log: LogFile,
+    *,
     out: Annotated[Path | None, typer.Option(help="Write a spec file here (needs --threshold).")] = None,
     threshold: Annotated[float | None, typer.Option(help="The largest cost that you accept: yours to state.")] = None,
     total_risk: Annotated[float, typer.Option(help="The risk of a round that you accept: yours to state.")] = 0.02,
@@ -65,7 +66,7 @@ def calibrate(
         )
     text = None
     if threshold is not None and not found.problem:
-        file, notes = _file(found, threshold, total_risk, fold_rounds, features=features)
+        file, notes = _file(found, threshold, total_risk, fold_rounds, features)
         text = spec_text(file, notes=notes)
     written = _write(found, text, out, plot)
     if json:
@@ -100,14 +101,14 @@ def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) ->
     return parse_log(text, features=features, **options), outcomes, features
 
 
-def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | None, **parts: Any) -> tuple[Any, dict]:
+def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | None, features: Any) -> tuple[Any, dict]:
     """The spec file and its comments, with the curve's uncertainty folded in if asked."""
     from dataclasses import replace
 
     from safedial.calibration.curve_error import fold_curve_error
     from safedial.errors import require
 
-    file, notes = found.spec_file(threshold=threshold, total_risk=total_risk, **parts), found.notes()
+    file, notes = found.spec_file(threshold=threshold, total_risk=total_risk, features=features), found.notes()
     if fold_rounds is None:
         return file, notes
     error = found.curves["cost"].error

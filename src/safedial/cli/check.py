@@ -13,6 +13,7 @@ from safedial.cli.inputs import Columns, Json, LogFile, SpecPath, read_inputs
 def check(
     log: LogFile,
     spec: SpecPath,
+    *,
     out: Annotated[Path | None, typer.Option(help="Write a one-page HTML report here.")] = None,
     target: Annotated[str, typer.Option(help="cost, on which the promise rests, or reward.")] = "cost",
     level: Annotated[float, typer.Option(help="Chance of any false flag, over all checks and all time.")] = 0.05,

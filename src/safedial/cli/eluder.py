@@ -14,6 +14,7 @@ CLASSES = ("finite", "linear", "kernel")
 
 def eluder(
     kind: Annotated[str, typer.Option("--class", help="finite, linear or kernel.")],
+    *,
     epsilon: Annotated[float, typer.Option(help="The scale: differences up to this do not count.")] = 0.1,
     dim: Annotated[int, typer.Option(help="linear, kernel: dimension of the contexts.")] = 2,
     functions: Annotated[int, typer.Option(help="finite: functions with values uniform on [-1, 1].")] = 8,

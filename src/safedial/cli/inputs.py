@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,14 +19,14 @@ Columns = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
-def read_inputs(log: Path, spec: Path, context_columns: str | None, **options: Any) -> tuple[Log, SpecFile]:
+def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log, SpecFile]:
     """The log in the units of its spec file."""
     from safedial.errors import require
     from safedial.rounds_io import read_log
     from safedial.specfile import load_spec
 
     file = load_spec(spec)
-    told = read_log(log, context_columns=split(context_columns), features=file.features, dial=file.dial, **options)
+    told = read_log(log, context_columns=split(context_columns), features=file.features, dial=file.dial)
     fits = file.dim is None or told.dim == file.dim
     way_out = "name the context's columns with --context-columns" if not fits else ""
     require(fits, "log", f"{told.dim} context columns", f"do not fit the spec file's dim = {file.dim}", way_out)

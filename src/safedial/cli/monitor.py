@@ -13,6 +13,7 @@ from safedial.cli.inputs import Columns, Json, LogFile, SpecPath, read_inputs
 def monitor(
     log: LogFile,
     spec: SpecPath,
+    *,
     out: Annotated[Path | None, typer.Option(help="Draw the evidence over time to this PNG file.")] = None,
     level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
     context_columns: Columns = None,

@@ -42,7 +42,7 @@ def make_world(name: str, dim: int, noise: str, shape: Shape, linear: dict[str, 
     return NonlinearWorld(kind=name, dim=dim, noise=noise, **parts)
 
 
-def make_classes(cost: str | None, reward: str | None, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:
+def make_classes(cost: str | None, reward: str | None, *, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:
     """The two classes by their names; by default the cost's is the world's own, and the reward's the same."""
     name = cost or OWN_CLASS.get(world, "linear")
     chosen = _class(name, "--class", dim, spec, shape)

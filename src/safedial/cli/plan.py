@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.inputs import Json
-from safedial.cli.simulate import DOSES, FIELDS, read_curve, stated_spec
+from safedial.cli.simulate import DOSES, SpecOptions, read_curve, stated_spec
 
 
 def plan(
     rounds: Annotated[int, typer.Option(help="Rounds of the study.")],
+    *,
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
     total_risk: Annotated[float | None, typer.Option(help="The risk of a round [0.02].")] = None,
@@ -45,7 +46,14 @@ def plan(
     from safedial.report.plan import write_plan
     from safedial.specfile import load_spec, named_policy
 
-    fields = {name: value for name, value in locals().items() if name in FIELDS and value is not None}
+    fields = SpecOptions(
+        threshold=threshold,
+        total_risk=total_risk,
+        cost_noise=cost_noise,
+        reward_noise=reward_noise,
+        coefficient_bound=coefficient_bound,
+        context_bound=context_bound,
+    ).given()
     need_pictures(out)
     file = load_spec(spec) if spec else None
     open_ = [name for name in CONSTANTS if file and getattr(file.spec, name) is None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,7 @@ CLIP = "Cut the cost bound at S times the context's norm. Default: yes, but no w
 def simulate(
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, ...")],
+    *,
     policy: Annotated[str | None, typer.Option(help="One of " + ", ".join(POLICIES) + ".")] = None,
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
@@ -113,9 +115,28 @@ def simulate(
     from safedial.simulation.summary import summary
     from safedial.specfile import load_spec, named_policy
 
-    fields = {name: value for name, value in locals().items() if name in FIELDS and value is not None}
+    stated_options = SpecOptions(
+        threshold=threshold,
+        violation_risk=violation_risk,
+        estimation_risk=estimation_risk,
+        total_risk=total_risk,
+        threshold_on=threshold_on,
+        sensor_dependent=sensor_dependent,
+        promise=promise,
+        reward_noise=reward_noise,
+        cost_noise=cost_noise,
+        coefficient_bound=coefficient_bound,
+        context_bound=context_bound,
+        ridge=ridge,
+        reward_sensor_noise=reward_sensor_noise,
+        cost_sensor_noise=cost_sensor_noise,
+        margin=margin,
+        margin_risk=margin_risk,
+        noise_low=noise_low,
+        noise_high=noise_high,
+    )
     file = load_spec(spec) if spec else None
-    stated = stated_spec(fields, file)
+    stated = stated_spec(stated_options.given(), file)
     known = dim if dim is not None else file and file.dim
     require(known is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
     shape = Shape(functions, kernel, norm, odds, features, misspecification, max_points, radius)
@@ -131,7 +152,7 @@ def simulate(
         require(named, "--policy", policy, "is missing", "give it, or a spec file with a [[policy]] table")
         if str(named).startswith("nonlinear"):
             given.pop("radius", None)
-            given |= make_classes(cost_class, reward_class, world, place.dim, stated, shape)
+            given |= make_classes(cost_class, reward_class, world=world, dim=place.dim, spec=stated, shape=shape)
         else:
             for option, value in (("--class", cost_class), ("--reward-class", reward_class)):
                 require(value is None, option, value, f"is not an option of {named}", "use nonlinear_hp_ucb")
@@ -153,12 +174,32 @@ def simulate(
         _print(report, f"{chosen.label} in the {world} world", seeds, log, heuristic=chosen.promise == "heuristic")
 
 
-FIELDS = (
-    *("threshold", "violation_risk", "estimation_risk", "total_risk", "threshold_on", "sensor_dependent", "promise"),
-    *("reward_noise", "cost_noise", "coefficient_bound", "context_bound", "ridge"),
-    *("reward_sensor_noise", "cost_sensor_noise", "margin", "margin_risk", "noise_low", "noise_high"),
-)
-"""The options that are fields of a SafetySpec."""
+@dataclass(frozen=True, kw_only=True)
+class SpecOptions:
+    """The options that are fields of a SafetySpec; None where one is not given."""
+
+    threshold: float | None = None
+    violation_risk: float | None = None
+    estimation_risk: float | None = None
+    total_risk: float | None = None
+    threshold_on: str | None = None
+    sensor_dependent: bool | None = None
+    promise: str | None = None
+    reward_noise: float | None = None
+    cost_noise: float | None = None
+    coefficient_bound: float | None = None
+    context_bound: float | None = None
+    ridge: float | None = None
+    reward_sensor_noise: float | None = None
+    cost_sensor_noise: float | None = None
+    margin: str | None = None
+    margin_risk: float | None = None
+    noise_low: float | None = None
+    noise_high: float | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that are given, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def stated_spec(fields: dict[str, Any], file: Any) -> Any:

@@ -48,6 +48,7 @@ def opened(storage: str, name: str | None = None) -> Iterator[Any]:
 def create(
     name: Name,
     storage: Storage,
+    *,
     spec: Annotated[Path | None, typer.Option(help="A spec file: TOML, or JSON with all of a study's fields.")] = None,
     field: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE, a field of the specification; may be repeated.")
@@ -83,6 +84,7 @@ def ask(
     name: Name,
     context: Annotated[str, typer.Argument(help="0.6,0.3 or JSON: a list, or an object of features.")],
     storage: Storage,
+    *,
     key: Annotated[
         str | None, typer.Option(help="The visit, say: asking again with this key gives the same decision.")
     ] = None,
@@ -112,6 +114,7 @@ def ask(
 def tell(
     decision_id: DecisionId,
     storage: Storage,
+    *,
     reward: Annotated[float, typer.Option(help="The reward, as measured.")],
     cost: Annotated[float, typer.Option(help="The cost, as measured.")],
     applied_action: Annotated[float | None, typer.Option(help="What was applied, where it is not the advice.")] = None,
@@ -143,6 +146,7 @@ def tell(
 def correct(
     decision_id: DecisionId,
     storage: Storage,
+    *,
     reason: Reason,
     reward: Annotated[float | None, typer.Option(help="The right reward.")] = None,
     cost: Annotated[float | None, typer.Option(help="The right cost.")] = None,
@@ -160,6 +164,7 @@ def correct(
 def void(
     decision_id: DecisionId,
     storage: Storage,
+    *,
     reason: Reason,
     unrelated: Annotated[bool, typer.Option(help="The reason has nothing to do with the outcome.")] = False,
     format: Format = "table",
@@ -176,6 +181,7 @@ def void(
 def expire(
     decision_id: DecisionId,
     storage: Storage,
+    *,
     reason: Reason,
     unrelated: Annotated[bool, typer.Option(help="The reason has nothing to do with the outcome.")] = False,
     format: Format = "table",
@@ -194,6 +200,7 @@ def expire(
 def resume(
     name: Name,
     storage: Storage,
+    *,
     reason: Reason,
     forget: Annotated[bool, typer.Option(help="hp_conformal: start up again without the earlier rounds.")] = False,
     format: Format = "table",
@@ -210,6 +217,7 @@ def import_(
     name: Name,
     path: Annotated[Path, typer.Argument(help="Past rounds, .csv or .parquet: features, action, reward, cost.")],
     storage: Storage,
+    *,
     reason: Reason = "warm start",
     format: Format = "table",
     json: JsonFlag = False,

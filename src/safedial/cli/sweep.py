@@ -18,6 +18,7 @@ Folder = Annotated[Path, typer.Argument(help="The sweep's folder.")]
 def run(
     grid: Annotated[str, typer.Argument(help="A grid file, or the name of a bundled one: paper, thousand.")],
     out: Annotated[Path, typer.Option(help="Where to keep the results.")],
+    *,
     jobs: Annotated[int | None, typer.Option(help="Processes on this machine. Default: one a core.")] = None,
     backend: Annotated[str, typer.Option(help="loky (this machine) or dask.")] = "loky",
     address: Annotated[str | None, typer.Option(help="The Dask scheduler, as tcp://host:port.")] = None,

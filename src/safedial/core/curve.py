@@ -68,7 +68,17 @@ class DoseCurve(Fields):
         return type(self)(**(self._asdict() | changes))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._make, (tuple(self),)
+        """A curve of this package by its written form, which says what it is; another one by its functions."""
+        from safedial.core.dose import curve_from_dict
+
+        return (type(self)._make, (tuple(self),)) if self.is_own else (curve_from_dict, (self.to_dict(),))
+
+    def __copy__(self) -> Self:
+        """Itself: nothing changes it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
     @property
     def is_own(self) -> bool:

@@ -46,6 +46,7 @@ NORM_SLACK = 1e-12
 def certify(
     ridge: float,
     terms: int,
+    *,
     quadratic: float,
     direction_residual: float,
     residual_norm: float,
@@ -62,8 +63,7 @@ def certify(
         terms: N + d. quadratic: xᵀy. direction_residual: yᵀρ̂. residual_norm: ‖ρ̂‖.
         scale_direction: ⟨r,|y|⟩ with r = √diag(Σ). scale_norm: ‖r‖. target_norm: √(Σ ω y_s²).
 
-    Arguments are positional: this is on the path of every decision. With `xp` = NumPy they may be arrays, for many
-    contexts at once; how worn each is, is then not said.
+    With `xp` = NumPy the numbers may be arrays, for many contexts at once; how worn each is, is then not said.
     """
     unit = SAFETY * UNIT * (terms + 8)
     drift = unit * (context_norm + ridge * direction_norm + scale_norm * scale_direction)
@@ -78,6 +78,7 @@ def certify(
 def explained(
     ridge: float,
     terms: int,
+    *,
     product: float,
     direction_residual: float,
     residual_norm: float,

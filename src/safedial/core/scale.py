@@ -59,6 +59,10 @@ class NoiseScale(NamedTuple):
         """Whether somebody else made it: its written form then does not say what it is."""
         return self.name == "own_scale"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A scale of this package by its written form; another one by its function."""
+        return (NoiseScale._make, (tuple(self),)) if self.is_own else (scale_from_dict, (self.to_dict(),))
+
     def to_dict(self) -> dict[str, Any]:
         return {"scale": self.name, **self.parameters}
 

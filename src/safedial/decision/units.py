@@ -10,12 +10,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.errors import InvalidInput, printable, require
+
+Setting = TypeVar("Setting", float, NDArray[np.float64])
 
 ABOVE = 1.0 + 8.0 * 2.0**-53
 """The rounding of one subtraction and one division, with room."""
@@ -75,7 +77,7 @@ class Dial:
         index = bisect_right(self.levels, value)
         return self.levels[index - 1] if index else self.low
 
-    def action(self, setting: Any) -> Any:
+    def action(self, setting: Setting) -> Setting:
         """The action in [0, 1] that a setting stands for; one number or an array of them."""
         return (setting - self.low) / (self.high - self.low)
 

@@ -110,7 +110,9 @@ def read_rounds(
     require(np.all(np.isfinite(cost)) and np.all(np.isfinite(reward)), "log", "outcomes", "divided by g are not finite")
     noise = float(spec.cost_noise if target == "cost" else spec.reward_noise)
     root = np.sqrt(weight[used])
-    walk = _walk(log.context[used], reward, cost, weight[used], replace(spec, estimation_risk=slack_risk), noise)
+    walk = _walk(
+        log.context[used], reward, cost, weight[used], spec=replace(spec, estimation_risk=slack_risk), noise=noise
+    )
     outcome, fitted = (cost, walk["cost"]) if target == "cost" else (reward, walk["reward"])
     rows = root[:, None] * log.context[used]
     return Rounds(
@@ -137,7 +139,7 @@ def read_rounds(
 
 
 def _walk(
-    contexts: Array, rewards: Array, costs: Array, weights: Array, spec: SafetySpec, noise: float
+    contexts: Array, rewards: Array, costs: Array, weights: Array, *, spec: SafetySpec, noise: float
 ) -> dict[str, Any]:
     """Predictions before each update, and the radius times the width: the learner's recursion, a round at a time."""
     state = estimate.init(contexts.shape[1], ridge=spec.ridge)

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from safedial.core.remake import reduced
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 
@@ -79,9 +80,29 @@ class FunctionClass(NamedTuple):
     binary: bool = False
     max_points: int | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by name and options, where these give it again."""
+        from safedial.function_classes import CLASSES
+
+        return reduced(self, "function class", CLASSES, _remake)
+
+    def __copy__(self) -> FunctionClass:
+        """Itself: it holds structure only, and nothing changes it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FunctionClass:
+        return self
+
     def describe(self) -> dict[str, Any]:
         """Name, label and options as plain values, for a report."""
         return {"name": self.name, "label": self.label} | {key: _plain(value) for key, value in self.options.items()}
+
+
+def _remake(name: str, options: dict[str, Any]) -> FunctionClass:
+    """The class that was pickled."""
+    from safedial.function_classes import CLASSES
+
+    return CLASSES[name](**options)
 
 
 def _plain(value: Any) -> Any:

@@ -156,7 +156,14 @@ def kernel(
                 check_room(points.count, most)
                 values = [target[index] for target in targets]
                 _append(
-                    points, view.context[index], view.projection[index], values, weight[index], shape, state.ridge, most
+                    points,
+                    view.context[index],
+                    view.projection[index],
+                    values=values,
+                    weight=weight[index],
+                    shape=shape,
+                    ridge=state.ridge,
+                    limit=most,
                 )
         return state
 
@@ -218,6 +225,7 @@ def _append(
     points: Points,
     context: Array,
     projection: Array,
+    *,
     values: list[float],
     weight: float,
     shape: Kernel,

@@ -67,7 +67,7 @@ def fit(
     contexts: Array, offsets: Array, labels: Array, weights: Array, start: Array, *, size: float, ridge: float
 ) -> Fit:
     """Fit every learner of a batch: contexts (..., n, d), the rest (..., n); weights 0 or 1 say which rounds count."""
-    coef = _minimise(contexts, offsets, labels, weights, start, size)
+    coef = _minimise(contexts, offsets, labels, weights, start, size=size)
     gradient, hessian = derivatives(contexts, offsets, labels, weights, coef)
     dim = contexts.shape[-1]
     largest = np.sqrt(np.max(weights * np.vecdot(contexts, contexts), axis=-1))
@@ -111,7 +111,7 @@ def derivatives(contexts: Array, offsets: Array, labels: Array, weights: Array, 
     return gradient, hessian
 
 
-def _minimise(contexts: Array, offsets: Array, labels: Array, weights: Array, start: Array, size: float) -> Array:
+def _minimise(contexts: Array, offsets: Array, labels: Array, weights: Array, start: Array, *, size: float) -> Array:
     """Newton steps on L(μ) + (ν/2)‖μ‖², with ν ≥ 0 moved so that ‖μ‖ ≤ S; ends inside the ball."""
     coef, price = start.copy(), np.zeros(start.shape[:-1])
     eye = np.eye(start.shape[-1])

@@ -101,7 +101,7 @@ def parametric(
         batch = view.state.batch
         risk = np.broadcast_to(spec.log_inverse_risk, batch).ravel()
         rows = [
-            _range(family, learner, target, view.context[index], noise, risk[index])
+            _range(family, learner, target, context=view.context[index], noise=noise, risk=risk[index])
             for index, learner in enumerate(view.state.learners)
         ]
         estimate, lower, upper = (np.array(column).reshape(batch) for column in zip(*rows, strict=True))
@@ -191,7 +191,7 @@ def _fit(family: Family, learner: Learner, target: int) -> Array:
 
 
 def _range(
-    family: Family, learner: Learner, target: int, context: Array, noise: float, risk: float
+    family: Family, learner: Learner, target: int, *, context: Array, noise: float, risk: float
 ) -> tuple[float, float, float]:
     """(estimate, smallest, largest) at a context, by SLSQP from the fit and from the linearised ends."""
     from scipy.optimize import minimize
@@ -206,7 +206,7 @@ def _range(
     ends = [centre, centre]
     inside = _scattered(family, learner, target, limit)
     for side, sign in enumerate((1.0, -1.0)):
-        begins = [best, *_linear_ends(family, learner, target, one, best, slack, sign)]
+        begins = [best, *_linear_ends(family, learner, target, one, best, slack=slack, sign=sign)]
         if inside:
             begins.append(min(inside, key=lambda w, sign=sign: sign * float(family.values(one, w)[0])))
         for begin in begins:
@@ -233,7 +233,7 @@ def _scattered(family: Family, learner: Learner, target: int, limit: float) -> l
 
 
 def _linear_ends(
-    family: Family, learner: Learner, target: int, one: Array, best: Array, slack: float, sign: float
+    family: Family, learner: Learner, target: int, one: Array, best: Array, *, slack: float, sign: float
 ) -> list[Array]:
     """Where the problem linearised at the fit has its end: ŵ ∓ √slack · A⁻¹q/‖q‖_{A⁻¹}, A = JᵀJ + a little."""
     from scipy.optimize import approx_fprime

@@ -115,7 +115,8 @@ def hp_conformal(
     Reference: this project, docs/conformal.md; split, full and Mondrian conformal prediction: Vovk, Gammerman and
     Shafer, "Algorithmic Learning in a Random World" (2005); training-conditional: Vovk (2012).
     """
-    _check(form, start_dose, probe, confidence, group, scaled, predictor, window, lag)
+    _check_doses(form, start_dose, probe, confidence)
+    _check_model(form, group, predictor, scaled, window=window, lag=lag)
     stated = {"reach": reach, "history": history, "least_dose": least_dose}
     stated = {name: value for name, value in stated.items() if value is not UNSTATED}
     most, least = stated.get("reach"), stated.get("least_dose")
@@ -192,8 +193,15 @@ def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) 
     frozen = prediction.rounds.frozen
     if frozen is None:
         return prediction.cost + 0.0 * spec.violation_risk + math.inf
-    scale, code = prediction.scale, prediction.code
-    return upper(frozen, prediction.context, prediction.cost, scale, code, spec, confidence)
+    return upper(
+        frozen,
+        prediction.context,
+        cost=prediction.cost,
+        scale=prediction.scale,
+        code=prediction.code,
+        spec=spec,
+        confidence=confidence,
+    )
 
 
 def reach_limit(prediction: Outlook, reach: float, start: SafeSet) -> Any:
@@ -212,17 +220,7 @@ def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) ->
     require(within, "least_dose", least_dose, f"must be at most start_dose = {start_dose}, which is declared safe")
 
 
-def _check(
-    form: Any,
-    start_dose: Any,
-    probe: Any,
-    confidence: Any,
-    group: Any,
-    scaled: Any,
-    predictor: Any,
-    window: Any,
-    lag: Any,
-) -> None:
+def _check_doses(form: Any, start_dose: Any, probe: Any, confidence: Any) -> None:
     require(form in ("split", "full"), "form", form, "must be 'split' or 'full'")
     declared = start_dose is None or (_number(start_dose) and 0.0 < start_dose <= 1.0)
     require(declared, "start_dose", start_dose, "must be a number in (0, 1]", "or None for the certified one")
@@ -230,6 +228,9 @@ def _check(
     require(proper, "probe", probe, "must be 'sqrt' or a number in (0, 1]", "every round must teach")
     share = confidence is None or (_number(confidence) and 0.0 < confidence < 1.0)
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
+
+
+def _check_model(form: Any, group: Any, predictor: Any, scaled: Any, *, window: Any, lag: Any) -> None:
     column = _whole(group) and group >= 0
     require(
         group is None or column or isinstance(group, str) or callable(group),

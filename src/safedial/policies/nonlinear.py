@@ -70,7 +70,8 @@ def nonlinear_hp_ucb(
 
     def decide(prediction: Outlook, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         reward, bounds = _bounds(pair, prediction, spec)
-        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost, prediction.context)
+        here = prediction.context
+        safe = _safe(pair, bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, context=here)
         return choose(reward.upper, safe, bounds)
 
     return _policy("nonlinear_hp_ucb", "Non-linear HP-UCB", pair, decide, {})
@@ -98,7 +99,8 @@ def nonlinear_hp_probe(
 
     def decide(prediction: Outlook, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         reward, bounds = _bounds(pair, prediction, spec)
-        safe = _safe(pair, bounds.cost_upper, spec, round, baseline_cost, prediction.context)
+        here = prediction.context
+        safe = _safe(pair, bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, context=here)
         part = round**-0.5 if probe == "sqrt" else float(probe)
         return choose(reward.estimate, safe, bounds, probe=part, least_probe=least_informative_intensity(spec))
 
@@ -135,7 +137,7 @@ def _bounds(pair: Pair, outlook: Outlook, spec: SafetySpec) -> tuple[Interval, B
     return reward, Bounds(reward.upper, upper, 0.0, 0.0, reward.refuted | cost.refuted)
 
 
-def _safe(pair: Pair, upper: Any, spec: SafetySpec, round: Any, baseline_cost: Any, context: Any) -> SafeSet:
+def _safe(pair: Pair, upper: Any, spec: SafetySpec, *, round: Any, baseline_cost: Any, context: Any) -> SafeSet:
     if pair.cost.binary:
         rule = "must be 0 where costs are 0 or 1"
         require(is_zero(baseline_cost), "baseline_cost", baseline_cost, rule, "count its events in the odds")

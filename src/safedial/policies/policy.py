@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from safedial.core import estimate
 from safedial.core.action import Choice
 from safedial.core.estimate import Prediction
+from safedial.core.remake import reduced
 from safedial.core.spec import SafetySpec
 
 
@@ -59,7 +60,27 @@ class Policy(NamedTuple):
     binary_cost: bool = False
     learner: Any = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by name and options, where these give it again."""
+        from safedial.policies import POLICIES
+
+        return reduced(self, "policy", POLICIES, _remake)
+
+    def __copy__(self) -> Policy:
+        """Itself: it holds structure only, and nothing changes it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
+        return self
+
     @property
     def is_linear(self) -> bool:
         """Whether it learns with the linear estimate of `core.estimate`."""
         return self.init is estimate.init
+
+
+def _remake(name: str, options: dict[str, Any]) -> Policy:
+    """The policy that was pickled."""
+    from safedial.policies import make_policy
+
+    return make_policy(name, **options)

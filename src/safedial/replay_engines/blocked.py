@@ -119,7 +119,8 @@ def _decide_run(state: Kept, corner: Any, left: int, turn: Turn) -> list[tuple[f
     log_det, count, learned = state.log_det, state.informative_rounds, []
     for index in range(size):
         squared = max(item(index, index), 0.0)
-        told = turn(left + index, item(index, size), item(index, size + 1), squared, log_det, count)
+        means = item(index, size), item(index, size + 1)
+        told = turn(left + index, *means, squared, log_det=log_det, informative_rounds=count)
         weight, reward, cost = told
         learned.append(told)
         if weight > 0.0:

@@ -60,7 +60,7 @@ def program(rule: Any, plan: Plan, blocks: int, form: str) -> Callable[..., tupl
     place = jax.sharding.SingleDeviceSharding(plan.device)
     kinds = [np.int32 if number == 6 else dtype for number in range(8)]
     given = [jax.ShapeDtypeStruct(shape, kind, sharding=place) for shape, kind in zip(shapes, kinds, strict=True)]
-    step = jax.jit(partial(_chunk_of_blocks, rule, plan, form), donate_argnums=0)
+    step = jax.jit(partial(_chunk_of_blocks, rule=rule, plan=plan, form=form), donate_argnums=0)
     lowered = step.lower(tuple(given[:4]), *given[4:])
     if plan.device.platform == "cpu":
         return lowered.compile()
@@ -71,7 +71,7 @@ def program(rule: Any, plan: Plan, blocks: int, form: str) -> Callable[..., tupl
 
 
 def _chunk_of_blocks(
-    rule: Any, plan: Plan, form: str, state: Any, contexts: Any, inputs: Any, used: Any, before: Any
+    state: Any, contexts: Any, inputs: Any, used: Any, before: Any, *, rule: Any, plan: Plan, form: str
 ) -> tuple[Any, Any]:
     """Loop over the chunk's blocks that are in use."""
     block = plan.block
@@ -80,14 +80,14 @@ def _chunk_of_blocks(
         state, records = carry
         left = number * block
         rows, given = cut(contexts, left, block), cut(inputs, left, block, axis=1)
-        state, record = _one_block(rule, plan, form, state, rows, given, before + left)
+        state, record = _one_block(state, rows, given, before + left, rule=rule, plan=plan, form=form)
         return state, put(records, record, left, axis=1)
 
     records = jnp.zeros((kernels.ROWS, contexts.shape[0]), plan.dtype)
     return jax.lax.fori_loop(0, used, advance, (state, records))
 
 
-def _one_block(rule: Any, plan: Plan, form: str, state: Any, rows: Any, inputs: Any, before: Any) -> tuple[Any, Any]:
+def _one_block(state: Any, rows: Any, inputs: Any, before: Any, *, rule: Any, plan: Plan, form: str) -> tuple[Any, Any]:
     """One block, as at the top of this module: (state after it, record)."""
     sequence = {
         "plain": kernels.run_plain,

@@ -84,7 +84,9 @@ def learned(rule: Rule, prediction: Prediction, given: dict[str, Any], number: A
     return choice, weight, reward, cost
 
 
-def _sequence(rule: Rule, both: Any, means: tuple[Any, Any], start: tuple[Any, Any, Any], read: Any, emit: Any) -> Any:
+def _sequence(
+    rule: Rule, both: Any, means: tuple[Any, Any], start: tuple[Any, Any, Any], *, read: Any, emit: Any
+) -> Any:
     """Loop over the run's rounds on `both` = G above T, (2n, n), with the means padded to 2n.
 
     `read(k, j)` is input k of round j, `emit(record, j, values)` writes the record.
@@ -144,7 +146,7 @@ def run_plain(rule: Rule, gram: Any, means: Any, start: Any, inputs: Any) -> tup
         return lax.dynamic_index_in_dim(inputs[number], index, keepdims=False)
 
     both, means = _stacked(gram, means)
-    both, record = _sequence(rule, both, (means[0], means[1]), (start[0], start[1], start[2]), read, emit)
+    both, record = _sequence(rule, both, (means[0], means[1]), (start[0], start[1], start[2]), read=read, emit=emit)
     return both[gram.shape[0] :], record
 
 
@@ -157,9 +159,9 @@ def run_pallas(
     size, dtype = gram.shape[0], gram.dtype
     both, means = _stacked(gram, means)
 
-    def kernel(
-        both_ref: Any, means_ref: Any, start_ref: Any, inputs_ref: Any, turned_ref: Any, record_ref: Any
-    ) -> None:
+    def kernel(sums: tuple[Any, Any], start_ref: Any, inputs_ref: Any, turned_ref: Any, record_ref: Any) -> None:
+        both_ref, means_ref = sums
+
         def emit(record: Any, index: Any, values: Any) -> Any:
             if record is None:
                 return jnp.zeros((), jnp.int32)
@@ -172,12 +174,12 @@ def run_pallas(
 
         means = (means_ref[0, :], means_ref[1, :])
         turned_ref[:, :], _ = _sequence(
-            rule, both_ref[:, :], means, (start_ref[0], start_ref[1], start_ref[2]), read, emit
+            rule, both_ref[:, :], means, (start_ref[0], start_ref[1], start_ref[2]), read=read, emit=emit
         )
 
     shapes = [jax.ShapeDtypeStruct((2 * size, size), dtype), jax.ShapeDtypeStruct((ROWS, size), dtype)]
     options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": _triton(warps)}
-    both, record = pallas.pallas_call(kernel, out_shape=shapes, **options)(both, means, start, inputs)
+    both, record = pallas.pallas_call(kernel, out_shape=shapes, **options)((both, means), start, inputs)
     return both[size:], record
 
 

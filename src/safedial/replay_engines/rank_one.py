@@ -38,7 +38,8 @@ def advance(state: Kept, rows: NDArray[Any], turn: Turn) -> None:
         direction = blas.gemv(1.0, state.inverse, context, trans=1)
         squared = max(float(blas.dot(context, direction)), 0.0)
         reward, cost = (float(blas.dot(context, column)) for column in state.coef.T)
-        weight, *targets = turn(index, reward, cost, squared, state.log_det, state.informative_rounds)
+        log_det, count = state.log_det, state.informative_rounds
+        weight, *targets = turn(index, reward, cost, squared, log_det=log_det, informative_rounds=count)
         if weight > 0.0:
             gain = weight / (1.0 + weight * squared)
             blas.ger(-gain, direction, direction, a=state.inverse, overwrite_a=1)

@@ -41,7 +41,8 @@ def advance(state: Sums, rows: NDArray[Any], turn: Turn) -> None:
         sides = np.column_stack([context, state.rhs]).astype(rows.dtype, order="F", copy=False)
         solved = lapack.trsm(1.0, factor, sides, lower=1, overwrite_b=1)
         squared, reward, cost = (float(lapack.dot(solved[:, 0], column)) for column in solved.T)
-        weight, *targets = turn(index, reward, cost, squared, _log_det(factor, state.ridge), state.informative_rounds)
+        log_det, count = _log_det(factor, state.ridge), state.informative_rounds
+        weight, *targets = turn(index, reward, cost, squared, log_det=log_det, informative_rounds=count)
         if weight > 0.0:
             lapack.syr(weight, context, a=state.gram, lower=1, overwrite_a=1)
             state.rhs += weight * np.outer(context, targets)

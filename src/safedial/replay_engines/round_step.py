@@ -7,8 +7,7 @@ ln det. The rule is the policy's own `decide`, on Python floats.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,8 +19,13 @@ from safedial.core.tighter_radii import energy
 from safedial.replay_engines.arguments import Rounds
 from safedial.replay_engines.record import Trace
 
-Turn = Callable[[int, float, float, float, float, int], tuple[float, float, float]]
-"""turn(index, reward, cost, width², log_det, informative_rounds) -> (weight, R/g, C/g) of the block's round `index`."""
+
+class Turn(Protocol):
+    """turn(index, reward, cost, width², log_det=…, informative_rounds=…) -> (weight, R/g, C/g) of a block's round."""
+
+    def __call__(
+        self, index: int, reward: float, cost: float, squared: float, *, log_det: float, informative_rounds: int
+    ) -> tuple[float, float, float]: ...
 
 
 def make_turn(
@@ -46,9 +50,9 @@ def make_turn(
     identity, dose = rounds.dose.is_identity, rounds.dose
 
     def turn(
-        index: int, reward: float, cost: float, squared: float, log_det: float, informative_rounds: int
+        index: int, reward: float, cost: float, squared: float, *, log_det: float, informative_rounds: int
     ) -> tuple[float, float, float]:
-        told = learn(index, reward, cost, squared, log_det, informative_rounds)
+        told = learn(index, reward, cost, squared, log_det=log_det, informative_rounds=informative_rounds)
         if energies is not None and told[0] > 0.0:
             width = predictions[-1].width
             energies[0] += energy(width, told[1] - reward, told[0])
@@ -56,7 +60,7 @@ def make_turn(
         return told
 
     def learn(
-        index: int, reward: float, cost: float, squared: float, log_det: float, informative_rounds: int
+        index: int, reward: float, cost: float, squared: float, *, log_det: float, informative_rounds: int
     ) -> tuple[float, float, float]:
         width = math.sqrt(squared) if squared > 0.0 else 0.0
         prediction = Prediction(reward, cost, width, lengths[index], log_det, informative_rounds, dim)

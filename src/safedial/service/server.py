@@ -22,10 +22,13 @@ HOST = "SAFEDIAL_HOST"
 RATE = "SAFEDIAL_RATE"
 
 
-def settings(**more: Any) -> dict[str, Any]:
-    """What every server of ours is started with: no access log, so no address or id is written anywhere."""
-    quiet = {"access_log": False, "log_level": "warning", "server_header": False}
-    return {**quiet, "timeout_keep_alive": 30, "timeout_graceful_shutdown": 10, **more}
+QUIET: dict[str, Any] = {
+    "access_log": False,
+    "log_level": "warning",
+    "server_header": False,
+    "timeout_keep_alive": 30,
+}
+"""What every server of ours is started with: no access log, so no address or id is written anywhere."""
 
 
 def serve(
@@ -38,7 +41,14 @@ def serve(
         refuse_open_address(store, host)
     os.environ.update({STORAGE: storage, HOST: host} | ({} if rate is None else {RATE: repr(rate)}))
     uvicorn.run(
-        "safedial.service.server:worker", factory=True, **settings(host=host, port=port, workers=workers, lifespan="on")
+        "safedial.service.server:worker",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        lifespan="on",
+        timeout_graceful_shutdown=10,
+        **QUIET,
     )
 
 
@@ -56,7 +66,7 @@ def running(
 ) -> Iterator[str]:
     """A server in a thread of this process; its address. The store stays open."""
     made = make_app(store, open_door=is_loopback(host), limits=limits) if app is None else app
-    config = uvicorn.Config(made, **settings(host=host, port=port, timeout_graceful_shutdown=2))
+    config = uvicorn.Config(made, host=host, port=port, timeout_graceful_shutdown=2, **QUIET)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="safedial-server", daemon=True)
     thread.start()

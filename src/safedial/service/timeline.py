@@ -44,6 +44,17 @@ _DECIDED = (
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
 
 
+class Row(NamedTuple):
+    """An event as the query gives it; `tag` is the first hexadecimal digits of its hash."""
+
+    seq: int
+    kind: str
+    decision: int
+    at: int
+    tag: str
+    fields: list[Any]
+
+
 class Turn(NamedTuple):
     """An alarm, or its being taken back: when, which rule, and on what evidence."""
 
@@ -110,10 +121,11 @@ class Track:
             where = {"study": self.study.store.find(self.study.name), "after": first, "upto": first + PAGE}
             text = connection.execute(self._query, where).scalar()
         for row in orjson.loads(text) if text else ():
-            self._event(*row)
+            self._event(Row(*row))
         return self.seq - first < PAGE
 
-    def _event(self, seq: int, kind: str, decision: int, at: int, tag: str, fields: list[Any]) -> None:
+    def _event(self, row: Row) -> None:
+        seq, kind, decision, at, tag, fields = row
         self.seq = seq
         if kind == "decided":
             self._decided(seq, at, int(tag, 16), fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from safedial.core.dose import Dose, DoseCurve
 from safedial.core.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds_io import Log
-from safedial.simulation.simulate import simulate
+from safedial.simulation.simulate import Simulation, simulate
 from safedial.worlds import World
 
 
@@ -36,10 +37,21 @@ def simulated_log(
     return log
 
 
-def logged_simulation(policy: str | Policy, world: World, spec: SafetySpec, **options: Any) -> tuple[Log, Any]:
+def logged_simulation(
+    policy: str | Policy,
+    world: World,
+    spec: SafetySpec,
+    *,
+    rounds: int,
+    seeds: int | Sequence[int],
+    dose: DoseCurve | Dose | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Log, Simulation]:
     """`simulate` with these options, and the log of its first spec row and seed."""
     chunks: list[Any] = []
-    result = simulate(policy, world, spec, record=chunks.append, **options)
+    result = simulate(
+        policy, world, spec, rounds=rounds, seeds=seeds, dose=dose, progress=progress, record=chunks.append
+    )
     parts = [np.concatenate([getattr(chunk, name)[:, 0, 0] for chunk in chunks]) for name in chunks[0]._fields]
     context, action, reward, cost = parts
     log = Log(

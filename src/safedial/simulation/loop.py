@@ -69,6 +69,7 @@ class Batch:
         policy: Policy,
         world: World,
         spec: SafetySpec,
+        *,
         dose: Dose,
         seeds: list[int],
         rounds: int,
@@ -113,9 +114,19 @@ class Batch:
             if self.world.adversarial:
                 reward_mean[index], cost_mean[index] = self.world.means(self.spec, self.truth, context)
             number = done + index + 1
-            means = reward_mean[index], cost_mean[index]
-            harm[index], gain[index], full[index] = self._round(number, context, draws, index, *means)
-        self._account(done, draws, harm, gain, full, reward_mean, cost_mean, np.stack(seen) if seen else None)
+            harm[index], gain[index], full[index] = self._round(
+                number, context, draws, index, reward_mean=reward_mean[index], cost_mean=cost_mean[index]
+            )
+        self._account(
+            done,
+            draws,
+            harm,
+            gain,
+            full,
+            reward_mean=reward_mean,
+            cost_mean=cost_mean,
+            contexts=np.stack(seen) if seen else None,
+        )
         if self.record:
             reward = gain * reward_mean + self._noise(0, gain, draws.reward_noise) + draws.reward_sensor[:, None]
             cost = self._realized(harm, cost_mean, draws)
@@ -140,7 +151,7 @@ class Batch:
         return worst_context(candidates, self.truth, self.policy.predict(lifted, candidates))
 
     def _round(
-        self, number: int, context: Array, draws: Draws, index: int, reward_mean: Array, cost_mean: Array
+        self, number: int, context: Array, draws: Draws, index: int, *, reward_mean: Array, cost_mean: Array
     ) -> tuple[Array, Array, Any]:
         """Decide, then learn from the normalised outcomes. Returns the intensities of cost and reward, and where the
         safe one was played in full.
@@ -164,7 +175,16 @@ class Batch:
             for target, intensity in enumerate((reward_intensity, cost_intensity)):
                 self.heights[target, index] = self.spec.noise_scale.of(intensity, context)
         if self.policy.learns:
-            self._learn(choice, prediction, draws, index, reward_mean, cost_mean, reward_intensity, cost_intensity)
+            self._learn(
+                choice,
+                prediction,
+                draws,
+                index,
+                reward_mean=reward_mean,
+                cost_mean=cost_mean,
+                reward_intensity=reward_intensity,
+                cost_intensity=cost_intensity,
+            )
         return cost_intensity, reward_intensity, choice.intensity >= choice.safe.intensity
 
     def _applied(self, intensity: Array) -> tuple[Array, Array]:
@@ -179,6 +199,7 @@ class Batch:
         prediction: Prediction,
         draws: Draws,
         index: int,
+        *,
         reward_mean: Array,
         cost_mean: Array,
         reward_intensity: Array,
@@ -192,7 +213,9 @@ class Batch:
             weight = weight * choice.learn
         reward = reward_mean + draws.reward_noise[index]
         if self.world.binary_cost:
-            self._learn_binary(prediction, draws, index, reward, cost_mean, weight, cost_intensity)
+            self._learn_binary(
+                prediction, draws, index, reward=reward, log_odds=cost_mean, weight=weight, intensity=cost_intensity
+            )
             return
         cost = cost_mean + draws.cost_noise[index]
         if self.heights is not None:
@@ -215,6 +238,7 @@ class Batch:
         prediction: Any,
         draws: Draws,
         index: int,
+        *,
         reward: Array,
         log_odds: Array,
         weight: Array,
@@ -236,6 +260,7 @@ class Batch:
         harm: Array,
         gain: Array,
         full: Any,
+        *,
         reward_mean: Array,
         cost_mean: Array,
         contexts: Array | None,

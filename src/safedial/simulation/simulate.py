@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
 from safedial.simulation.loop import Batch, Played, Round
 from safedial.worlds import World
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Array = NDArray[np.float64]
 
@@ -72,7 +75,7 @@ class Simulation:
     def rounds_per_second(self) -> float:
         return self.violations.size * self.rounds / self.seconds
 
-    def frame(self) -> Any:
+    def frame(self) -> DataFrame:
         """One row for each (spec row, seed), as a pandas table."""
         from safedial.errors import import_extra
 
@@ -118,9 +121,11 @@ def simulate(
     (2, 3)
     """
     policy, dose = as_policy(policy), as_dose(dose)
-    chosen = _check(policy, world, spec, rounds, points, seeds)
+    chosen = _check(policy, world, spec, rounds=rounds, points=points, seeds=seeds)
     started = time.perf_counter()
-    run = Batch(policy, world, spec, dose, chosen, rounds, points, observe, record)
+    run = Batch(
+        policy, world, spec, dose=dose, seeds=chosen, rounds=rounds, points=points, observe=observe, record=record
+    )
     starts = range(0, rounds, CHUNK)
     with ThreadPoolExecutor(max_workers=1) as ahead:
         draws = ahead.submit(run.draw, min(CHUNK, rounds))
@@ -144,7 +149,7 @@ def simulate(
     )
 
 
-def _check(policy: Policy, world: Any, spec: Any, rounds: Any, points: Any, seeds: Any) -> list[int]:
+def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, seeds: Any) -> list[int]:
     require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):

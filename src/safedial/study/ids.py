@@ -42,6 +42,14 @@ def read_id(decision_id: Any) -> DecisionId:
     return DecisionId(found[1], int(found[2]), found[3] or "")
 
 
+def read_own_id(study: str, decision_id: Any) -> DecisionId:
+    """The parts of an id, which must be of a decision of this study."""
+    found = read_id(decision_id)
+    if found.study != study:
+        raise no_decision(decision_id)
+    return found
+
+
 def id_of(version: int, study: str, seq: int, name: bytes) -> DecisionId:
     """The id of a decision, from its event's seq and hash, in a study that lives by a version of the rules."""
     return DecisionId(study, seq, bytes(name[:TAG]).hex() if version > 1 else "")

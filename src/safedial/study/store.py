@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from safedial.errors import InvalidInput
 from safedial.study import failpoints
@@ -32,6 +32,7 @@ FAILED_SECONDS, FRESH_SECONDS = 5.0, 1.0
 """How long a store whose last write failed counts as not writable, and how long one that was tried needs no trial."""
 
 Operation = Callable[[StudyTransaction], Any]
+Answer = TypeVar("Answer")
 
 
 class _Job(NamedTuple):
@@ -109,15 +110,21 @@ class Store:
         return self._studies[study][1]
 
     def submit(
-        self, study: int, name: str, operation: Operation, *, key: str | None = None, spec: StudySpec | None = None
-    ) -> Future[Any]:
+        self,
+        study: int,
+        name: str,
+        operation: Callable[[StudyTransaction], Answer],
+        *,
+        key: str | None = None,
+        spec: StudySpec | None = None,
+    ) -> Future[Answer]:
         """Run an operation on a study in the writer's next transaction; the future is done after the commit.
 
         `key` is the idempotency key that the operation will ask for, so that those of a batch are looked up together.
         `spec` is the specification that it was prepared by; the operation is refused where the study has another.
         """
         self.spec(study, name)
-        future: Future[Any] = Future()
+        future: Future[Answer] = Future()
         with self._lock:
             if self._closed:
                 raise StoreUnavailable("storage: the store was closed")

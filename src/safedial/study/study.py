@@ -17,35 +17,28 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
-from safedial.decision.decision import Text
 from safedial.decision.units import real
 from safedial.decision.validation import read_baseline
-from safedial.errors import printable, require
+from safedial.errors import require
 from safedial.study import operations
-from safedial.study.answer import Receipt, StudyDecision, decided, shown_event
-from safedial.study.database import reading
-from safedial.study.event import Event, moment, now
+from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.event_bodies import Noted
 from safedial.study.history import read_history
-from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_id
-from safedial.study.log import event_hashes, events_about, read_event, read_events
-from safedial.study.requests import actor_name, checked_text, microseconds, read_key, read_meta, read_raw, written_time
-from safedial.study.spec import StudySpec
-from safedial.study.store import Store
-from safedial.study.tables import effective_rows, write_rows
+from safedial.study.ids import read_own_id
+from safedial.study.requests import checked_text, microseconds, read_key, read_meta, read_raw, written_time
+from safedial.study.store import Answer
+from safedial.study.study_reader import StudyReader
 from safedial.study.transaction import StudyTransaction
-from safedial.study.verify import Report
-from safedial.study.verify_parts import verify_study
 
 
-class Study:
+class Study(StudyReader):
     """One study in a store. Safe to use from several threads, and beside other processes on the same store. `created`
     says whether `create_study` made it just now.
 
@@ -53,14 +46,31 @@ class Study:
     `concurrent.futures.Future` instead.
     """
 
-    def __init__(self, store: Store, name: str, *, actor: str | None = None) -> None:
-        self.store, self.name, self.actor = store, name, actor_name(actor)
-        self.created = False
-        self._id = store.find(name)
-        self.spec: StudySpec = store.spec(self._id, name)
+    @overload
+    def ask(
+        self,
+        context: Any,
+        *,
+        key: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
+        actor: str | None = None,
+        wait: Literal[True] = True,
+    ) -> StudyDecision: ...
 
-    def __repr__(self) -> str:
-        return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
+    @overload
+    def ask(
+        self,
+        context: Any,
+        *,
+        key: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
+        actor: str | None = None,
+        wait: Literal[False],
+    ) -> Future[StudyDecision]: ...
 
     def ask(
         self,
@@ -72,7 +82,7 @@ class Study:
         allow_extrapolation: bool = False,
         actor: str | None = None,
         wait: bool = True,
-    ) -> Any:
+    ) -> StudyDecision | Future[StudyDecision]:
         """Advise an action for `context`.
 
         Args:
@@ -89,6 +99,36 @@ class Study:
         work = partial(operations.ask, asked=asked, noted=noted, baseline_cost=baseline, actor=self._who(actor))
         return self._write(work, wait, key)
 
+    @overload
+    def tell(
+        self,
+        decision_id: str,
+        *,
+        reward: float,
+        cost: float,
+        applied_action: float | None = None,
+        observed_at: str | datetime | None = None,
+        throttled: bool = False,
+        unrelated: bool = False,
+        actor: str | None = None,
+        wait: Literal[True] = True,
+    ) -> Receipt: ...
+
+    @overload
+    def tell(
+        self,
+        decision_id: str,
+        *,
+        reward: float,
+        cost: float,
+        applied_action: float | None = None,
+        observed_at: str | datetime | None = None,
+        throttled: bool = False,
+        unrelated: bool = False,
+        actor: str | None = None,
+        wait: Literal[False],
+    ) -> Future[Receipt]: ...
+
     def tell(
         self,
         decision_id: str,
@@ -101,7 +141,7 @@ class Study:
         unrelated: bool = False,
         actor: str | None = None,
         wait: bool = True,
-    ) -> Any:
+    ) -> Receipt | Future[Receipt]:
         """Report what came of a decision.
 
         Args:
@@ -126,8 +166,36 @@ class Study:
             body["unrelated"] = True
         if observed_at is not None:
             body["observed_at"] = written_time(observed_at)
-        work = partial(operations.tell, decision=self._own(decision_id), body=body, actor=self._who(actor))
+        work = partial(operations.tell, decision=read_own_id(self.name, decision_id), body=body, actor=self._who(actor))
         return self._write(work, wait)
+
+    @overload
+    def correct(
+        self,
+        decision_id: str,
+        *,
+        reason: str,
+        reward: float | None = None,
+        cost: float | None = None,
+        applied_action: float | None = None,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[True] = True,
+    ) -> Receipt: ...
+
+    @overload
+    def correct(
+        self,
+        decision_id: str,
+        *,
+        reason: str,
+        reward: float | None = None,
+        cost: float | None = None,
+        applied_action: float | None = None,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[False],
+    ) -> Future[Receipt]: ...
 
     def correct(
         self,
@@ -140,19 +208,34 @@ class Study:
         key: str | None = None,
         actor: str | None = None,
         wait: bool = True,
-    ) -> Any:
+    ) -> Receipt | Future[Receipt]:
         """Replace values of an outcome that was reported wrongly; the model is folded again with the right ones."""
         given = {"reward": reward, "cost": cost, "applied_action": applied_action}
         changed = {name: real(name, value) for name, value in given.items() if value is not None}
         require(changed, "correction", None, "is empty", "give reward, cost or applied_action")
-        work = partial(
-            operations.correct, decision=self._own(decision_id), changed=changed, reason=checked_text("reason", reason)
-        )
+        decision, why = read_own_id(self.name, decision_id), checked_text("reason", reason)
+        work = partial(operations.correct, decision=decision, changed=changed, reason=why)
         return self._write(partial(work, key=checked_text("key", key), actor=self._who(actor)), wait)
+
+    @overload
+    def void(
+        self,
+        decision_id: str,
+        *,
+        reason: str,
+        unrelated: bool = False,
+        actor: str | None = None,
+        wait: Literal[True] = True,
+    ) -> Receipt: ...
+
+    @overload
+    def void(
+        self, decision_id: str, *, reason: str, unrelated: bool = False, actor: str | None = None, wait: Literal[False]
+    ) -> Future[Receipt]: ...
 
     def void(
         self, decision_id: str, *, reason: str, unrelated: bool = False, actor: str | None = None, wait: bool = True
-    ) -> Any:
+    ) -> Receipt | Future[Receipt]:
         """Take a round out of the study.
 
         Args:
@@ -161,9 +244,8 @@ class Study:
                 (HP-Conformal counts it as unbounded and goes on).
         """
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
-        work = partial(
-            operations.void, decision=self._own(decision_id), unrelated=unrelated, reason=checked_text("reason", reason)
-        )
+        decision, why = read_own_id(self.name, decision_id), checked_text("reason", reason)
+        work = partial(operations.void, decision=decision, unrelated=unrelated, reason=why)
         return self._write(partial(work, actor=self._who(actor)), wait)
 
     def expire(
@@ -185,18 +267,40 @@ class Study:
         require((decision_ids is None) != (before is None), "before", before, "or decision_ids must be given, not both")
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         listed = [decision_ids] if isinstance(decision_ids, str) else decision_ids
-        named = None if listed is None else [self._own(each) for each in listed]
+        named = None if listed is None else [read_own_id(self.name, each) for each in listed]
         arguments = {"unrelated": unrelated, "reason": checked_text("reason", reason), "actor": self._who(actor)}
 
         def work(transaction: StudyTransaction) -> list[Receipt]:
             overdue = (each for each, at in self._waiting(transaction) if at < microseconds(before))
             return operations.expire(transaction, list(overdue) if named is None else named, **arguments)
 
-        return self._write(work, True)
+        return self._run(work)
+
+    @overload
+    def resume(
+        self,
+        reason: str,
+        *,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[True] = True,
+    ) -> Receipt: ...
+
+    @overload
+    def resume(
+        self,
+        reason: str,
+        *,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[False],
+    ) -> Future[Receipt]: ...
 
     def resume(
         self, reason: str, *, forget: bool = False, key: str | None = None, actor: str | None = None, wait: bool = True
-    ) -> Any:
+    ) -> Receipt | Future[Receipt]:
         """Take the guard's alarm back, and watch afresh: a person's decision, with the reason.
 
         Args:
@@ -210,9 +314,7 @@ class Study:
 
     def checkpoint(self, reason: str = "", *, actor: str | None = None) -> dict[str, Any]:
         """Mark the log; keep the answer elsewhere, and `verify(checkpoint=...)` finds any change before it."""
-        return self._write(
-            partial(operations.checkpoint, reason=checked_text("reason", reason), actor=self._who(actor)), True
-        )
+        return self._run(partial(operations.checkpoint, reason=checked_text("reason", reason), actor=self._who(actor)))
 
     def import_history(
         self, rounds: str | Path | Iterable[Mapping[str, Any]], *, reason: str = "warm start", actor: str | None = None
@@ -227,112 +329,13 @@ class Study:
         work = partial(
             operations.import_rounds, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor)
         )
-        return self._write(work, True)
+        return self._run(work)
 
-    def decision(self, decision_id: str) -> StudyDecision:
-        """A decision that was made, with its certificate."""
-        event = self._event(decision_id)
-        asked = read_raw(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
-        return decided(self.spec, self.name, event, asked.vector)
-
-    def about(self, decision_id: str) -> list[dict[str, Any]]:
-        """What was said about a decision afterwards: outcome, correction, void, expiry."""
-        seq = self._event(decision_id).seq
-        with reading(self.store.engine) as connection:
-            return [shown_event(event, str(decision_id)) for event in events_about(connection, self._id, seq)]
-
-    def explain(self, decision_id: str) -> Text:
-        """Why this action, in plain words, and what was said about it since."""
-        lines = [str(self.decision(decision_id).explain())]
-        for event in self.about(decision_id):
-            told = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
-            why = f" ({event['reason']})" if event["reason"] else ""
-            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {told}"))
-        return Text("\n".join(lines))
-
-    def status(self) -> dict[str, Any]:
-        """Counts, the monitor's evidence, whether and why the study has stopped, and what else is worth knowing."""
-        return self._write(self._status, True)
-
-    def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
-        oldest = next(iter(self._waiting(transaction, most=1)), None)
-        since = None if oldest is None else moment(oldest[1])
-        told = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
-        return {"name": self.name, **transaction.state.summary(), **told}
-
-    def state_digest(self) -> str:
-        """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
-        from safedial.study.snapshot import state_digest
-
-        return self._write(lambda transaction: state_digest(transaction.state), True)
-
-    def waiting(self) -> list[dict[str, Any]]:
-        """The decisions that wait for an outcome, with the time they were made, oldest first."""
-        rows = self._write(self._waiting, True)
-        return [{"decision_id": str(each), "seq": each.seq, "at": at} for each, at in rows]
-
-    def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
-        """A page of the log: {"events": [...], "next_seq": the first seq behind it}."""
-        first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
-        with reading(self.store.engine) as connection:
-            rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-            ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
-        return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
-
-    def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
-        """Check the chain, fold the log afresh, and compute every decision again."""
-        return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
-
-    def rows(self) -> Iterable[dict[str, Any]]:
-        """One mapping a decision: what was advised, what was applied, what came of it."""
-        with reading(self.store.engine) as connection:
-            yield from effective_rows(self.spec.rules, self.name, read_events(connection, self._id))
-
-    def frame(self) -> Any:
-        """One row a decision, as a pandas DataFrame."""
-        from safedial.errors import import_extra
-
-        return import_extra("pandas", "data").DataFrame(list(self.rows()))
-
-    def export(self, path: str | Path) -> Path:
-        """Write the decisions to .csv or .parquet, or the whole log to .jsonl."""
-        with reading(self.store.engine) as connection:
-            return write_rows(path, self.spec.rules, self.name, read_events(connection, self._id))
-
-    def _write(self, operation: Any, wait: bool, key: str | None = None) -> Any:
+    def _write(
+        self, operation: Callable[[StudyTransaction], Answer], wait: bool, key: str | None = None
+    ) -> Answer | Future[Answer]:
         future = self.store.submit(self._id, self.name, operation, key=key, spec=self.spec)
         return future.result() if wait else future
 
     def _who(self, actor: str | None) -> str:
         return self.actor if actor is None else checked_text("actor", actor)
-
-    def _own(self, decision_id: str) -> DecisionId:
-        found = read_id(decision_id)
-        if found.study != self.name:
-            raise no_decision(decision_id)
-        return found
-
-    def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
-        return {seq: str(id_of(self.spec.rules_version, self.name, seq, name)) for seq, name in hashes.items()}
-
-    def _event(self, decision_id: str) -> Event:
-        asked = self._own(decision_id)
-        with reading(self.store.engine) as connection:
-            event = read_event(connection, self._id, asked.seq)
-        if event is None or event.kind != "decided":
-            raise no_decision(decision_id)
-        check_id(asked, id_of(self.spec.rules_version, self.name, event.seq, event.hash))
-        return event
-
-    def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
-        transaction.flush()
-        found = (event for seq in islice(transaction.state.open, most) if (event := transaction.event(seq)))
-        return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
-
-
-def _notes(transaction: StudyTransaction) -> list[str]:
-    last = transaction.event(transaction.state.seq)
-    ahead = 0.0 if last is None else (last.at - now()) / 1e6
-    if ahead <= 1.0:
-        return []
-    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was put back, or one is ahead"]

@@ -282,9 +282,10 @@ def _watch(
         raise NotApplicable(str(error)) from error
 
 
-def _world(spec: SafetySpec, **options: Any) -> LinearWorld:
+def _world(spec: SafetySpec, *, baseline_cost: float = 0.0) -> LinearWorld:
     """A world that the spec is true of."""
-    return LinearWorld(dim=2, noise="rademacher" if spec.margin == "bounded" else "gaussian", **options)
+    noise = "rademacher" if spec.margin == "bounded" else "gaussian"
+    return LinearWorld(dim=2, noise=noise, baseline_cost=baseline_cost)
 
 
 def _norm(seen: Round) -> Any:

@@ -78,7 +78,9 @@ def eluder_dimension(
     best, level = _best(gaps, levels, exact=exact, progress=progress)
     kind = "exact" if exact else "lower bound"
     how = "search over all sets of contexts" if exact else "greedy sequence"
-    return _witness(functions, pairs, epsilon, (kind, how), [int(contexts[x]) for x in best], level)
+    return _witness(
+        functions, pairs, epsilon, label=(kind, how), sequence=[int(contexts[x]) for x in best], level=level
+    )
 
 
 def searchable(values: Any) -> bool:
@@ -139,7 +141,7 @@ def _levels(gaps: Array, epsilon: float) -> Array:
     return levels[np.diff(levels, prepend=0.0) > TIE * levels]
 
 
-def _witness(functions: Array, pairs: Any, epsilon: float, label: Any, sequence: list[int], level: float) -> Eluder:
+def _witness(functions: Array, pairs: Any, epsilon: float, *, label: Any, sequence: list[int], level: float) -> Eluder:
     """The pair of least sum at each place, and an ε′ in the middle of what is left between the sums and v."""
     served, floor = [], epsilon
     for place, context in enumerate(sequence):

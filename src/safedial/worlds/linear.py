@@ -134,11 +134,11 @@ class LinearWorld:
         reward, cost = (size * np.sin(np.pi * value / (size * spec.context_bound)) for value in linear)
         return reward, cost
 
-    def realized_cost(self, intensity: Any, mean: Any, noise: Any) -> Any:
+    def realized_cost(self, intensity: Any, mean: Any, noise: Any) -> Array:
         """C without baseline and sensor error."""
         return intensity * (mean + noise)
 
-    def noise_scale(self, spec: SafetySpec, context: Array) -> Any:
+    def noise_scale(self, spec: SafetySpec, context: Array) -> float | Array:
         """What the noise is multiplied by at a context: 1 but for `context-scale`."""
         return context_scale(context, spec.context_bound) if self.noise == "context-scale" else 1.0
 

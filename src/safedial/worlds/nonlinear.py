@@ -139,14 +139,14 @@ class NonlinearWorld:
             both[1] += np.log(self.odds)
         return both[0], both[1]
 
-    def realized_cost(self, intensity: Any, mean: Any, noise: Any) -> Any:
+    def realized_cost(self, intensity: Any, mean: Any, noise: Any) -> Array:
         return binary_cost(intensity, mean, noise) if self.binary_cost else intensity * (mean + noise)
 
     def noise_scale(self, spec: SafetySpec, context: Array) -> float:
         return 1.0
 
 
-def binary_cost(intensity: Any, log_odds: Any, uniform: Any) -> Any:
+def binary_cost(intensity: Array, log_odds: Array, uniform: Array) -> Array:
     """1 where a uniform number falls below P(C = 1), whose odds are z·exp(log-odds)."""
     from scipy.special import expit
 

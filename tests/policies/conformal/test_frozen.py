@@ -142,11 +142,11 @@ def test_the_quantile_is_mapies_on_the_same_split():
         upper(
             one_group._replace(ages=ages),
             x,
-            float(state.frozen.cost(x[None])[0]),
-            1.0,
-            0,
-            make_spec(violation_risk=risk),
-            None,
+            cost=float(state.frozen.cost(x[None])[0]),
+            scale=1.0,
+            code=0,
+            spec=make_spec(violation_risk=risk),
+            confidence=None,
         )
         for x in contexts
     ]

@@ -110,6 +110,7 @@ def test_a_fit_that_fails_later_leaves_predictions_unknown():
     from safedial.policies.conformal.predictors import fit_each, linear
 
     rows, target = np.random.default_rng(0).standard_normal((80, 2)), np.ones(80)
+    seen, early = np.full(80, True), linear(np.zeros(2))
     with pytest.warns(UserWarning, match="fit failed"):
-        fitted = fit_each(Odd(None, fit_fails=True), rows, target, np.full(80, True), "predictor", linear(np.zeros(2)))
+        fitted = fit_each(Odd(None, fit_fails=True), rows, target, seen, name="predictor", early=early)
     assert np.isnan(fitted(rows[:3])).all()

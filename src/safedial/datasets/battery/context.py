@@ -39,7 +39,7 @@ def find_targets(steps: Any) -> Targets:
 
 
 def element(
-    kind: str, note: str, current: float, v_start: float, v_end: float, dv: float, temp_mean: float, duration: float
+    *, kind: str, note: str, current: float, v_start: float, v_end: float, dv: float, temp_mean: float, duration: float
 ) -> dict[str, Any]:
     """One step as the text tells it."""
     return {
@@ -59,9 +59,9 @@ FIELDS = ("kind", "note", "current", "v_start", "v_end", "dv", "temp_mean", "dur
 
 def context_texts(steps: Any, targets: Targets) -> list[str]:
     """The text of every target, in order."""
-    columns = [steps[name].tolist() for name in FIELDS]
+    columns = {name: steps[name].tolist() for name in FIELDS}
     used = np.unique(targets.history)
-    told = {int(row): element(*(column[row] for column in columns)) for row in used}
+    told = {int(row): element(**{name: column[row] for name, column in columns.items()}) for row in used}
     return [
         json.dumps([told[int(row)] for row in five], separators=(",", ":"), ensure_ascii=True)
         for five in targets.history

@@ -133,14 +133,14 @@ class LinearLearner(Learner):
         return explained(
             self.ridge,
             self.samples + self.dim,
-            ddot(rhs, direction),
-            ddot(direction, residual),
-            dnrm2(residual),
-            dnrm2(rhs),
-            dnrm2(direction),
-            ddot(self.scale, np.abs(direction)),
-            self.scale_norm,
-            math.sqrt(self.cost_squares),
+            product=ddot(rhs, direction),
+            direction_residual=ddot(direction, residual),
+            residual_norm=dnrm2(residual),
+            rhs_norm=dnrm2(rhs),
+            direction_norm=dnrm2(direction),
+            scale_direction=ddot(self.scale, np.abs(direction)),
+            scale_norm=self.scale_norm,
+            target_norm=math.sqrt(self.cost_squares),
         )
 
     def read_many(self, contexts: Array) -> tuple[Array, Array, Array]:
@@ -158,15 +158,15 @@ class LinearLearner(Learner):
         width, slack, _ = certify(
             self.ridge,
             self.samples + self.dim,
-            np.vecdot(contexts, directions),
-            np.vecdot(directions, residuals),
-            np.linalg.norm(residuals, axis=1),  # pyright: ignore[reportArgumentType] -- arrays, with xp = NumPy
-            np.linalg.norm(contexts, axis=1),  # pyright: ignore[reportArgumentType]
-            np.linalg.norm(directions, axis=1),  # pyright: ignore[reportArgumentType]
-            np.abs(directions) @ self.scale,  # pyright: ignore[reportArgumentType]
-            self.scale_norm,
-            math.sqrt(self.cost_squares),
-            np,
+            quadratic=np.vecdot(contexts, directions),
+            direction_residual=np.vecdot(directions, residuals),
+            residual_norm=np.linalg.norm(residuals, axis=1),  # pyright: ignore[reportArgumentType] -- arrays, as xp = NumPy
+            context_norm=np.linalg.norm(contexts, axis=1),  # pyright: ignore[reportArgumentType]
+            direction_norm=np.linalg.norm(directions, axis=1),  # pyright: ignore[reportArgumentType]
+            scale_direction=np.abs(directions) @ self.scale,  # pyright: ignore[reportArgumentType]
+            scale_norm=self.scale_norm,
+            target_norm=math.sqrt(self.cost_squares),
+            xp=np,
         )
         room = 32.0 * UNIT * np.abs(means) + slack
         return means - room, means + room, np.asarray(width)
@@ -249,14 +249,14 @@ class LinearLearner(Learner):
         return certify(
             self.ridge,
             self.samples + self.dim,
-            ddot(context, direction),
-            ddot(direction, residual),
-            dnrm2(residual),
-            norm,
-            dnrm2(direction),
-            ddot(self.scale, np.abs(direction)),
-            self.scale_norm,
-            targets,
+            quadratic=ddot(context, direction),
+            direction_residual=ddot(direction, residual),
+            residual_norm=dnrm2(residual),
+            context_norm=norm,
+            direction_norm=dnrm2(direction),
+            scale_direction=ddot(self.scale, np.abs(direction)),
+            scale_norm=self.scale_norm,
+            target_norm=targets,
         )
 
     def _refresh_scale(self) -> None:

@@ -191,7 +191,7 @@ def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
 
 
 def upper(
-    frozen: Frozen, context: Array, cost: Any, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
+    frozen: Frozen, context: Array, *, cost: Any, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
 ) -> Any:
     """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ where nothing can be said."""
     xp = namespace(scale)
@@ -200,7 +200,8 @@ def upper(
         known = known and not frozen.ties.found[min(code, len(frozen.ties.known) - 1)]
     scale = xp.where(known, scale, 1.0)
     if frozen.full is not None:
-        return xp.where(known, _full_upper(frozen, frozen.full, context, scale, code, spec, confidence), math.inf)
+        bound = _full_upper(frozen, frozen.full, context, scale=scale, code=code, spec=spec, confidence=confidence)
+        return xp.where(known, bound, math.inf)
     quantile = quantiles(frozen, spec, confidence)
     if isinstance(code, int):
         margin = scale * float(quantile[min(code, len(quantile) - 1)])
@@ -223,7 +224,7 @@ def quantiles(frozen: Frozen, spec: SafetySpec, confidence: float | None) -> Arr
 
 
 def _full_upper(
-    frozen: Frozen, full: Full, context: Array, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
+    frozen: Frozen, full: Full, context: Array, *, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
 ) -> Any:
     direction = (full.inverse @ context[..., None])[..., 0]
     centre = np.vecdot(context, full.coef)
@@ -265,8 +266,8 @@ def _predictors(setup: Setup, ridge: float, apart: Array, targets: Array, seen: 
     _, coef = ridge_fit(apart, targets, seen, ridge)
     reward, cost = linear(coef[..., 0]), linear(coef[..., 1])
     if setup.predictor is not None:
-        reward = fit_each(setup.predictor, apart, targets[..., 0], seen, "predictor", reward)
-        cost = fit_each(setup.predictor, apart, targets[..., 1], seen, "predictor", cost)
+        reward = fit_each(setup.predictor, apart, targets[..., 0], seen, name="predictor", early=reward)
+        cost = fit_each(setup.predictor, apart, targets[..., 1], seen, name="predictor", early=cost)
     return reward, cost
 
 

@@ -41,7 +41,7 @@ def linear(coef: Array) -> Fitted:
     return lambda rows: (rows @ coef[..., None])[..., 0]
 
 
-def fit_each(model: Any, rows: Array, target: Array, seen: Any, name: str, early: Fitted) -> Fitted:
+def fit_each(model: Any, rows: Array, target: Array, seen: Any, *, name: str, early: Fitted) -> Fitted:
     """A copy of `model` fitted for each element of the batch; `early` where fewer than `FEWEST` rounds are known."""
     batch = target.shape[:-1]
     models: dict[tuple[int, ...], Any] = {}
@@ -106,7 +106,7 @@ def scale_of(rows: Array, residual: Array, seen: Any, ridge: float, model: Any) 
     def fitted(contexts: Array) -> Array:
         return on_squares(_with_squares(contexts))
 
-    own = fitted if model is True else fit_each(model, rows, size, seen, "scaled", fitted)
+    own = fitted if model is True else fit_each(model, rows, size, seen, name="scaled", early=fitted)
     return lambda contexts: np.maximum(own(contexts), least[..., None])
 
 

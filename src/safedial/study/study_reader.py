@@ -1,0 +1,137 @@
+"""What can be read of a study without writing: its decisions, its log, its rows, and whether the log is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safedial.decision.decision import Text
+from safedial.errors import printable
+from safedial.study.answer import StudyDecision, decided, shown_event
+from safedial.study.database import reading
+from safedial.study.event import Event, moment, now
+from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_own_id
+from safedial.study.log import event_hashes, events_about, read_event, read_events
+from safedial.study.requests import actor_name, read_raw
+from safedial.study.spec import StudySpec
+from safedial.study.store import Answer, Store
+from safedial.study.tables import effective_rows, write_rows
+from safedial.study.transaction import StudyTransaction
+from safedial.study.verify import Report
+from safedial.study.verify_parts import verify_study
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class StudyReader:
+    """One study in a store, to read."""
+
+    def __init__(self, store: Store, name: str, *, actor: str | None = None) -> None:
+        self.store, self.name, self.actor = store, name, actor_name(actor)
+        self.created = False
+        self._id = store.find(name)
+        self.spec: StudySpec = store.spec(self._id, name)
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
+
+    def decision(self, decision_id: str) -> StudyDecision:
+        """A decision that was made, with its certificate."""
+        event = self._event(decision_id)
+        asked = read_raw(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
+        return decided(self.spec, self.name, event, asked.vector)
+
+    def about(self, decision_id: str) -> list[dict[str, Any]]:
+        """What was said about a decision afterwards: outcome, correction, void, expiry."""
+        seq = self._event(decision_id).seq
+        with reading(self.store.engine) as connection:
+            return [shown_event(event, str(decision_id)) for event in events_about(connection, self._id, seq)]
+
+    def explain(self, decision_id: str) -> Text:
+        """Why this action, in plain words, and what was said about it since."""
+        lines = [str(self.decision(decision_id).explain())]
+        for event in self.about(decision_id):
+            told = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
+            why = f" ({event['reason']})" if event["reason"] else ""
+            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {told}"))
+        return Text("\n".join(lines))
+
+    def status(self) -> dict[str, Any]:
+        """Counts, the monitor's evidence, whether and why the study has stopped, and what else is worth knowing."""
+        return self._run(self._status)
+
+    def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
+        oldest = next(iter(self._waiting(transaction, most=1)), None)
+        since = None if oldest is None else moment(oldest[1])
+        told = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
+        return {"name": self.name, **transaction.state.summary(), **told}
+
+    def state_digest(self) -> str:
+        """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
+        from safedial.study.snapshot import state_digest
+
+        return self._run(lambda transaction: state_digest(transaction.state))
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """The decisions that wait for an outcome, with the time they were made, oldest first."""
+        rows = self._run(self._waiting)
+        return [{"decision_id": str(each), "seq": each.seq, "at": at} for each, at in rows]
+
+    def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
+        """A page of the log: {"events": [...], "next_seq": the first seq behind it}."""
+        first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
+        with reading(self.store.engine) as connection:
+            rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
+            ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
+        return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
+
+    def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
+        """Check the chain, fold the log afresh, and compute every decision again."""
+        return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
+
+    def rows(self) -> Iterable[dict[str, Any]]:
+        """One mapping a decision: what was advised, what was applied, what came of it."""
+        with reading(self.store.engine) as connection:
+            yield from effective_rows(self.spec.rules, self.name, read_events(connection, self._id))
+
+    def frame(self) -> DataFrame:
+        """One row a decision, as a pandas DataFrame."""
+        from safedial.errors import import_extra
+
+        return import_extra("pandas", "data").DataFrame(list(self.rows()))
+
+    def export(self, path: str | Path) -> Path:
+        """Write the decisions to .csv or .parquet, or the whole log to .jsonl."""
+        with reading(self.store.engine) as connection:
+            return write_rows(path, self.spec.rules, self.name, read_events(connection, self._id))
+
+    def _run(self, operation: Callable[[StudyTransaction], Answer]) -> Answer:
+        return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
+
+    def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
+        return {seq: str(id_of(self.spec.rules_version, self.name, seq, name)) for seq, name in hashes.items()}
+
+    def _event(self, decision_id: str) -> Event:
+        asked = read_own_id(self.name, decision_id)
+        with reading(self.store.engine) as connection:
+            event = read_event(connection, self._id, asked.seq)
+        if event is None or event.kind != "decided":
+            raise no_decision(decision_id)
+        check_id(asked, id_of(self.spec.rules_version, self.name, event.seq, event.hash))
+        return event
+
+    def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
+        transaction.flush()
+        found = (event for seq in islice(transaction.state.open, most) if (event := transaction.event(seq)))
+        return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
+
+
+def _notes(transaction: StudyTransaction) -> list[str]:
+    last = transaction.event(transaction.state.seq)
+    ahead = 0.0 if last is None else (last.at - now()) / 1e6
+    if ahead <= 1.0:
+        return []
+    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was put back, or one is ahead"]
