@@ -17,7 +17,7 @@ from __future__ import annotations
 import html
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +45,7 @@ from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, MARKERS, new_figure, save
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
-from safedial.progress import Bar, no_bar
+from safedial.progress import Advance, Bar, no_bar
 from safedial.replay_engines import replay
 from safedial.replay_engines.run import ENGINES
 from safedial.report.html import claim, footer, html_table, image, read_provenance
@@ -83,7 +83,7 @@ def battery_rows(
     seeds: int,
     points: int = 100,
     engine: str = "blocked",
-    progress: Callable[[int], None] | None = None,
+    progress: Advance | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One row for each threshold, series and checkpoint: regret and violations, means over seeds of the noise."""
     spec = battery_spec(truth, thresholds)
@@ -184,25 +184,24 @@ def run(
     with bar(f"Battery, {seeds} seed(s) of the noise", len(SERIES) * seeds) as advance:
         made = battery_rows(rounds, truth, thresholds=thresholds, seeds=seeds, engine=engine, progress=advance)
         rows = [labels | row for row in made]
-    settings = {
-        "source": source,
+    chosen = {**labels, "split": split, "floor": floor, "seeds": list(range(seeds)), "engine": engine}
+    settings = {**chosen, **_found(rounds, truth), **battery_spec(truth, thresholds).to_dict()}
+    files = write_results(folder, "battery", {"battery": rows}, settings, start)
+    return Result({}, files + write_logged(folder, data=data))
+
+
+def _found(rounds: Rounds, truth: Truth) -> dict[str, Any]:
+    """What the data and the fit turned out to be, for the provenance."""
+    return {
         "rows_by_source": rounds.sources,
-        "embedder": embedder,
         "vectors": rounds.vectors,
-        "split": split,
-        "floor": floor,
         "truth_ridge": TRUTH_RIDGE,
-        "seeds": list(range(seeds)),
         "rounds": int((~rounds.fit).sum()),
         "fit_rounds": int(rounds.fit.sum()),
         "shortened": rounds.shortened,
         "units": {"reward_volts": truth.units[0], "cost_celsius": truth.units[1]},
         "r_squared": {name: {"fit": pair[0], "other": pair[1]} for name, pair in truth.fits.items()},
-        "engine": engine,
-        **battery_spec(truth, thresholds).to_dict(),
     }
-    files = write_results(folder, "battery", {"battery": rows}, settings, start)
-    return Result({}, files + write_logged(folder, data=data))
 
 
 def draw(folder: Path) -> list[Path]:

@@ -99,11 +99,12 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
             weights.append(1.0 / share[level[place]])
             over.append(float(rise[place] > celsius))
             gained.append(change[place])
-        yield _row(series, name, celsius, len(level) - half, np.array(weights), np.array(over), np.array(gained))
+        accepted = {"weights": np.array(weights), "over": np.array(over), "gained": np.array(gained)}
+        yield _row(series, name, celsius=celsius, offered=len(level) - half, **accepted)
 
 
 def _row(
-    series: str, name: str, celsius: float, offered: int, weights: Array, over: Array, gained: Array
+    series: str, name: str, *, celsius: float, offered: int, weights: Array, over: Array, gained: Array
 ) -> dict[str, Any]:
     """Self-normalised weighted means; the error is that of a ratio of sums, and `violation_high` a 95 % upper end: two
     errors, or, where nothing was seen, three over the effective number of steps.

@@ -9,7 +9,7 @@ which a true model leaves with mean zero whatever was advised: its mean by band 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from safedial.agent import Agent
 from safedial.core.dose import DoseCurve, identity, power
 from safedial.decision.learners.conformal_learner import View
 from safedial.errors import require
+from safedial.progress import Advance
 from safedial.worlds.battery import BatteryWorld
 
 FITS: dict[str, tuple[DoseCurve, bool]] = {
@@ -68,7 +69,7 @@ def run_loop(
     seed: int,
     *,
     carry_over: bool = False,
-    progress: Callable[[int], None] | None = None,
+    progress: Advance | None = None,
 ) -> list[Round]:
     """Let `agent` turn the dial of `world` for `rounds` rounds.
 

@@ -7,7 +7,7 @@ is counted in shares of one who knows θ*, μ* and the exact noise quantile at 0
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, w
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, MARKERS, new_figure, save
 from safedial.policies import make_policy
-from safedial.progress import Bar, no_bar
+from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.simulate import Simulation, simulate
@@ -66,9 +66,7 @@ def conformal_spec(promise: str) -> SafetySpec:
     )
 
 
-def conformal_rows(
-    *, seeds: int, rounds: int, progress: Callable[[int], None] | None = None
-) -> Iterator[dict[str, Any]]:
+def conformal_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """One row for each world and policy."""
     for place, settings in WORLDS.items():
         world = LinearWorld(dim=DIM, **settings)

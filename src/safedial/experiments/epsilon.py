@@ -9,7 +9,7 @@ project, a decision costs so little that there is nothing to save.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from safedial.experiments.synthetic import DIMS, synthetic_spec
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import new_figure, save
 from safedial.policies import make_policy
-from safedial.progress import Bar, no_bar
+from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
 from safedial.simulation.simulate import simulate
 from safedial.stats import seed_interval
@@ -32,7 +32,7 @@ READINGS = ("all", "exploring")
 TIMED_DIMS = (5, 10, 200)
 
 
-def epsilon_rows(*, seeds: int, rounds: int, progress: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+def epsilon_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """Regret of ε-greedy by dimension, ε and reading."""
     spec = synthetic_spec()
     for dim in DIMS:
@@ -77,7 +77,7 @@ def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400)
     return (time.perf_counter() - started) / rounds * 1e6
 
 
-def time_rows(progress: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+def time_rows(progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """Time a round by dimension, ε and reading; the best of three."""
     for dim in TIMED_DIMS:
         for reading in READINGS:

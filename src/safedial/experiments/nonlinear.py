@@ -24,7 +24,7 @@ from safedial.function_classes.kernels import parse_kernel
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, new_figure, save, title
 from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.progress import Bar, no_bar
+from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.simulate import Simulation, simulate
@@ -89,9 +89,7 @@ def place_spec(place: Place) -> SafetySpec:
     return replace(synthetic_spec(), **place.changes)
 
 
-def nonlinear_rows(
-    *, seeds: int, rounds: int, progress: Callable[[int], None] | None = None
-) -> Iterator[dict[str, Any]]:
+def nonlinear_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """The curve of each world and policy, a row for each checkpoint."""
     for name, place in PLACES.items():
         spec = place_spec(place)

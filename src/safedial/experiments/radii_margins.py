@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ from safedial.experiments.experiment import Experiment, Result, Rows, Table, wri
 from safedial.io import output_folder, read_rows, write_rows
 from safedial.plots.style import COLOURS, new_figure, save
 from safedial.policies import Policy, make_policy
-from safedial.progress import Bar, no_bar
+from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.simulate import Simulation, simulate
@@ -63,10 +63,8 @@ MARGINS: dict[str, dict[str, Any]] = {
 }
 PALETTE = [COLOURS[name] for name in ("hp_ucb", "on_expectation", "hp_probe", "thompson")]
 
-Progress = Callable[[int], None] | None
 
-
-def share_rows(*, seeds: int, rounds: int, progress: Progress = None) -> Iterator[dict[str, Any]]:
+def share_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """Reward in shares of the sub-Gaussian clairvoyant's, for each radius and margin."""
     for label, name, radius, changes, place in SERIES:
         spec, world = SafetySpec(**(PLAIN | changes)), LinearWorld(dim=DIM, **place)
@@ -100,7 +98,7 @@ def overstated(radius: str, factor: float) -> Policy:
     return Policy("overstated", "HP-Probe, κ overstated", "certified", decide, {"radius": radius})
 
 
-def overstated_rows(*, seeds: int, rounds: int, progress: Progress = None) -> Iterator[dict[str, Any]]:
+def overstated_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """The reward that a κ five times too large in the radius alone costs."""
     spec, world = SafetySpec(**PLAIN, ridge=10.0), LinearWorld(dim=DIM)
     for radius in ("mixture", "noise-adaptive"):
@@ -118,7 +116,7 @@ def overstated_rows(*, seeds: int, rounds: int, progress: Progress = None) -> It
         }
 
 
-def quantile_rows(*, seeds: int, rounds: int, progress: Progress = None) -> Iterator[dict[str, Any]]:
+def quantile_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """The learned margin in units of the sub-Gaussian one, at a few times and risks."""
     spec = SafetySpec(**(PLAIN | {"violation_risk": list(RISKS), "ridge": 5.0} | QUANTILE))
     marks = sorted({int(mark) for mark in np.geomspace(min(100, rounds), rounds, 13)})
@@ -142,7 +140,7 @@ def quantile_rows(*, seeds: int, rounds: int, progress: Progress = None) -> Iter
             }
 
 
-def broken_rows(*, seeds: int, rounds: int, progress: Progress = None) -> Iterator[dict[str, Any]]:
+def broken_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """Violations among full doses for every margin in every noise family."""
     policy = make_policy("hp_probe", radius="mixture")
     for margin, changes in MARGINS.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from safedial.experiments.table1 import table1_spec
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, new_figure, save
 from safedial.policies import make_policy
-from safedial.progress import Bar, no_bar
+from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
 from safedial.simulation.simulate import simulate
 from safedial.stats import seed_interval
@@ -55,9 +55,7 @@ def synthetic_spec() -> SafetySpec:
     return replace(table1_spec(), threshold=THRESHOLD)
 
 
-def synthetic_rows(
-    *, seeds: int, rounds: int, progress: Callable[[int], None] | None = None
-) -> Iterator[dict[str, Any]]:
+def synthetic_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """One row for each dimension, series and checkpoint: mean regret with its 95 % interval over seeds, violations."""
     spec = synthetic_spec()
     for dim in DIMS:

@@ -7,7 +7,6 @@ noise, δ = δ′ = 0.01 and S = L = 1 reproduce it (docs/reproduction.md).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, T
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, LABELS, MARKERS, new_figure, save
 from safedial.policies import make_policy
-from safedial.progress import Bar, no_bar
+from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
 from safedial.simulation.simulate import simulate
 from safedial.stats import violation_interval
@@ -74,7 +73,7 @@ def table1_spec() -> SafetySpec:
 
 
 def table1(
-    *, dim: int = 5, seeds: int = 5, rounds: int = 10_000, progress: Callable[[int], None] | None = None
+    *, dim: int = 5, seeds: int = 5, rounds: int = 10_000, progress: Advance | None = None
 ) -> list[dict[str, Any]]:
     """The rows of the table, ours beside the paper's."""
     rows: list[dict[str, Any]] = []
