@@ -7,12 +7,11 @@ import sys
 import pytest
 
 from safedial import InvalidInput
-from safedial.experiments.battery import fit_truth, write_battery
+from safedial.experiments import battery
 from safedial.experiments.battery_logged import logged_rows, write_logged
-from safedial.experiments.battery_rounds import load_rounds
+from safedial.experiments.battery_rounds import fit_truth, load_rounds
+from safedial.experiments.report import write_report
 from safedial.io import read_rows
-from safedial.plots import draw_battery
-from safedial.report import write_report
 from tests.datasets.generate import rw_samples, write_rw
 
 
@@ -47,7 +46,8 @@ def test_from_a_mat_file_to_the_figure_and_the_report(data, tmp_path):
     assert "NASA's batteries: rw_mat, numeric, d = 38" in shown
     assert f"τ is {rows[0]['threshold_celsius']:.2f} °C and" in shown
     (tmp_path / "battery.png").unlink()
-    assert draw_battery(tmp_path).exists()
+    assert battery.draw(tmp_path) == [tmp_path / "battery.png"]
+    assert (tmp_path / "battery.png").exists()
     assert "The battery experiment" in write_report(tmp_path).read_text()
 
 
@@ -66,8 +66,8 @@ def test_the_truth_is_in_units_that_a_full_dose_reaches(data):
         ({"source": "moon"}, "source"),
         ({"embedder": "tea-leaves"}, "embedder"),
         ({"embedder": "precomputed"}, "no vectors for source rw_mat"),
-        ({"thresholds": []}, "threshold"),
-        ({"thresholds": [0.1, 0.1]}, "threshold"),
+        ({"threshold": []}, "threshold"),
+        ({"threshold": [0.1, 0.1]}, "threshold"),
         ({"seeds": 0}, "seeds"),
         ({"split": "dice"}, "split"),
         ({"floor": 2.0}, "floor"),
@@ -75,9 +75,9 @@ def test_the_truth_is_in_units_that_a_full_dose_reaches(data):
     ],
 )
 def test_what_makes_no_sense_is_named_and_nothing_is_written(data, tmp_path, changes, named):
-    settings = {"data": data, "source": "rw_mat", "embedder": "numeric", "thresholds": [0.1], "seeds": 1}
+    settings = {"data": data, "source": "rw_mat", "embedder": "numeric", "threshold": [0.1], "seeds": 1}
     with pytest.raises(InvalidInput, match=named):
-        write_battery(tmp_path / "out", **(settings | changes))
+        battery.run(tmp_path / "out", **(settings | changes))
     assert not list(tmp_path.glob("out/*.csv"))
 
 

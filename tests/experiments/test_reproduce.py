@@ -9,19 +9,10 @@ import pytest
 from scipy.linalg import cho_factor
 
 from safedial import InvalidInput
-from safedial.experiments import epsilon
+from safedial.experiments import EXPERIMENTS, closed_loop, epsilon, nonlinear
+from safedial.experiments.report import write_report
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.io import read_rows
-from safedial.plots import (
-    draw_closed_loop,
-    draw_conformal,
-    draw_epsilon,
-    draw_nonlinear,
-    draw_synthetic,
-    draw_table1,
-    draw_toolkit,
-)
-from safedial.report import write_report
 
 
 def reproduce(*words):
@@ -78,15 +69,12 @@ def test_what_cannot_run_here_is_said_and_the_rest_is_done(tmp_path):
 
 def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     folder = results[0]
-    for picture in folder.glob("*.png"):
+    pictures = set(folder.glob("*.png"))
+    for picture in pictures:
         picture.unlink()
-    assert draw_table1(folder).exists()
-    assert all(path.exists() for path in draw_synthetic(folder))
-    assert draw_epsilon(folder).exists()
-    assert draw_conformal(folder).exists()
-    assert draw_nonlinear(folder).exists()
-    assert draw_closed_loop(folder).exists()
-    assert draw_toolkit(folder).exists()
+    drawn = [path for each in EXPERIMENTS if each.has_run(folder) for path in each.draw(folder)]
+    assert len(drawn) == 8
+    assert set(drawn) == pictures == set(folder.glob("*.png"))
     assert write_report(folder).exists()
 
 
@@ -183,21 +171,18 @@ def test_the_closed_loop_is_written_drawn_and_summarised(tmp_path):
             spread[row["model"]] = max(spread[row["model"]], abs(row["mean"]))
     assert min(spread, key=lambda name: spread[name]) == "square, told"
     (tmp_path / "closed_loop.png").unlink()
-    assert draw_closed_loop(tmp_path).exists()
+    assert [path.exists() for path in closed_loop.draw(tmp_path)] == [True]
 
 
 def test_nonlinear_writes_its_rows_and_its_picture(tmp_path):
-    from safedial.experiments.nonlinear import PLACES, SERIES, finals, write_nonlinear
-    from safedial.io import read_rows
-    from safedial.plots import draw_nonlinear
-    from safedial.report import write_report
-
-    rows, paths = write_nonlinear(tmp_path, seeds=1, rounds=40)
-    assert len(finals(rows)) == len(PLACES) * len(SERIES)
-    assert len(read_rows(paths[0])) == len(rows)
+    content, files = nonlinear.run(tmp_path, seeds=1, rounds=40)
+    rows = read_rows(files[0])
+    assert len(content["rows"]) == len(nonlinear.finals(rows)) == len(nonlinear.PLACES) * len(nonlinear.SERIES)
     bound = [row["regret"] for row in rows if row["policy"] == "theorem3"]
+    assert len(bound) > 1
     assert bound == sorted(bound)
-    assert draw_nonlinear(tmp_path).stat().st_size > 10_000
+    (picture,) = nonlinear.draw(tmp_path)
+    assert picture.stat().st_size > 10_000
     page = write_report(tmp_path).read_text()
     assert "Algorithm 2" in page
     assert "Non-linear HP-Probe" in page

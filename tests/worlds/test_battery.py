@@ -9,7 +9,7 @@ from safedial import Agent, InvalidInput, SafetySpec
 from safedial.core.dose import Dose, identity, power
 from safedial.decision.units import Dial
 from safedial.errors import MissingExtra
-from safedial.experiments.battery_loop import alarm_round, by_band, run
+from safedial.experiments.battery_loop import alarm_round, by_band, run_loop
 from safedial.worlds.battery import COOLING, HEAT, BatteryWorld
 
 QUIET = BatteryWorld(temperature_noise=0.0, energy_noise=0.0, ambient=(20.0, 20.0), resistance=(1, 1), capacity=(1, 1))
@@ -64,7 +64,7 @@ def test_contexts_keep_their_norm_and_spent_cells_are_exchanged():
 
 def test_violations_and_what_led_to_them_are_recorded():
     hot = Agent(6, spec(threshold=0.02, promise="conformal", cost_noise=None), start_action=0.6)
-    played = run(hot, BatteryWorld(), 60, 0)
+    played = run_loop(hot, BatteryWorld(), 60, 0)
     assert sum(each.violated for each in played) > 10
     assert all(each.violated == (each.cost > 0.02) for each in played)
     assert {each.promise for each in played} <= {"declared", "conformal", "none"}
@@ -73,7 +73,7 @@ def test_violations_and_what_led_to_them_are_recorded():
 def test_a_certified_agent_in_the_loop_is_certified_and_its_residuals_are_its_own():
     agent = Agent(6, spec(cost_sensor_noise=0.01, reward_sensor_noise=0.01), dose=Dose(identity(), power(2.0)))
     told = []
-    played = run(agent, BatteryWorld(), 80, 0, carry_over=True, progress=told.append)
+    played = run_loop(agent, BatteryWorld(), 80, 0, carry_over=True, progress=told.append)
     assert sum(told) == 80
     assert all(each.promise == "certified" for each in played)
     assert not played[0].predicted
@@ -85,12 +85,12 @@ def test_a_certified_agent_in_the_loop_is_certified_and_its_residuals_are_its_ow
 
 def test_micro_doses_divide_the_heat_that_is_left_and_the_monitor_notices():
     exact = BatteryWorld(temperature_noise=0.0, energy_noise=0.0)
-    played = run(Agent(6, spec(), policy="hp_probe"), exact, 900, 0)
+    played = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0)
     alarmed = alarm_round(played)
     assert alarmed is not None
     assert {each.limit for each in played[alarmed:]} == {"alarm"}
     assert np.mean([each.violated for each in played[:alarmed]]) > 0.05
-    told = run(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, carry_over=True)
+    told = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, carry_over=True)
     assert alarm_round(told) is None
     assert not any(each.violated for each in told)
 
@@ -130,14 +130,14 @@ def test_without_the_simulator_the_extra_is_named(monkeypatch):
 def test_a_loop_of_unlike_parts_is_refused():
     agent = Agent(6, spec())
     with pytest.raises(InvalidInput, match=r"seed = -1: must be a whole number >= 0"):
-        run(agent, BatteryWorld(), 10, -1)
+        run_loop(agent, BatteryWorld(), 10, -1)
     with pytest.raises(InvalidInput, match=r"rounds = 0: must be a whole number >= 1"):
-        run(agent, BatteryWorld(), 0, 0)
+        run_loop(agent, BatteryWorld(), 0, 0)
     with pytest.raises(InvalidInput, match=r"agent = .*dimension 6"):
-        run(Agent(5, spec()), BatteryWorld(), 10, 0)
+        run_loop(Agent(5, spec()), BatteryWorld(), 10, 0)
     with pytest.raises(InvalidInput, match=r"agent = .*plain dial"):
-        run(Agent(6, spec(), dial=Dial(high=4.0)), BatteryWorld(), 10, 0)
+        run_loop(Agent(6, spec(), dial=Dial(high=4.0)), BatteryWorld(), 10, 0)
     with pytest.raises(InvalidInput, match=r"world = .*BatteryWorld"):
-        run(agent, "battery", 10, 0)
+        run_loop(agent, "battery", 10, 0)
     with pytest.raises(InvalidInput, match=r"agent = .*must be an Agent"):
-        run("agent", BatteryWorld(), 10, 0)
+        run_loop("agent", BatteryWorld(), 10, 0)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from safedial.datasets.battery.cache import Filled
 
 battery = typer.Typer(
     no_args_is_help=True, help="NASA's battery data: download it, say what is there, embed its texts."
@@ -34,13 +29,12 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Download NASA's archive and unpack its .mat files. Run it again to go on after an interruption."""
-    from safedial.cli.output import print_json
+    from safedial.cli.output import print_json, progress_bar
     from safedial.datasets.battery.fetch import ARCHIVE, fetch_archive
+    from safedial.progress import late_bar
 
-    with ExitStack() as stack:
-        done = fetch_archive(
-            data, url or ARCHIVE, sha256=sha256, progress=_Bar(stack, lambda total: f"download, {total / 1e6:,.0f} MB")
-        )
+    with late_bar(progress_bar, lambda total: f"download, {total / 1e6:,.0f} MB") as progress:
+        done = fetch_archive(data, url or ARCHIVE, sha256=sha256, progress=progress)
     if json:
         print_json(done._asdict())
         return
@@ -53,7 +47,6 @@ def fetch(
 def embed(
     data: Data = None,
     source: Annotated[str, typer.Option(help="b, rw26, rw, rw9_12 (parquet), b_mat or rw_mat (NASA's files).")] = "b",
-    *,
     embedder: Annotated[str, typer.Option(help="gemma3-270m, minilm or gemma-2b.")] = "gemma3-270m",
     weights: Weights = None,
     cache: Cache = None,
@@ -62,41 +55,16 @@ def embed(
     json: Json = False,
 ) -> None:
     """Embed the texts of a source with a language model, into a cache. Run it again to go on after an interruption."""
-    from safedial.cli.output import print_json
+    from safedial.cli.output import print_json, progress_bar
+    from safedial.experiments.battery_rounds import embed_source
 
-    done = embed_texts(data, source, embedder, weights=weights, cache=cache, batch_size=batch_size, limit=limit)
+    chosen = {"weights": weights, "cache": cache, "batch_size": batch_size, "limit": limit}
+    done = embed_source(data, source, embedder, bar=progress_bar, **chosen)
     left = done.texts - done.before - done.computed
     if json:
         print_json({**done._asdict(), "folder": str(done.folder), "left": left})
         return
     typer.echo(f"{done.computed:,} texts embedded now, {done.before:,} before, {left:,} left; kept in {done.folder}")
-
-
-def embed_texts(
-    data: Path | None,
-    source: str,
-    embedder: str,
-    *,
-    weights: Path | None = None,
-    cache: Path | None = None,
-    batch_size: int = 16,
-    limit: int | None = None,
-) -> Filled:
-    """Fill the cache behind a progress bar."""
-    from safedial.experiments.battery_rounds import embed_source
-
-    with ExitStack() as stack:
-        bar = _Bar(stack, lambda total: f"{embedder}, {total:,} texts")
-        return embed_source(
-            data,
-            source,
-            embedder,
-            weights=weights,
-            cache=cache,
-            batch_size=batch_size,
-            limit=limit,
-            progress=bar,
-        )
 
 
 @battery.command()
@@ -123,19 +91,3 @@ def info(data: Data = None, json: Json = False) -> None:
         typer.echo(f"No battery data in {content['folder']}. `safedial battery fetch --data DIR` downloads NASA's.")
     for words in content["citations"]:
         typer.echo(f"Cite: {words}")
-
-
-class _Bar:
-    """A bar that begins when the length of the work is known; `words` makes its title of it."""
-
-    def __init__(self, stack: ExitStack, words: Callable[[int], str]) -> None:
-        self.stack, self.words, self.done, self.advance = stack, words, 0, None
-
-    def __call__(self, done: int, total: int | None) -> None:
-        from safedial.cli.output import progress_bar
-
-        if self.advance is None and total:
-            self.advance: Any = self.stack.enter_context(progress_bar(self.words(total), total))
-        if self.advance is not None:
-            self.advance(done - self.done)
-            self.done = done

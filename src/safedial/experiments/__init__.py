@@ -1,1 +1,25 @@
-"""The paper's experiments. Each writes data and provenance, never pictures."""
+"""The paper's experiments and ours. A new one is a file here and its line in `EXPERIMENTS`."""
+
+from safedial.experiments import (
+    battery,
+    closed_loop,
+    conformal,
+    epsilon,
+    nonlinear,
+    radii_margins,
+    synthetic,
+    table1,
+)
+from safedial.experiments.experiment import Experiment
+
+EXPERIMENTS: list[Experiment] = [
+    table1.EXPERIMENT,
+    synthetic.EXPERIMENT,
+    epsilon.EXPERIMENT,
+    conformal.EXPERIMENT,
+    nonlinear.EXPERIMENT,
+    radii_margins.EXPERIMENT,
+    battery.EXPERIMENT,
+    closed_loop.EXPERIMENT,
+]
+"""In the order of the report."""

@@ -30,8 +30,9 @@ from safedial.datasets.battery.sources import FILES
 from safedial.decision.conformal_options import OFF
 from safedial.decision.units import Dial
 from safedial.errors import require
-from safedial.io import output_folder, write_rows
+from safedial.io import output_folder, read_rows, write_rows
 from safedial.policies import make_policy
+from safedial.report.html import html_table
 
 Array = NDArray[np.float64]
 
@@ -98,11 +99,12 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
             weights.append(1.0 / share[level[place]])
             over.append(float(rise[place] > celsius))
             gained.append(change[place])
-        yield _row(series, name, celsius, len(level) - half, np.array(weights), np.array(over), np.array(gained))
+        accepted = {"weights": np.array(weights), "over": np.array(over), "gained": np.array(gained)}
+        yield _row(series, name, celsius=celsius, offered=len(level) - half, **accepted)
 
 
 def _row(
-    series: str, name: str, celsius: float, offered: int, weights: Array, over: Array, gained: Array
+    series: str, name: str, *, celsius: float, offered: int, weights: Array, over: Array, gained: Array
 ) -> dict[str, Any]:
     """Self-normalised weighted means; the error is that of a ratio of sums, and `violation_high` a 95 % upper end: two
     errors, or, where nothing was seen, three over the effective number of steps.
@@ -132,3 +134,25 @@ def write_logged(out: str | Path, *, data: str | Path | None, celsius: float = 2
     if not (folder / FILES["rw26"]).is_file():
         return []
     return [write_rows(output_folder(out) / "battery_logged.csv", list(logged_rows(folder, celsius=celsius)))]
+
+
+def logged_section(folder: Path) -> list[str]:
+    """The end of the battery's section of the report; nothing where there was no RW26."""
+    if not (folder / "battery_logged.csv").exists():
+        return []
+    logged = read_rows(folder / "battery_logged.csv")
+    table = [
+        [
+            row["series"],
+            f"{row['accepted']:.0f} of {row['offered']:.0f}",
+            f"{row['violation_rate']:.1%}, at most {row['violation_high']:.1%}",
+            f"{row['reward_volts']:.3f}",
+        ]
+        for row in logged
+    ]
+    return [
+        f"<h3>On RW26's own outcomes</h3><p>No fitted truth: steps whose random current was the one a policy asked for, with their real "
+        f"temperature rise, against {logged[0]['celsius']:g} °C (the certified policies and HP-Conformal promise at most 5 %). What it can and "
+        "cannot show: docs/battery.md.</p>",
+        html_table(["policy", "accepted steps", "rise above the threshold (95 %)", "|voltage change|, V"], table),
+    ]

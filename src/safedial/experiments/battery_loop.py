@@ -9,18 +9,26 @@ which a true model leaves with mean zero whatever was advised: its mean by band 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.agent import Agent
+from safedial.core.dose import DoseCurve, identity, power
 from safedial.decision.learners.conformal_learner import View
 from safedial.errors import require
+from safedial.progress import Advance
 from safedial.worlds.battery import BatteryWorld
 
+FITS: dict[str, tuple[DoseCurve, bool]] = {
+    "line": (identity(), False),
+    "square": (power(2.0), False),
+    "line, told": (identity(), True),
+    "square, told": (power(2.0), True),
+}
 BANDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Edges of the bands of the dial in which residuals are averaged."""
 
@@ -54,14 +62,14 @@ class Band(NamedTuple):
     error: float
 
 
-def run(
+def run_loop(
     agent: Agent,
     world: BatteryWorld,
     rounds: int,
     seed: int,
     *,
     carry_over: bool = False,
-    progress: Callable[[int], None] | None = None,
+    progress: Advance | None = None,
 ) -> list[Round]:
     """Let `agent` turn the dial of `world` for `rounds` rounds.
 
@@ -131,3 +139,21 @@ def band_means(actions: NDArray[np.float64], residuals: NDArray[np.float64]) -> 
             error = float(inside.std() / np.sqrt(inside.size))
             bands.append(Band(low, high, inside.size, float(inside.mean()), error))
     return bands
+
+
+def residuals_of_fits(world: BatteryWorld, *, steps: int, seed: int) -> dict[str, list[Band]]:
+    """Least squares over random loads, which cover the dial evenly: where each form of the cost's model is wrong."""
+    battery, rng = world.start(seed), np.random.default_rng([seed, 99])
+    seen = []
+    for _ in range(steps):
+        context, left, action = battery.context, battery.carry_over, float(rng.random())
+        seen.append((*context, action, left, battery.step(action).cost))
+    table = np.array(seen)
+    context, (action, left, cost) = table[:, :-3], table[:, -3:].T
+    return {name: _fit(context, action, cost - told * left, curve) for name, (curve, told) in FITS.items()}
+
+
+def _fit(context: NDArray[Any], action: NDArray[Any], cost: NDArray[Any], curve: DoseCurve) -> list[Band]:
+    scaled = context * np.asarray(curve.effect(action))[:, None]
+    coef = np.linalg.lstsq(scaled, cost, rcond=None)[0]
+    return band_means(action, cost - scaled @ coef)

@@ -1,4 +1,5 @@
-"""The rounds of the battery experiment: one source's steps with their doses, outcomes and contexts.
+"""The rounds of the battery experiment, one source's steps with their doses, outcomes and contexts, and the truth
+fitted to them.
 
 * dose: |current|/`LARGEST_CURRENT`, so that 1 is the largest current of the experiments.
 * reward: the voltage change of the step (charging raises it); cost: its largest temperature less its first.
@@ -7,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from safedial.datasets.battery.embedders import EMBEDDERS, cache_folder, open_em
 from safedial.datasets.battery.embeddings import PRECOMPUTED, numeric, precomputed
 from safedial.datasets.battery.features import halves, make_contexts
 from safedial.errors import require
+from safedial.progress import Bar, late_bar, no_bar
 
 Array = NDArray[np.float64]
 
@@ -30,6 +31,7 @@ SHORTEST, LONGEST = 10.0, 600.0
 """Steps that last shorter (noise) or longer (reference cycles of hours) are left out, and voltage jumps above 1 V."""
 
 FLOOR = 0.3
+TRUTH_RIDGE = 30.0
 NO_MODEL = ("precomputed", "numeric")
 """Where vectors come from without a model being run; the others are in `EMBEDDERS`."""
 
@@ -86,7 +88,7 @@ def embed_source(
     cache: Path | None = None,
     batch_size: int = 16,
     limit: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    bar: Bar = no_bar,
 ) -> Filled:
     """Put the vectors of a source's context texts into the cache: those that are not there yet."""
     require(source in SOURCES, "source", source, "must be one of " + ", ".join(SOURCES))
@@ -94,7 +96,8 @@ def embed_source(
     opened = open_embedder(embedder, weights=weights, cache=root)
     steps = load_steps(folder, source)
     texts = context_texts(steps, find_targets(steps))
-    return fill_cache(opened, texts, root, batch_size=batch_size, limit=limit, progress=progress)
+    with late_bar(bar, lambda total: f"{embedder}, {total:,} texts") as progress:
+        return fill_cache(opened, texts, root, batch_size=batch_size, limit=limit, progress=progress)
 
 
 def check_choice(source: str, embedder: str) -> None:
@@ -126,3 +129,40 @@ def _rounds(steps: Any, targets: Targets, vectors: Array, source: str, *, split:
     kinds = {str(name): int(counts[name]) for name in counts.index}
     battery = told["battery"].to_numpy()
     return Rounds(made.rows, dose, change[used], rise[used], fit, battery, made.shortened, kinds, {})
+
+
+class Truth(NamedTuple):
+    """Coefficients treated as true, in units of (volts, degrees) `units`; noises; R² of (fit, other part) each."""
+
+    reward_coef: Array
+    cost_coef: Array
+    reward_noise: float
+    cost_noise: float
+    units: tuple[float, float]
+    fits: dict[str, tuple[float, float]]
+
+    @property
+    def bound(self) -> float:
+        return float(max(np.linalg.norm(self.reward_coef), np.linalg.norm(self.cost_coef)))
+
+
+def fit_truth(rounds: Rounds) -> Truth:
+    """Ridge regression of outcomes on dose × context, on the fit part; R² on both parts."""
+    rows = rounds.context * rounds.dose[:, None]
+    fit = rounds.fit
+    gram = rows[fit].T @ rows[fit] + TRUTH_RIDGE * np.eye(rows.shape[1])
+    coefs, noises, units, fits = [], [], [], {}
+    for name, outcome in (("reward", rounds.reward), ("cost", rounds.cost)):
+        coef = np.linalg.solve(gram, rows[fit].T @ outcome[fit])
+        residual = outcome - rows @ coef
+        unit = float(np.quantile(np.abs(rounds.context[fit] @ coef), 0.99))
+        noise = np.sqrt(np.mean(residual[fit] ** 2) / np.mean(rounds.dose[fit] ** 2))
+        coefs.append(coef / unit)
+        noises.append(float(noise / unit))
+        units.append(unit)
+        fits[name] = (_share(outcome, residual, fit), _share(outcome, residual, ~fit))
+    return Truth(coefs[0], coefs[1], noises[0], noises[1], (units[0], units[1]), fits)
+
+
+def _share(outcome: Array, residual: Array, part: Any) -> float:
+    return float(1.0 - np.sum(residual[part] ** 2) / np.sum((outcome[part] - outcome[part].mean()) ** 2))

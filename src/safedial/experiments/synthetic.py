@@ -6,8 +6,9 @@ both are drawn.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,13 @@ from typing import Any
 import numpy as np
 
 from safedial.core.spec import SafetySpec
+from safedial.experiments.experiment import Experiment, Result, Rounds, Rows, Seeds, write_results
 from safedial.experiments.table1 import table1_spec
-from safedial.io import output_folder, provenance, write_json, write_rows
+from safedial.io import output_folder, read_rows
+from safedial.plots.style import COLOURS, new_figure, save
 from safedial.policies import make_policy
+from safedial.progress import Advance, Bar, no_bar
+from safedial.report.html import claim, footer, html_table, image, read_provenance
 from safedial.simulation.simulate import simulate
 from safedial.stats import seed_interval
 from safedial.theory.regret import regret_bound
@@ -43,14 +48,14 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
 """Name in the legend → policy and options. The first two are the paper's figure. HP-Conformal may beat the sub-Gaussian
 clairvoyant, whom regret is measured against; On-Expectation may too, because it breaks the promise."""
 
+DASHES = {"ε-Greedy, exploring rounds only": "--", "HP-UCB, mixture": "--"}
+
 
 def synthetic_spec() -> SafetySpec:
     return replace(table1_spec(), threshold=THRESHOLD)
 
 
-def synthetic_rows(
-    *, seeds: int, rounds: int, progress: Callable[[int], None] | None = None
-) -> Iterator[dict[str, Any]]:
+def synthetic_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """One row for each dimension, series and checkpoint: mean regret with its 95 % interval over seeds, violations."""
     spec = synthetic_spec()
     for dim in DIMS:
@@ -78,15 +83,119 @@ def synthetic_rows(
                 }
 
 
-def write_synthetic(
-    out: str | Path, *, seeds: int, rounds: int, progress: Callable[[int], None] | None = None
-) -> list[Path]:
-    """`synthetic.csv` and `synthetic.provenance.json` under `out`."""
-    folder = output_folder(out)
-    started = time.perf_counter()
-    rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=progress))
+def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
+    """Figure "synthetic": cumulative regret for d = 5 and 10, every policy, Theorem 2, and a sweep over ε."""
+    folder, start = output_folder(out), time.perf_counter()
+    with bar(f"Regret curves, {seeds} seeds", len(DIMS) * len(SERIES) * rounds) as advance:
+        rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=advance))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
-    return [
-        write_rows(folder / "synthetic.csv", rows),
-        write_json(folder / "synthetic.provenance.json", provenance(settings, time.perf_counter() - started)),
+    return Result({}, write_results(folder, "synthetic", {"synthetic": rows}, settings, start))
+
+
+def draw(folder: Path) -> list[Path]:
+    """`synthetic.png` (the paper's two policies) and `synthetic_all.png` (all, with Theorem 2) from `synthetic.csv`.
+
+    Regret is against the sub-Gaussian clairvoyant, so it can be negative: the vertical axis is linear between −1 and 1.
+    """
+    rows = read_rows(folder / "synthetic.csv")
+    dims = sorted({row["dim"] for row in rows})
+    figure, panels = new_figure(columns=len(dims))
+    for axes, dim in zip(panels, dims, strict=True):
+        for series in ("HP-UCB", "ε-Greedy"):
+            _curve(axes, rows, dim, series)
+        axes.set_ylim(bottom=0)
+        _label(axes, dim)
+    panels[0].legend(fontsize=7, frameon=False, loc="upper left")
+    paths = [save(figure, folder / "synthetic.png")]
+    figure, panels = new_figure(columns=len(dims), height=3.8, sharey=True)
+    for axes, dim in zip(panels, dims, strict=True):
+        for series in dict.fromkeys(row["series"] for row in rows):
+            _curve(axes, rows, dim, series)
+        bound = [row for row in rows if row["dim"] == dim and row["series"] == "HP-UCB"]
+        axes.plot(
+            [row["round"] for row in bound],
+            [row["theorem_2"] for row in bound],
+            color="black",
+            linestyle=":",
+            linewidth=1,
+            label="Theorem 2, for HP-UCB",
+        )
+        axes.axhline(0.0, color="black", linewidth=0.5)
+        axes.set_xscale("log")
+        axes.set_yscale("symlog", linthresh=1.0)
+        _label(axes, dim)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), fontsize=7, frameon=False, loc="outside lower center", ncols=3
+    )
+    return [*paths, save(figure, folder / "synthetic_all.png")]
+
+
+def _curve(axes: Any, rows: Rows, dim: float, series: str) -> None:
+    line = [row for row in rows if row["dim"] == dim and row["series"] == series]
+    rounds = [row["round"] for row in line]
+    colour, dash = COLOURS[line[0]["policy"]], DASHES.get(series, "-")
+    axes.plot(rounds, [row["regret"] for row in line], dash, color=colour, linewidth=1.2, label=series)
+    low, high = [row["regret_low"] for row in line], [row["regret_high"] for row in line]
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _label(axes: Any, dim: float) -> None:
+    axes.set_title(f"d = {dim:g}, τ = 0.5", fontsize=8)
+    axes.set_xlabel("round")
+    axes.set_ylabel("cumulative regret (units of reward)")
+
+
+def section(folder: Path) -> str:
+    rows = read_rows(folder / "synthetic.csv")
+    last = {(row["dim"], row["series"]): row for row in rows}
+    dims = sorted({dim for dim, _ in last})
+    columns = (
+        ("regret", "regret", ".0f"),
+        ("reward share", "final_reward_share", ".0%"),
+        ("violations", "violation_rate", ".3%"),
+    )
+    lines = [
+        [series, *(f"{last[dim, series][name]:{form}}" for dim in dims for _, name, form in columns)]
+        for series in dict.fromkeys(row["series"] for row in rows)
     ]
+    heads = [f"{words}, d = {dim:g}" for dim in dims for words, _, _ in columns]
+    ours = [row for row in rows if row["series"] == "HP-UCB"]
+    holds = all(row["regret_high"] <= row["theorem_2"] for row in ours)
+    ratio = min((row["theorem_2"] / row["regret"] for row in ours if row["regret"] > 0), default=math.inf)
+    order = " and ".join(f"{_slope(rows, dim):.2f} (d = {dim:g})" for dim in dims)
+    gain = last[dims[-1], "HP-UCB"]["regret"] / last[dims[-1], "HP-Probe"]["regret"]
+    return "\n".join(
+        [
+            "<h2>Figure “synthetic”: cumulative constrained regret</h2>",
+            image(folder / "synthetic.png", "HP-UCB and ε-greedy, d = 5 and d = 10"),
+            "<p>The same with every policy of this project, on logarithmic axes (linear between −1 and 1):</p>",
+            image(folder / "synthetic_all.png", "All policies, with the bound of Theorem 2"),
+            html_table(["policy", *heads], lines),
+            "<p><small>Reward share: of the clairvoyant's, who knows θ* and μ* but keeps the sub-Gaussian noise margin. Who "
+            "earns more has negative regret: HP-Conformal learns the noise's own quantile (a promise for exchangeable rounds); "
+            "On-Expectation keeps no margin and breaks the promise.</small></p>",
+            claim(
+                "Regret is Õ(d√T) (Theorem 2).",
+                f"Theorem 2 with its constants written out is {'never exceeded' if holds else 'EXCEEDED'}; it is at least "
+                f"{ratio:.0f} times the measured regret. The slope of HP-UCB's regret in log-log axes over the last half "
+                f"of the rounds is {order}; √T has 0.5, and a learner still in its first phase has up to 1.",
+            ),
+            claim(
+                "Optimism in reward is how the algorithm explores.",
+                "In this model it need not: R/g has the same noise at any dose, so HP-Probe learns the same from "
+                f"micro-doses and has {gain:.1f} times less regret at d = {dims[-1]:g} under the same promise.",
+            ),
+            footer(read_provenance(folder, "synthetic")),
+        ]
+    )
+
+
+def _slope(rows: Rows, dim: float) -> float:
+    curve = [row for row in rows if row["dim"] == dim and row["series"] == "HP-UCB"]
+    half, end = curve[max(len(curve) // 2 - 1, 0)], curve[-1]
+    if half["round"] == end["round"] or min(half["regret"], end["regret"]) <= 0:
+        return math.nan
+    return math.log(end["regret"] / half["regret"]) / math.log(end["round"] / half["round"])
+
+
+EXPERIMENT = Experiment(name="synthetic", run=run, draw=draw, section=section)

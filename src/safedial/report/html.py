@@ -54,7 +54,7 @@ def html_table(heads: list[str], lines: list[list[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def provenance(folder: Path, name: str) -> dict[str, Any]:
+def read_provenance(folder: Path, name: str) -> dict[str, Any]:
     path = folder / f"{name}.provenance.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))

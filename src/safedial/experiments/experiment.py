@@ -1,0 +1,91 @@
+"""What an experiment is: one record of what it computes, draws, prints and reports.
+
+`run` computes and writes files; the picture, the printed table and the section of the report are made from those files
+alone. The command line and the report iterate over a list of these records, `safedial.experiments.EXPERIMENTS`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from safedial.io import provenance, write_json, write_rows
+from safedial.progress import Bar, no_bar
+
+Rows = list[dict[str, Any]]
+Seeds = Annotated[int, "How many seeds; the paper has 5."]
+Rounds = Annotated[int, "Rounds for each seed; the paper has 10000."]
+
+
+class Result(NamedTuple):
+    """What a run returns: what `--json` prints beside the files, and the files it wrote."""
+
+    content: dict[str, Any]
+    files: list[Path]
+
+
+class Table(NamedTuple):
+    """A table for the terminal."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment.
+
+    Attributes:
+        name: `safedial reproduce NAME`, with hyphens for underscores; also its name in the report.
+        run: `run(out, *, bar, **options)` computes and writes. Its keyword-only parameters, annotated with
+            `Annotated[type, "help text"]`, are the options of the command; its docstring is the command's help.
+        draw: the pictures, from the files in a folder.
+        section: the section of the report as HTML, from the files in a folder.
+        table: what the command prints: tables and sentences, from the files in a folder.
+        data: the file whose presence shows that the experiment was run [NAME.csv].
+        command: another experiment's name, if that one's command runs this one too.
+        options_in_all: the options of `run` for the seeds and rounds of `safedial reproduce all`.
+        why_skipped: why `safedial reproduce all` cannot run it here; "" where it can.
+    """
+
+    name: str
+    run: Callable[..., Result]
+    draw: Callable[[Path], list[Path]]
+    section: Callable[[Path], str]
+    table: Callable[[Path], list[Table | str]] = lambda folder: []
+    data: str = ""
+    command: str = ""
+    options_in_all: Callable[[int, int], dict[str, Any]] = lambda seeds, rounds: {"seeds": seeds, "rounds": rounds}
+    why_skipped: Callable[[], str] = lambda: ""
+
+    def has_run(self, folder: Path) -> bool:
+        return (folder / (self.data or f"{self.name}.csv")).exists()
+
+
+def by_command(experiments: Sequence[Experiment]) -> dict[str, list[Experiment]]:
+    """Name of the command → the experiments that it runs, in their order."""
+    groups: dict[str, list[Experiment]] = {}
+    for each in experiments:
+        groups.setdefault((each.command or each.name).replace("_", "-"), []).append(each)
+    return groups
+
+
+def run_and_draw(group: Sequence[Experiment], out: Path, options: dict[str, Any], *, bar: Bar = no_bar) -> Result:
+    """Run the experiments of one command, then draw their pictures."""
+    results = [each.run(out, bar=bar, **options) for each in group]
+    content = {name: value for result in results for name, value in result.content.items()}
+    pictures = [path for each in group for path in each.draw(out)]
+    return Result(content, [*(path for result in results for path in result.files), *pictures])
+
+
+def write_results(
+    folder: Path, name: str, tables: dict[str, Rows], settings: dict[str, Any], start: float
+) -> list[Path]:
+    """Write each table as a CSV file and `NAME.provenance.json`; `start` is `time.perf_counter()` at the beginning."""
+    files = [write_rows(folder / f"{file}.csv", rows) for file, rows in tables.items()]
+    record = provenance(settings, time.perf_counter() - start)
+    return [*files, write_json(folder / f"{name}.provenance.json", record)]

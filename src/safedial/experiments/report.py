@@ -1,0 +1,35 @@
+"""One self-contained HTML page: the paper's claims point by point, ours beside the paper's, and why they differ.
+
+It is made from the written data alone and says what is not there yet. Pictures are inline; nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from safedial.errors import require
+from safedial.experiments import EXPERIMENTS
+from safedial.experiments.experiment import Experiment
+from safedial.io import write_text
+from safedial.report.html import document
+
+
+def write_report(folder: str | Path, experiments: Sequence[Experiment] = EXPERIMENTS) -> Path:
+    """`report.html` in `folder`, from whatever results are there."""
+    place = Path(folder)
+    parts = [each.section(place) for each in experiments if each.has_run(place)]
+    require(parts, "out", str(folder), "holds no results yet", "run safedial reproduce table1 first")
+    absent = [each.name for each in experiments if not each.has_run(place)]
+    if absent:
+        parts.append(f"<p><small>Not run yet: {', '.join(absent)} (safedial reproduce all).</small></p>")
+    body = "\n".join(
+        [
+            "<h1>Safety by Design, reproduced</h1>",
+            "<p>Ours beside the figures of Dragazis and Pacchiano, <em>Safety by Design: Realized-Cost Constraints for "
+            "Contextual Bandits with Continuous Actions</em>. Which settings are the paper's and which are inferred: "
+            "docs/reproduction.md.</p>",
+            *parts,
+        ]
+    )
+    return write_text(place / "report.html", document("Safety by Design, reproduced", body))

@@ -1,0 +1,123 @@
+"""A new experiment is one record: the command line and the report need nothing else."""
+
+import json
+import subprocess
+import sys
+from typing import Annotated
+
+import pytest
+from typer.testing import CliRunner
+
+from safedial.cli.reproduce import make_commands
+from safedial.experiments import EXPERIMENTS
+from safedial.experiments.experiment import Experiment, Result, Table, by_command, run_and_draw, write_results
+from safedial.experiments.report import write_report
+from safedial.io import output_folder, read_rows
+from safedial.progress import no_bar
+from safedial.report.html import footer, html_table, read_provenance
+
+
+def run(
+    out,
+    *,
+    seeds: Annotated[int, "How many coins."] = 4,
+    rounds: Annotated[int, "How often each is tossed."] = 8,
+    sides: Annotated[list[str] | None, "What to call the sides."] = None,
+    bar=no_bar,
+):
+    """Toss coins."""
+    folder = output_folder(out)
+    names = sides or ["heads", "tails"]
+    with bar("Coins", seeds) as advance:
+        rows = [{"coin": coin, "side": names[coin % 2], "rounds": rounds} for coin in range(seeds)]
+        advance(seeds)
+    settings = {"seeds": list(range(seeds)), "rounds": rounds}
+    return Result({"rows": rows}, write_results(folder, "two_coins", {"two_coins": rows}, settings, 0.0))
+
+
+def draw(folder):
+    picture = folder / "two_coins.txt"
+    picture.write_text("".join(row["side"][0] for row in read_rows(folder / "two_coins.csv")))
+    return [picture]
+
+
+def table(folder):
+    lines = [[f"{row['coin']:.0f}", row["side"]] for row in read_rows(folder / "two_coins.csv")]
+    return [Table("Coins", ["coin", "side"], lines), "Nothing is promised."]
+
+
+def section(folder):
+    sides = [[row["side"]] for row in read_rows(folder / "two_coins.csv")]
+    return "<h2>Two coins</h2>" + html_table(["side"], sides) + footer(read_provenance(folder, "two_coins"))
+
+
+COINS = Experiment(name="two_coins", run=run, draw=draw, table=table, section=section)
+ABSENT = Experiment(name="dice", run=run, draw=draw, section=section, why_skipped=lambda: "Dice are skipped: no dice.")
+
+
+def invoke(*words, experiments=(COINS,)):
+    done = CliRunner().invoke(make_commands(experiments), [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_a_new_record_is_listed_with_its_options():
+    assert "Toss coins." in invoke("--help").stdout
+    shown = invoke("two-coins", "--help").stdout
+    for words in ("--seeds", "How many coins.", "--rounds", "--sides", "--out", "--json"):
+        assert words in shown
+    assert "--bar" not in shown
+
+
+def test_a_new_record_runs_draws_prints_and_reports(tmp_path):
+    options = ("two-coins", "--seeds", 3, "--sides", "head", "--sides", "number", "--out", tmp_path)
+    told = json.loads(invoke(*options, "--json").stdout)
+    assert [row["side"] for row in told["rows"]] == ["head", "number", "head"]
+    names = ["two_coins.csv", "two_coins.provenance.json", "two_coins.txt"]
+    assert told["files"] == [str(tmp_path / name) for name in names]
+    assert (tmp_path / "two_coins.txt").read_text() == "hnh"
+    shown = invoke(*options).stdout
+    assert "Nothing is promised." in shown
+    assert "number" in shown
+    assert all(str(tmp_path / name) in shown for name in names)
+    invoke("report", "--out", tmp_path)
+    assert "<h2>Two coins</h2>" in (tmp_path / "report.html").read_text()
+
+
+def test_all_runs_every_record_and_says_which_one_cannot_run_here(tmp_path):
+    done = invoke("all", "--seeds", 2, "--rounds", 5, "--out", tmp_path, experiments=(COINS, ABSENT))
+    assert "Dice are skipped: no dice." in done.stderr
+    assert {row["rounds"] for row in read_rows(tmp_path / "two_coins.csv")} == {5}
+    assert "Not run yet: dice" in (tmp_path / "report.html").read_text()
+
+
+def test_records_of_one_command_run_in_order_and_are_then_drawn(tmp_path):
+    after = Experiment(name="epsilon", command="two_coins", run=run, draw=lambda folder: [], section=section)
+    groups = by_command([COINS, ABSENT, after])
+    assert groups == {"two-coins": [COINS, after], "dice": [ABSENT]}
+    files = run_and_draw(groups["two-coins"], tmp_path, {"seeds": 1}).files
+    written = ["two_coins.csv", "two_coins.provenance.json"]
+    assert [path.name for path in files] == [*written, *written, "two_coins.txt"]
+
+
+@pytest.mark.parametrize("each", EXPERIMENTS, ids=lambda each: each.name)
+def test_every_experiment_can_be_run_from_its_defaults_and_by_all(each):
+    options = {name for name in each.run.__kwdefaults__ if name != "bar"}
+    assert set(each.options_in_all(1, 1)) <= options
+    assert each.run.__doc__.count("\n") == 0
+
+
+def test_the_list_names_every_experiment_once_and_its_order_is_the_reports(tmp_path):
+    names = [each.name for each in EXPERIMENTS]
+    assert names == ["table1", "synthetic", "epsilon", "conformal", "nonlinear", "toolkit", "battery", "closed_loop"]
+    commands = ["table1", "synthetic", "conformal", "nonlinear", "toolkit", "battery", "closed-loop"]
+    assert list(by_command(EXPERIMENTS)) == commands
+    COINS.run(tmp_path)
+    assert f"Not run yet: {', '.join(names)} (" in write_report(tmp_path, [*EXPERIMENTS, COINS]).read_text()
+
+
+def test_the_help_of_the_program_imports_no_experiment():
+    words = "import sys; from safedial.cli import make_app; from typer.testing import CliRunner; "
+    words += "print(CliRunner().invoke(make_app(), ['--help']).exit_code, 'safedial.experiments' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 False\n"
