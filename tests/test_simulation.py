@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import safedial.simulation.loop as batch
-import safedial.simulation.simulate as module
 from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
 from safedial.policies import rows_learn_alike
+from safedial.simulation import run as module
 from safedial.simulation.summary import summary
 from safedial.stats import violation_interval
 from safedial.theory.regret import regret_bound

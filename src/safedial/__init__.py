@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from safedial.replay_engines.record import Replay
     from safedial.replay_engines.run import replay
     from safedial.rounds_io import read_log
-    from safedial.simulation.simulate import Simulation, simulate
+    from safedial.simulation.run import Simulation, simulate
     from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.study import Study, create_study, open_study
     from safedial.testing import check_policy
@@ -87,8 +87,8 @@ _LAZY = {
     "replay": "safedial.replay_engines.run",
     "SafetySpec": "safedial.core.spec",
     "save_spec": "safedial.specfile",
-    "simulate": "safedial.simulation.simulate",
-    "Simulation": "safedial.simulation.simulate",
+    "simulate": "safedial.simulation.run",
+    "Simulation": "safedial.simulation.run",
     "SpecFile": "safedial.specfile",
     "Study": "safedial.study",
     "tabulated": "safedial.core.dose",

@@ -12,7 +12,7 @@ from safedial.function_classes import Outcomes, binary
 from safedial.function_classes.logistic_fit import derivatives, fit, radius
 from safedial.function_classes.logistic_upper import loss, upper
 from safedial.policies import nonlinear_hp_ucb
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
 from tests.function_classes.problems import misses

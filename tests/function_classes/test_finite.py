@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 from safedial import InvalidInput
 from safedial.function_classes import Outcomes, finite
 from safedial.policies import nonlinear_hp_ucb
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.worlds import NonlinearWorld
 from safedial.worlds.nonlinear import waves
 from tests.conftest import make_spec

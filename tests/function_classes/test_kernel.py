@@ -10,7 +10,7 @@ from safedial import InvalidInput
 from safedial.function_classes import Outcomes, kernel
 from safedial.function_classes.kernels import Kernel, parse_kernel
 from safedial.policies import nonlinear_hp_ucb
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
 from tests.function_classes.problems import learned, misses, rounds_of

@@ -9,7 +9,7 @@ from safedial.function_classes import FunctionClass, binary, features, finite, k
 from safedial.function_classes.families import network
 from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.simulation.proved import promise_holds
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.simulation.summary import summary
 from safedial.worlds import LinearWorld, NonlinearWorld
 from safedial.worlds.nonlinear import waves

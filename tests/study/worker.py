@@ -9,8 +9,12 @@ import multiprocessing
 import os
 import random
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from safedial.study import Store, failpoints, open_study
+from safedial.study import Store, StoreUnavailable, failpoints, open_study
 
 FORK = multiprocessing.get_context("forkserver")
 """Processes that start with everything imported."""
@@ -35,19 +39,34 @@ def _call(store: Store, file: int, seed: int, rounds: int) -> None:
     rng = random.Random(seed)  # noqa: S311 -- a test's dice
     for number in range(rounds):
         context = [rng.uniform(-0.7, 0.7), rng.uniform(-0.7, 0.7)]
-        decision = study.ask(context, key=f"{seed}-{number}")
+        decision = _again(partial(study.ask, context, key=f"{seed}-{number}"))
         _acknowledge(file, "decided", decision.seq, decision.action)
         if rng.random() < 0.2:
             continue
         reward, cost = decision.intensity * rng.gauss(0.2, 0.2), decision.intensity * rng.gauss(0.1, 0.2)
-        told = study.tell(decision.id, reward=reward, cost=cost)
+        told = _again(partial(study.tell, decision.id, reward=reward, cost=cost))
         _acknowledge(file, "outcome", told.seq, decision.seq)
         if rng.random() < 0.1:
-            changed = study.correct(decision.id, cost=0.5 * cost, reason="typing error")
+            fix = partial(
+                study.correct, decision.id, cost=0.5 * cost, reason="typing error", key=f"{seed}-{number}-fix"
+            )
+            changed = _again(fix)
             _acknowledge(file, "correction", changed.seq, decision.seq)
         elif rng.random() < 0.05:
-            gone = study.void(decision.id, reason="wrong patient", unrelated=True)
+            gone = _again(partial(study.void, decision.id, reason="wrong patient", unrelated=True))
             _acknowledge(file, "voided", gone.seq, decision.seq)
+
+
+def _again(call: Callable[[], Any]) -> Any:
+    """As a client does: a store that is locked for too long, on a busy machine, is asked again; each request repeats
+    safely.
+    """
+    for _ in range(100):
+        try:
+            return call()
+        except StoreUnavailable:
+            time.sleep(0.1)
+    return call()
 
 
 def _acknowledge(file: int, *words: object) -> None:

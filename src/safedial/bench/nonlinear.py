@@ -16,7 +16,7 @@ from safedial.errors import import_extra, require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.function_classes import finite, kernel
 from safedial.policies import nonlinear_hp_ucb
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.worlds import NonlinearWorld
 from safedial.worlds.nonlinear import waves
 

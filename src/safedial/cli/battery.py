@@ -45,6 +45,7 @@ def fetch(
 
 @battery.command()
 def embed(
+    *,
     data: Data = None,
     source: Annotated[str, typer.Option(help="b, rw26, rw, rw9_12 (parquet), b_mat or rw_mat (NASA's files).")] = "b",
     embedder: Annotated[str, typer.Option(help="gemma3-270m, minilm or gemma-2b.")] = "gemma3-270m",

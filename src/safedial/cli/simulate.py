@@ -111,7 +111,7 @@ def simulate(
     from safedial.io import write_text
     from safedial.rounds_io import log_text
     from safedial.simulation.logged import logged_simulation
-    from safedial.simulation.simulate import simulate as run
+    from safedial.simulation.run import simulate as run
     from safedial.simulation.summary import summary
     from safedial.specfile import load_spec, named_policy
 

@@ -23,7 +23,7 @@ from safedial.plots.style import new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.stats import seed_interval
 from safedial.worlds.linear import LinearWorld
 

@@ -27,7 +27,7 @@ from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonl
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
 from safedial.simulation.proved import promise_holds
-from safedial.simulation.simulate import Simulation, simulate
+from safedial.simulation.run import Simulation, simulate
 from safedial.theory.cases import kernel_case, theorem3_curve
 from safedial.worlds import NonlinearWorld
 from safedial.worlds.linear import generators

@@ -29,7 +29,7 @@ from safedial.policies import Policy, make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
 from safedial.simulation.proved import promise_holds
-from safedial.simulation.simulate import Simulation, simulate
+from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
 from safedial.worlds.noise import NOISES

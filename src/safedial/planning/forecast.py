@@ -18,7 +18,7 @@ from safedial.planning.scenarios import Scenario, deciding_by, promise_kept
 from safedial.policies import Policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.simulation.loop import Played
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld, generators
 

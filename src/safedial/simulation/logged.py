@@ -11,7 +11,7 @@ from safedial.core.dose import Dose, DoseCurve
 from safedial.core.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds_io import Log
-from safedial.simulation.simulate import Simulation, simulate
+from safedial.simulation.run import Simulation, simulate
 from safedial.worlds import World
 
 

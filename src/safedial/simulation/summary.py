@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safedial.function_classes import FunctionClass
 from safedial.simulation.proved import promise_holds
-from safedial.simulation.simulate import Simulation
+from safedial.simulation.run import Simulation
 from safedial.stats import seed_interval, violation_interval
 
 Array = NDArray[np.float64]

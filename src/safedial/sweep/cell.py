@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.io import write_text
-from safedial.simulation.simulate import simulate
+from safedial.simulation.run import simulate
 from safedial.sweep.grid import build, cell_key
 
 RESULTS = ("violations", "informative_rounds", "uncertified_rounds", "regret", "reward", "clairvoyant_reward")

@@ -25,7 +25,7 @@ from safedial.errors import InvalidInput
 from safedial.policies import Policy
 from safedial.simulation.loop import Round
 from safedial.simulation.proved import promise_holds
-from safedial.simulation.simulate import Simulation, simulate
+from safedial.simulation.run import Simulation, simulate
 from safedial.worlds.linear import LinearWorld
 
 LEVEL = 1e-6
