@@ -249,13 +249,14 @@ BAD_LOGS = {
 def test_a_bad_log_is_one_sentence_and_nothing_is_written(command, case, tmp_path):
     text, named = BAD_LOGS[case]
     if (command, case) == ("monitor", "few"):
-        text, named = text.replace("action", "advised,action").replace("0.5,0,0", "0.1,0.5,0,0"), "covers"
+        text, named = text.replace("action", "advised,action").replace("0.5,0,0", "0,0.5,0,0"), "covers"
     (tmp_path / "spec.toml").write_text(SPEC)
     if (command, case) == ("calibrate", "columns"):
         text, named = text.replace("cost", "price"), "cost"
     (tmp_path / "bad.csv").write_text(text)
     stated = ["--threshold", "1"] if command == "calibrate" else ["--spec", "spec.toml"]
-    done = run(command, "bad.csv", *stated, "--out", "out.html", cwd=tmp_path)
+    out = "out.png" if command == "monitor" else "out.html"
+    done = run(command, "bad.csv", *stated, "--out", out, cwd=tmp_path)
     assert done.returncode == 2
     assert named in done.stderr
     assert "Traceback" not in done.stderr
@@ -267,3 +268,9 @@ def test_bench_checks_prints_power_and_false_flags():
     assert "promised: at most 0.05" in run("bench", "checks", "--runs", "1").stdout
     assert json.loads(run("bench", "checks", "--runs", "1", "--json").stdout)["runs"] == 1
     assert run("bench", "checks", "--runs", "0").returncode == 2
+
+
+def test_monitor_says_which_pictures_it_draws(tmp_path):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    done = run("monitor", "log.csv", "--spec", "spec.toml", "--out", "out.html", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "safedial: --out = 'out.html': must end in .png, .pdf or .svg\n")

@@ -147,7 +147,7 @@ print((peak() - before) / (8 * {dim} * ({dim} + 128)))
 )
 def test_replay_can_be_called_whatever_was_imported_before(first):
     words = f"{first}import safedial; from safedial import replay; import safedial.replay_engines.arguments as door; "
-    words += "print(callable(safedial.replay), callable(replay), safedial.replay.replay.__name__, door.__name__)"
+    words += "print(callable(safedial.replay), callable(replay), safedial.replay.__name__, door.__name__)"
     shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
     assert shown == "True True replay safedial.replay_engines.arguments\n"
 

@@ -14,7 +14,7 @@ def monitor(
     log: LogFile,
     spec: SpecPath,
     *,
-    out: Annotated[Path | None, typer.Option(help="Draw the evidence over time to this PNG file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Draw the evidence over time to this PNG, PDF or SVG file.")] = None,
     level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
     context_columns: Columns = None,
     json: Json = False,
@@ -27,8 +27,11 @@ def monitor(
     """
     from safedial.cli.output import need_pictures, print_json, print_pairs
     from safedial.diagnostics.promise import watch_log
+    from safedial.errors import require
 
     need_pictures(out)
+    drawn = out is None or out.suffix.lower() in (".png", ".pdf", ".svg")
+    require(drawn, "--out", str(out), "must end in .png, .pdf or .svg")
     told, file = read_inputs(log, spec, context_columns)
     watch = watch_log(told, file.spec, level=level, dose=file.dose, policy=file.policy)
     if out:
