@@ -75,3 +75,11 @@ def test_what_a_learner_has_not_is_refused_in_words():
         _ = agent.cost_coef
     with pytest.raises(InvalidInput, match="is for hp_conformal"):
         agent.resume(forget=True)
+
+
+def test_a_learner_that_lacks_a_method_is_refused_with_its_name():
+    class Silent(MeanLearner):
+        learn = Learner.learn
+
+    with pytest.raises(TypeError, match="learn"):
+        Agent(2, SPEC, policy=by_mean(learner=Silent))

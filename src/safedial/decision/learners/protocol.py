@@ -1,12 +1,13 @@
 """What an agent and a study ask of a learner; a learner of one's own is a class that fulfils it.
 
 `Learner` answers for a learner that needs nothing special: outcomes are learned from in decision order, and the
-promise is watched from outside, by counting violations. A subclass must give `predict`, `learn`, `coef`, `state` and
+promise is watched from outside, by counting violations. A subclass must give `predict`, `learn`, `state` and
 `restore`; the rest only where it differs. Nobody outside `decision.learners` asks which learner it has.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from safedial.errors import InvalidInput
 Array = NDArray[np.float64]
 
 
-class Learner:
+class Learner(ABC):
     """One learner's state."""
 
     in_order: ClassVar[bool] = True
@@ -50,9 +51,9 @@ class Learner:
     def begin(self) -> None:
         """Before a decision."""
 
+    @abstractmethod
     def predict(self, context: Array, norm: float) -> Any:
         """What a decision depends on. Changes nothing."""
-        raise NotImplementedError
 
     def foresee(self, context: Array, norm: float) -> Any:
         """`predict` as it will be after the next `begin`."""
@@ -73,9 +74,9 @@ class Learner:
     def check_report(self, context: Array, round: int, place: Any, decisions: int) -> None:
         """Refuse an outcome that is reported by its context and fits no round."""
 
+    @abstractmethod
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
         """Learn from the outcome of the round at `place`; None: of a round from before the first decision."""
-        raise NotImplementedError
 
     def leave_out(self, place: Any) -> None:
         """The round at `place` has no outcome, for a reason that has nothing to do with it."""
@@ -94,9 +95,10 @@ class Learner:
         """The coefficients of "reward" or "cost"."""
         raise InvalidInput(f"{target}_coef: this learner has no coefficients")
 
+    @abstractmethod
     def state(self) -> dict[str, Any]:
-        """The arrays to save; `restore` takes them back bit for bit."""
-        raise NotImplementedError
+        """The arrays to save."""
 
+    @abstractmethod
     def restore(self, arrays: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Take back, bit for bit, what `state` gave."""
