@@ -43,7 +43,7 @@ import jax
 import jax.numpy as jnp
 
 from safedial import replay
-from safedial.replay_engines import jax_blocked, jax_program, kernel
+from safedial.replay_engines import jax_blocked, jax_kernel, jax_program
 
 # Written out, as safedial.bench would ask for more packages than a GPU machine may have.
 SPEC = safedial.SafetySpec(
@@ -201,10 +201,10 @@ def split(options, device, setting):
 
         trail = clock(jax.jit(trailing), rest, turned) / run * 1e6
         names = ("norm", "rewards", "costs", "seen")
-        rule = kernel.Rule(POLICY.decide, True, SPEC, dim, None, names)
+        rule = jax_kernel.Rule(POLICY.decide, True, SPEC, dim, None, names)
         corner = matmul(rows[:run], rows[:run].T)
-        fused = partial(kernel.run_pallas, warps=setting["warps"])
-        sequence = fused if setting["kernel"] == "pallas" else kernel.run_plain
+        fused = partial(jax_kernel.run_pallas, warps=setting["warps"])
+        sequence = fused if setting["kernel"] == "pallas" else jax_kernel.run_plain
         inputs = jnp.ones((4, run), dtype)
         alone = jax.jit(lambda *given: sequence(rule, *given))
         seq = clock(alone, corner, jnp.zeros((2, run), dtype), jnp.zeros(4, dtype), inputs) / run * 1e6

@@ -11,8 +11,8 @@ import json
 import platform
 from pathlib import Path
 
-from safedial.bench.replay import bench_replay, block_times
-from safedial.plots.replay import draw_growth
+from safedial.bench.replay_speed import bench_replay, block_times
+from safedial.plots.replay_picture import draw_growth
 from safedial.replay_engines.block_size import best_block
 
 ROUNDS = {64: 16384, 128: 16384, 256: 8192, 512: 8192, 1024: 4096, 2048: 3072}

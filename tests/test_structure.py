@@ -2,7 +2,8 @@
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, get_overloads
 
@@ -25,8 +26,8 @@ VARIADIC = {
     "policies/__init__.py: make_policy",
     "plots/style.py: new_figure",
     "core/curve.py: _replace",
-    "bench/checks.py: played",
-    "replay_engines/run.py: replay",
+    "bench/checks_power.py: played",
+    "replay_engines/dispatch.py: replay",
     "specfile.py: agent",
     "study/manage.py: create_study",
     "testing/claims.py: plain_spec",
@@ -52,6 +53,9 @@ VARIADIC = {
     "policies/conformal/predictors.py: _trying",
 }
 """Functions that may take *values or **options, and why. This set may only shrink, as may `LEFT`."""
+
+MOST_REPEATED = 10
+"""Basenames that modules share: only where the folder tells them apart at a glance. It may only shrink."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -108,6 +112,22 @@ def test_no_function_reads_its_parameters_from_locals():
         calls = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call))
         named = {each.func.id for each in calls if isinstance(each.func, ast.Name)}
         assert "locals" not in named, name
+
+
+def repeated_basenames(paths: Iterable[str]) -> set[str]:
+    counts = Counter(path.rsplit("/", 1)[-1] for path in paths)
+    return {name for name, count in counts.items() if count > 1 and name != "__init__.py"}
+
+
+def test_few_modules_share_a_basename():
+    repeated = repeated_basenames(modules())
+    assert len(repeated) <= MOST_REPEATED, sorted(repeated)
+
+
+def test_the_count_of_basenames_sees_every_folder_and_no_package():
+    paths = ["spec.py", "core/spec.py", "a/b/dose.py", "a/c/dose.py", "a/__init__.py", "__init__.py", "a/other.py"]
+    assert repeated_basenames(paths) == {"spec.py", "dose.py"}
+    assert len(repeated_basenames(f"{folder}/m{i}.py" for folder in "ab" for i in range(11))) > MOST_REPEATED
 
 
 def test_the_public_api_says_what_it_returns():

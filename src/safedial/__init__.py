@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         on_expectation,
         thompson,
     )
+    from safedial.replay_engines.dispatch import replay
     from safedial.replay_engines.record import Replay
-    from safedial.replay_engines.run import replay
     from safedial.rounds_io import read_log
     from safedial.simulation.run import Simulation, simulate
     from safedial.specfile import SpecFile, load_spec, save_spec
@@ -84,7 +84,7 @@ _LAZY = {
     "power": "safedial.core.dose",
     "read_log": "safedial.rounds_io",
     "Replay": "safedial.replay_engines.record",
-    "replay": "safedial.replay_engines.run",
+    "replay": "safedial.replay_engines.dispatch",
     "SafetySpec": "safedial.core.spec",
     "save_spec": "safedial.specfile",
     "simulate": "safedial.simulation.run",

@@ -9,7 +9,7 @@ from scipy.optimize import curve_fit
 from safedial import InvalidInput, hill, identity, logistic, power, tabulated
 from safedial.calibration import calibrate, fits
 from safedial.calibration.choose import choose_curve
-from safedial.calibration.families import families
+from safedial.calibration.curve_families import families
 from safedial.calibration.fit import Data, covariance, fit_curve
 from safedial.rounds_io import Log
 

@@ -10,7 +10,7 @@ import pytest
 from safedial import InvalidInput
 from safedial.datasets.battery.context import context_texts, find_targets, text_hash
 from safedial.datasets.battery.embeddings import numeric, precomputed
-from safedial.datasets.battery.features import halves, make_contexts
+from safedial.datasets.battery.whitening import halves, make_contexts
 
 
 def steps_of(count=9, group="RW26"):

@@ -12,12 +12,12 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, hill
-from safedial.bench.checks import BREAKS, SPEC, bench_checks, played, slipped_digit
+from safedial.bench.checks_power import BREAKS, SPEC, bench_checks, played, slipped_digit
 from safedial.core.dose import as_dose
 from safedial.core.margin import margin_assumptions
 from safedial.diagnostics import CHECKS, check_log, needed_evidence, read_rounds
 from safedial.diagnostics.influence import shifts
-from safedial.report.checks import write_checks
+from safedial.report.checks_page import write_checks
 from tests.conftest import make_spec
 
 

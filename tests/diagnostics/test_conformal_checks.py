@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 from safedial import Agent, InvalidInput, LinearWorld, SafetySpec, check_log, make_policy, watch_log
 from safedial.diagnostics import CHECKS
 from safedial.diagnostics.conformal_checks import NOT_APPLICABLE, WAGERS
-from safedial.plots.monitor import draw_monitor
-from safedial.report.checks import write_checks
+from safedial.plots.monitor_picture import draw_monitor
+from safedial.report.checks_page import write_checks
 from safedial.rounds_io import Log
 from safedial.simulation.logged import simulated_log
 from tests.cli.test_cli import run

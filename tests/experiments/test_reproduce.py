@@ -191,7 +191,7 @@ def test_nonlinear_writes_its_rows_and_its_picture(tmp_path):
 
 
 def test_the_bench_of_classes_prints_its_ratio():
-    from safedial.bench.nonlinear import bench_nonlinear
+    from safedial.bench.nonlinear_speed import bench_nonlinear
 
     report = bench_nonlinear(functions=50, rounds=20, points=30, refits=2)
     assert report["finite_rounds_per_second"] > 0

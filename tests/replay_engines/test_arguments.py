@@ -103,7 +103,7 @@ def test_contexts_stream_from_disk(tmp_path, count):
     del stored
     code = f"""
 import tracemalloc, numpy as np
-import safedial, safedial.replay_engines.run
+import safedial, safedial.replay_engines.dispatch
 contexts = np.load({str(path)!r}, mmap_mode="r")
 rng = np.random.default_rng(1)
 spec = safedial.SafetySpec(threshold=0.5, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
@@ -124,7 +124,7 @@ def test_peak_memory_is_one_matrix_and_a_block():
     dim = 1024
     code = f"""
 import resource, numpy as np
-import safedial, safedial.replay_engines.run
+import safedial, safedial.replay_engines.dispatch
 rng = np.random.default_rng(0)
 spec = safedial.SafetySpec(threshold=0.5, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
                            coefficient_bound=1, context_bound=1)
@@ -143,7 +143,7 @@ print((peak() - before) / (8 * {dim} * ({dim} + 128)))
 
 
 @pytest.mark.parametrize(
-    "first", ["", "import safedial.replay_engines.blocked; ", "import safedial.replay_engines.run as run; "]
+    "first", ["", "import safedial.replay_engines.blocked; ", "import safedial.replay_engines.dispatch as run; "]
 )
 def test_replay_can_be_called_whatever_was_imported_before(first):
     words = f"{first}import safedial; from safedial import replay; import safedial.replay_engines.arguments as door; "

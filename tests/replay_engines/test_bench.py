@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial import InvalidInput
-from safedial.bench.replay import bench_replay, block_times
+from safedial.bench.replay_speed import bench_replay, block_times
 from safedial.cli import app
-from safedial.plots.replay import draw_growth, slope
+from safedial.plots.replay_picture import draw_growth, slope
 
 KEYS = [
     "dim",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safedial import InvalidInput, hill, make_policy, replay
-from safedial.replay_engines import jax_blocked, kernel
+from safedial.replay_engines import jax_blocked, jax_kernel
 from tests.conftest import FULL, make_spec
 from tests.replay_engines.data import KINDS, assert_clear_of_the_switch, make_rounds
 
@@ -178,9 +178,9 @@ LOWERED = [name for name in LINEAR if name != "thompson"]
 def test_the_fused_kernel_lowers_for_cuda(name, dtype):
     policy = make_policy(name)
     names = ("norm", "rewards", "costs", "seen", *(("coins",) if policy.randomised else ()))
-    rule = kernel.Rule(policy.decide, policy.learns, make_spec(), 24, None, names)
-    shapes = ((32, 32), (2, 32), (4,), (kernel.input_rows(names), 32))
+    rule = jax_kernel.Rule(policy.decide, policy.learns, make_spec(), 24, None, names)
+    shapes = ((32, 32), (2, 32), (4,), (jax_kernel.input_rows(names), 32))
     with jax_blocked.x64(dtype == "float64"):
         given = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
-        traced = jax.jit(lambda *arrays: kernel.run_pallas(rule, *arrays)).trace(*given)
+        traced = jax.jit(lambda *arrays: jax_kernel.run_pallas(rule, *arrays)).trace(*given)
         assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()

@@ -18,6 +18,7 @@ from safedial.theory import (
     finite_radius,
     finite_upper,
     is_eluder_sequence,
+    kernel_eluder,
     kernel_lower,
     kernel_upper,
     linear_lower,
@@ -27,7 +28,6 @@ from safedial.theory import (
     theorem3_bound,
     width_sum,
 )
-from safedial.theory import kernel as kernel_module
 from safedial.theory.cases import finite_case, kernel_case, linear_case, report, theorem3_curve
 from tests.cli.test_cli import run
 
@@ -204,7 +204,7 @@ def gaussian(points, length=0.5):
 
 def test_the_gain_bound_is_above_the_best_set_of_each_size():
     gram, ridge = gaussian(np.random.default_rng(5).uniform(-1, 1, (8, 2))), 0.05
-    bound = kernel_module._largest_gains(gram, ridge, 8)
+    bound = kernel_eluder._largest_gains(gram, ridge, 8)
     for size in range(1, 9):
         sets = (np.ix_(chosen, chosen) for chosen in map(list, combinations(range(8), size)))
         best = max(np.linalg.slogdet(np.eye(size) + gram[part] / ridge)[1] for part in sets)

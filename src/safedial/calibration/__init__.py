@@ -23,7 +23,7 @@ from safedial.calibration.constants import (
     propose_context_bound,
     propose_noise,
 )
-from safedial.calibration.families import families
+from safedial.calibration.curve_families import families
 from safedial.calibration.fit import Data, Noise
 from safedial.calibration.result import Calibration
 from safedial.decision.units import Dial

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from safedial.calibration.choose import GRID, Chosen, departures
-from safedial.calibration.families import Array, Family
+from safedial.calibration.curve_families import Array, Family
 from safedial.calibration.fit import Data, Noise, fit_curve
 from safedial.core.dose import DoseCurve, identity, power
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.calibration.families import Array, Family, families
+from safedial.calibration.curve_families import Array, Family, families
 from safedial.calibration.fit import Data, Fit, Noise, fit_curve, scores
 
 FOLDS = 5

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safedial.calibration.families import Array
+from safedial.calibration.curve_families import Array
 from safedial.calibration.fit import Data, Fit, Noise, covariance, residuals
 
 CONFIDENCE = 0.95

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from safedial.calibration.families import Array, Family
+from safedial.calibration.curve_families import Array, Family
 from safedial.core.dose import DoseCurve
 
 Noise = Literal["proportional", "constant"]

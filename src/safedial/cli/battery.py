@@ -72,7 +72,7 @@ def embed(
 def info(data: Data = None, json: Json = False) -> None:
     """Say which sources a folder holds: rows of each battery and kind, time span, what to cite."""
     from safedial.cli.output import new_table, print_json, print_table
-    from safedial.datasets.battery.summary import summarize
+    from safedial.datasets.battery.folder_summary import summarize
 
     content = summarize(data)
     if json:

@@ -23,8 +23,8 @@ def online(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time Agent.decide and Agent.update, in microseconds."""
-    from safedial.bench.conformal import bench_conformal
-    from safedial.bench.online import bench_online
+    from safedial.bench.conformal_speed import bench_conformal
+    from safedial.bench.online_speed import bench_online
     from safedial.cli.output import print_json, print_pairs
     from safedial.errors import require
 
@@ -50,7 +50,7 @@ def replay(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time the replay engines, in microseconds a round, beside a matrix product."""
-    from safedial.bench.replay import bench_replay
+    from safedial.bench.replay_speed import bench_replay
     from safedial.cli.output import print_json, print_pairs
 
     report = bench_replay(dim, rounds=rounds, engine=engine, dtype=dtype, device=device)
@@ -66,7 +66,7 @@ def checks(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """How often each check of a log catches the world that breaks it, and how often clean logs raise a flag."""
-    from safedial.bench.checks import BREAKS, bench_checks
+    from safedial.bench.checks_power import BREAKS, bench_checks
     from safedial.cli.output import new_table, print_json, print_table, progress_bar
 
     with progress_bar(f"checks, {runs} logs of each world", len(BREAKS)) as advance:
@@ -91,7 +91,7 @@ def monitor(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """False alarms of the monitor at the promised rate, and how soon three times that rate is caught."""
-    from safedial.bench.monitor import bench_monitor
+    from safedial.bench.monitor_power import bench_monitor
     from safedial.cli.output import print_json, print_pairs
 
     report = bench_monitor(runs=runs, rounds=rounds, risk=risk, level=level)
@@ -112,7 +112,7 @@ def study(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time a study: decisions a second, and its log verified and folded."""
-    from safedial.bench.study import bench_load, bench_log
+    from safedial.bench.study_speed import bench_load, bench_log
     from safedial.cli.output import print_json, print_pairs, progress_bar
 
     report = bench_load(storage, dim=dim, decisions=decisions, threads=threads)
@@ -132,7 +132,7 @@ def nonlinear(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time the finite and the kernel class, beside a scikit-learn Gaussian process refitted in each round."""
-    from safedial.bench.nonlinear import bench_nonlinear
+    from safedial.bench.nonlinear_speed import bench_nonlinear
     from safedial.cli.output import print_json, print_pairs
 
     report = bench_nonlinear(functions=functions, rounds=rounds, points=points)

@@ -128,7 +128,7 @@ def _write(found: Any, text: str | None, out: Path | None, plot: Path | None) ->
     from safedial.io import write_text
 
     if plot:
-        from safedial.plots.calibration import draw_calibration
+        from safedial.plots.calibration_picture import draw_calibration
 
         draw_calibration(found, plot)
     if out and text:

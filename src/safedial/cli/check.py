@@ -29,7 +29,7 @@ def check(
     """
     from safedial.cli.output import need_pictures, print_json
     from safedial.diagnostics import check_log
-    from safedial.report.checks import verdict, write_checks
+    from safedial.report.checks_page import verdict, write_checks
 
     need_pictures(out)
     told, file = read_inputs(log, spec, context_columns)

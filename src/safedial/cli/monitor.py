@@ -35,7 +35,7 @@ def monitor(
     told, file = read_inputs(log, spec, context_columns)
     watch = watch_log(told, file.spec, level=level, dose=file.dose, policy=file.policy)
     if out:
-        from safedial.plots.monitor import draw_monitor
+        from safedial.plots.monitor_picture import draw_monitor
 
         draw_monitor(watch, out)
     if json:

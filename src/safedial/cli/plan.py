@@ -43,7 +43,7 @@ def plan(
     from safedial.planning import complete, scenarios_for
     from safedial.planning import plan as run
     from safedial.policies import as_policy
-    from safedial.report.plan import write_plan
+    from safedial.report.plan_page import write_plan
     from safedial.specfile import load_spec, named_policy
 
     fields = SpecOptions(
@@ -79,7 +79,7 @@ def plan(
 
 def _print(made: Any, paths: list[Path]) -> None:
     from safedial.cli.output import new_table, print_table
-    from safedial.report.plan import lines
+    from safedial.report.plan_page import lines
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
     shown = {"violations": "viol.", "violations_high": "19 of 20", "violation_rate": "rate", "reward_share": "reward"}

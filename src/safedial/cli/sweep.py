@@ -67,7 +67,7 @@ def plot(
 ) -> None:
     """Draw violations and reward against one setting, from the written cells alone."""
     from safedial.cli.output import print_json
-    from safedial.plots.sweep import draw_sweep
+    from safedial.plots.sweep_picture import draw_sweep
     from safedial.sweep.table import write_table
 
     paths = [str(write_table(folder)), str(draw_sweep(folder, x))]

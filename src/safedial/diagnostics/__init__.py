@@ -29,10 +29,10 @@ from safedial.diagnostics.drift import check_drift
 from safedial.diagnostics.finding import Finding
 from safedial.diagnostics.influence import check_influence
 from safedial.diagnostics.linearity import check_linearity
-from safedial.diagnostics.noise import check_noise
+from safedial.diagnostics.noise_check import check_noise
 from safedial.diagnostics.norms import check_norms
-from safedial.diagnostics.rounds import ESTIMATION_SHARE, Rounds, Target, read_rounds
-from safedial.diagnostics.tails import check_tails
+from safedial.diagnostics.residuals import ESTIMATION_SHARE, Rounds, Target, read_rounds
+from safedial.diagnostics.tails_check import check_tails
 from safedial.errors import require
 from safedial.rounds_io import Log
 

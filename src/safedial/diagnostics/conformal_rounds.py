@@ -21,7 +21,7 @@ from safedial.core.spec import SafetySpec
 from safedial.decision.conformal_options import REACH
 from safedial.errors import require
 from safedial.policies import make_policy
-from safedial.policies.conformal.rounds import FIRST_FIT, Rounds
+from safedial.policies.conformal.memory import FIRST_FIT, Rounds
 from safedial.policies.hp_conformal import cost_bound
 from safedial.rounds_io import Log
 

@@ -16,7 +16,7 @@ import numpy as np
 from safedial.core.dose import Dose
 from safedial.core.spec import SafetySpec
 from safedial.diagnostics.conformal_rounds import walk_log
-from safedial.diagnostics.rounds import Array
+from safedial.diagnostics.residuals import Array
 from safedial.errors import require
 from safedial.rounds_io import Log
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from safedial.diagnostics.evidence import average, marks
 from safedial.diagnostics.finding import Finding, finding
-from safedial.diagnostics.rounds import Array, Rounds
+from safedial.diagnostics.residuals import Array, Rounds
 
 BOLDNESS = np.array([0.1, 0.3, 1.0])
 """The k that are bet on."""

@@ -7,7 +7,7 @@ import numpy as np
 from safedial.diagnostics.evidence import average, marks
 from safedial.diagnostics.finding import Finding, finding
 from safedial.diagnostics.linearity import against_features
-from safedial.diagnostics.rounds import Array, Rounds
+from safedial.diagnostics.residuals import Array, Rounds
 
 RATIOS = (0.1, 0.4, 1.5)
 """Prior deviations of how far the true curve departs from g, relatively."""

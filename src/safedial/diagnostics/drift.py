@@ -7,7 +7,7 @@ import numpy as np
 from safedial.diagnostics.evidence import average, marks
 from safedial.diagnostics.finding import Finding, finding
 from safedial.diagnostics.linearity import against_features
-from safedial.diagnostics.rounds import Rounds
+from safedial.diagnostics.residuals import Rounds
 
 SIZES = (0.1, 0.4, 1.5)
 """Prior deviations of the change of each coefficient that are bet on, as multiples of S."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from safedial.diagnostics.evidence import marks
 from safedial.diagnostics.finding import Finding, finding
-from safedial.diagnostics.rounds import Array, Rounds
+from safedial.diagnostics.residuals import Array, Rounds
 
 NAMED = 5
 """How many rounds are named."""

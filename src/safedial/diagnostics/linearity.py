@@ -6,7 +6,7 @@ import numpy as np
 
 from safedial.diagnostics.evidence import average, least_squares, marks, mixture, running
 from safedial.diagnostics.finding import Finding, finding
-from safedial.diagnostics.rounds import Array, Rounds
+from safedial.diagnostics.residuals import Array, Rounds
 
 SIZES = (0.1, 0.4, 1.5)
 """Prior deviations of the bent terms that are bet on, in units of S·L at contexts of norm L."""

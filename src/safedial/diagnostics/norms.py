@@ -6,7 +6,7 @@ import numpy as np
 
 from safedial.diagnostics.evidence import average, bounded_least_squares, marks, mixture, running
 from safedial.diagnostics.finding import Finding, finding
-from safedial.diagnostics.rounds import Rounds
+from safedial.diagnostics.residuals import Rounds
 
 SIZES = (1.0, 3.0, 10.0)
 """Prior deviations of the coefficients that are bet on, as multiples of S."""

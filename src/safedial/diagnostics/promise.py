@@ -20,7 +20,7 @@ from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import SafetySpec
 from safedial.decision.outcome import Sample, allowed_risk, counted, rescaled_cost
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
-from safedial.diagnostics.rounds import Array
+from safedial.diagnostics.residuals import Array
 from safedial.errors import require
 from safedial.rounds_io import Log
 

@@ -26,7 +26,7 @@ import numpy as np
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
 from safedial.datasets.battery.embedders import EMBEDDERS
-from safedial.datasets.battery.features import check_floor, check_split
+from safedial.datasets.battery.whitening import check_floor, check_split
 from safedial.errors import require
 from safedial.experiments.battery_logged import logged_section, write_logged
 from safedial.experiments.battery_rounds import (
@@ -47,7 +47,7 @@ from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.progress import Advance, Bar, no_bar
 from safedial.replay_engines import replay
-from safedial.replay_engines.run import ENGINES
+from safedial.replay_engines.dispatch import ENGINES
 from safedial.report.html import claim, footer, html_table, image, read_provenance
 from safedial.stats import seed_interval
 

@@ -19,7 +19,7 @@ from safedial.datasets.battery.cache import Filled, cached_vectors, fill_cache
 from safedial.datasets.battery.context import Targets, context_texts, find_targets
 from safedial.datasets.battery.embedders import EMBEDDERS, cache_folder, open_embedder
 from safedial.datasets.battery.embeddings import PRECOMPUTED, numeric, precomputed
-from safedial.datasets.battery.features import halves, make_contexts
+from safedial.datasets.battery.whitening import halves, make_contexts
 from safedial.errors import require
 from safedial.progress import Bar, late_bar, no_bar
 

@@ -42,8 +42,8 @@ from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies.conformal.frozen import Setup, upper
+from safedial.policies.conformal.memory import Rounds
 from safedial.policies.conformal.predictors import try_out
-from safedial.policies.conformal.rounds import Rounds
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
 

@@ -10,7 +10,7 @@ Four engines, one answer, different cost for each round at dimension d:
 | `jax` | `blocked` in JAX, for CPU and GPU | 4d² |
 """
 
+from safedial.replay_engines.dispatch import replay
 from safedial.replay_engines.record import Replay
-from safedial.replay_engines.run import replay
 
 __all__ = ["Replay", "replay"]

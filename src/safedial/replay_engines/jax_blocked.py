@@ -23,7 +23,7 @@ from safedial.replay_engines.round_step import write_shared_rows
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
-kernels = import_extra("safedial.replay_engines.kernel", "jax")
+kernels = import_extra("safedial.replay_engines.jax_kernel", "jax")
 programs = import_extra("safedial.replay_engines.jax_program", "jax")
 
 KERNELS = ("auto", "plain", "pallas", "interpret")

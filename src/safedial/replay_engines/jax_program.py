@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from safedial.replay_engines import kernel as kernels
+from safedial.replay_engines import jax_kernel as kernels
 
 matmul = partial(jnp.matmul, precision="highest")
 cut, put = jax.lax.dynamic_slice_in_dim, jax.lax.dynamic_update_slice_in_dim

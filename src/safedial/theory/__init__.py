@@ -5,14 +5,14 @@ How many contexts in a row can surprise a learner that has seen all the earlier 
 ε) is the length of the longest sequence in which, for one ε′ ≥ ε, every element is ε′-independent of its
 predecessors.
 
-Every number says what it is: `exact`, `lower bound` or `upper bound`. Read `record`, `finite`, `search`, `linear`,
-`kernel`, `theorem3`.
+Every number says what it is: `exact`, `lower bound` or `upper bound`. Read `eluder_bound`,
+`finite_eluder`, `search`, `linear_eluder`, `kernel_eluder`, `theorem3`.
 """
 
-from safedial.theory.finite import eluder_dimension, finite_upper
-from safedial.theory.kernel import kernel_lower, kernel_upper
-from safedial.theory.linear import linear_lower, linear_upper
-from safedial.theory.record import Eluder, is_eluder_sequence
+from safedial.theory.eluder_bound import Eluder, is_eluder_sequence
+from safedial.theory.finite_eluder import eluder_dimension, finite_upper
+from safedial.theory.kernel_eluder import kernel_lower, kernel_upper
+from safedial.theory.linear_eluder import linear_lower, linear_upper
 from safedial.theory.theorem3 import finite_radius, ridge_radius, theorem3_bound, width_sum
 
 __all__ = [

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from safedial.core.spec import SafetySpec
-from safedial.theory.finite import eluder_dimension, finite_upper, searchable
-from safedial.theory.kernel import kernel_lower, kernel_upper
-from safedial.theory.linear import linear_lower, linear_upper
-from safedial.theory.record import Array, Eluder, check_values
+from safedial.theory.eluder_bound import Array, Eluder, check_values
+from safedial.theory.finite_eluder import eluder_dimension, finite_upper, searchable
+from safedial.theory.kernel_eluder import kernel_lower, kernel_upper
+from safedial.theory.linear_eluder import linear_lower, linear_upper
 from safedial.theory.theorem3 import finite_radius, ridge_radius, theorem3_bound
 
 

@@ -36,7 +36,7 @@ from safedial.core.confidence import mixture
 from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
-from safedial.theory.record import check_positive
+from safedial.theory.eluder_bound import check_positive
 
 
 def width_sum(rounds: Any, *, dimension: Any, radius: Any, epsilon: Any = None, value_bound: float = 1.0) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from safedial import make_policy
 from safedial.core.conformal import places
 from safedial.policies.conformal.frozen import Setup, upper
-from safedial.policies.conformal.rounds import FIRST_FIT, Rounds
+from safedial.policies.conformal.memory import FIRST_FIT, Rounds
 from tests.conftest import make_spec
 
 

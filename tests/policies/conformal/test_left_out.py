@@ -7,7 +7,7 @@ from scipy.stats import binomtest
 from safedial import LinearWorld, make_policy
 from safedial.core.conformal import places
 from safedial.policies.conformal.frozen import Setup, find_ties
-from safedial.policies.conformal.rounds import Rounds
+from safedial.policies.conformal.memory import Rounds
 from safedial.worlds.linear import generators
 from tests.conftest import make_spec
 

@@ -3,8 +3,8 @@
 from safedial.datasets.battery.fetch import fetch_archive
 from safedial.datasets.battery.mat import read_mat
 from safedial.datasets.battery.parquet import read_steps
-from safedial.datasets.battery.schema import COLUMNS, check_steps
 from safedial.datasets.battery.sources import CITATIONS, data_folder, find_sources, load_steps
+from safedial.datasets.battery.step_table import COLUMNS, check_steps
 
 __all__ = [
     "CITATIONS",

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.datasets.battery.schema import COLUMNS, RW_KINDS, check_steps
+from safedial.datasets.battery.step_table import COLUMNS, RW_KINDS, check_steps
 from safedial.errors import InvalidInput, import_extra, require
 
 Array = NDArray[np.float64]

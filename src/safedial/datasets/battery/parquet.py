@@ -15,8 +15,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from safedial.datasets.battery.schema import RW_KINDS, check_steps
 from safedial.datasets.battery.sources import FILES, data_folder
+from safedial.datasets.battery.step_table import RW_KINDS, check_steps
 from safedial.errors import InvalidInput, import_extra, require
 
 SHARED = ("battery", "type", "t_start", "duration", "v_start", "dv", "i_mean", "temp_start", "temp_mean", "temp_max")

@@ -25,7 +25,7 @@ from safedial.decision.outcome import Sample
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
 from safedial.policies.conformal.frozen import Frozen, places_of, score
-from safedial.policies.conformal.rounds import Rounds
+from safedial.policies.conformal.memory import Rounds
 from safedial.policies.hp_conformal import Outlook
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Linear functions of bounded norm: bounds from below and above. `kernel` uses the same argument for RKHS balls.
+"""Linear functions of bounded norm: bounds from below and above. `kernel_eluder` uses the same argument for RKHS balls.
 
 F = {⟨φ(x), w⟩ : ‖w‖ ≤ S}, so a difference of two functions has a ρ = w − w′ with ‖ρ‖ ≤ 2S, and every such ρ occurs.
 Larger ε′ is the same as a smaller ball, so ε′ = ε serves as well as any other.
@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 
 from safedial.errors import require
-from safedial.theory.record import Eluder, check_positive
+from safedial.theory.eluder_bound import Eluder, check_positive
 
 SHARES = tuple(2.0**power for power in range(-8, 3))
 TIE = 1e-12

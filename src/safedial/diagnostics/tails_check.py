@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from safedial.diagnostics.evidence import average, marks, running, spread
 from safedial.diagnostics.finding import Finding, finding
-from safedial.diagnostics.rounds import Array, Rounds
+from safedial.diagnostics.residuals import Array, Rounds
 
 HEIGHTS = np.array([2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0])
 """q: residuals beyond qκ and their slack are counted."""

@@ -30,7 +30,7 @@ from typing import Any, Literal
 import numpy as np
 
 from safedial.errors import require
-from safedial.theory.record import Array, Eluder, check_positive, check_values
+from safedial.theory.eluder_bound import Array, Eluder, check_positive, check_values
 from safedial.theory.search import greedy, longest
 
 EXACT_CONTEXTS = 16

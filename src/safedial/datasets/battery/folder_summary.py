@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from safedial.datasets.battery.schema import KINDS
 from safedial.datasets.battery.sources import CITATIONS, data_folder, find_sources, load_steps
+from safedial.datasets.battery.step_table import KINDS
 from safedial.errors import InvalidInput
 
 

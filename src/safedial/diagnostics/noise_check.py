@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from safedial.diagnostics.evidence import Moments, average, least_squares, marks, running, spread
 from safedial.diagnostics.finding import Finding, finding
-from safedial.diagnostics.rounds import Array, Rounds
+from safedial.diagnostics.residuals import Array, Rounds
 
 FIRST = 16
 """Rounds behind the first cut; cuts are renewed whenever the number of rounds has doubled, from the rounds before."""

@@ -1,8 +1,8 @@
 """Functions of a reproducing-kernel Hilbert space with norm ≤ B, on contexts whose kernel matrix is given.
 
-Larger ε′ is the same as a smaller ball, so ε′ = ε serves as well as any other. `linear` derives what both bounds use:
-with λ = c·ε²/(2B)² and σ² the posterior variance at ridge λ, a context that is ε-independent of its predecessors has
-σ²/λ > 1/(1 + c).
+A larger ε′ amounts to a smaller ball, so ε′ = ε serves as well as any other. `linear_eluder` derives what both bounds
+use: with λ = c·ε²/(2B)² and σ² the posterior variance at ridge λ, a context that is ε-independent of its predecessors
+has σ²/λ > 1/(1 + c).
 
 References: Russo & Van Roy (2013); Srinivas et al. (2010) for the information gain, here ln det(I + K/λ), twice
 theirs; Nemhauser, Wolsey & Fisher (1978) for greedy choices of a submodular gain.
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from safedial.errors import require
-from safedial.theory.linear import SHARES
-from safedial.theory.record import Array, Eluder, check_positive
+from safedial.theory.eluder_bound import Array, Eluder, check_positive
+from safedial.theory.linear_eluder import SHARES
 
 LARGEST = 2_000
 MARGIN = 1e-5

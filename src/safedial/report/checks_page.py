@@ -10,7 +10,7 @@ from safedial.core.margin import margin_assumptions
 from safedial.diagnostics import ConformalRounds, Finding, Rounds
 from safedial.diagnostics.finding import shown
 from safedial.io import write_text
-from safedial.plots.checks import checks_figure
+from safedial.plots.checks_picture import checks_figure
 from safedial.plots.style import png
 from safedial.report.html import document, html_table, inline
 from safedial.version import __version__

@@ -11,7 +11,7 @@ from safedial.decision.units import significant
 from safedial.io import output_folder, provenance, write_json, write_rows, write_text
 from safedial.planning import Plan
 from safedial.planning.forecast import SMALL
-from safedial.plots.plan import draw_plan
+from safedial.plots.plan_picture import draw_plan
 from safedial.report.html import document, html_table, image
 from safedial.version import __version__
 

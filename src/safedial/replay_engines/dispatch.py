@@ -70,7 +70,7 @@ def replay(
         baseline_cost: b₀, a number or one for each round.
         coins: (rounds,), uniform on [0, 1), for randomised policies.
         progress: called with the number of rounds just finished.
-        jax_options: for engine "jax": `device`, `run`, `kernel`, `warps` (see `replay.jax_blocked`).
+        jax_options: for engine "jax": `device`, `run`, `kernel`, `warps` (see `jax_blocked`).
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
