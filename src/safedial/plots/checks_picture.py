@@ -34,8 +34,8 @@ def checks_figure(rounds: Rounds | ConformalRounds, findings: Sequence[Finding])
 
 def _conformal_figure(walked: ConformalRounds, findings: Sequence[Finding]) -> Any:
     figure, axes = new_figure(columns=3, height=2.5)
-    wagers = [each for each in findings if each.evidence is not None]
-    _evidence(axes[0], wagers)
+    bets = [each for each in findings if each.evidence is not None]
+    _evidence(axes[0], bets)
     axes[0].legend(fontsize=6, frameon=False)
     axes[1].hist(walked.chance, bins=np.linspace(0.0, 1.0, 21), color=COLOURS["hp_conformal"])
     axes[1].axhline(walked.chance.size / 20.0, color="grey", linestyle="--", linewidth=1)

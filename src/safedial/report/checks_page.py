@@ -36,7 +36,7 @@ def verdict(findings: Sequence[Finding]) -> str:
 def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: str, level: float) -> str:
     lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
-    wagers = sum(each.evidence is not None for each in findings)
+    bets = sum(each.evidence is not None for each in findings)
     conformal = isinstance(rounds, ConformalRounds)
     promise = _conformal_promise(rounds) if conformal else _certified_promise(rounds)
     slack = "" if conformal else "; a tenth of it pays for the confidence set that two of the checks use"
@@ -50,7 +50,7 @@ def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: st
             f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
             html_table(["check", "evidence", "verdict"], lines),
             f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
-            f"{wagers} checks with evidence together, and however often one looks, false flags have probability at most {level:g} (union "
+            f"{bets} checks with evidence together, and however often one looks, false flags have probability at most {level:g} (union "
             f"bound{slack}). One broken assumption can raise several flags: begin with the strongest.</small></p>",
             inline(picture, drawn),
             *(_section(each) for each in findings),
