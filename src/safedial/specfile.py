@@ -1,4 +1,4 @@
-"""The spec file: one TOML file that says what is promised and what the promise rests on.
+"""The spec file: one TOML file that states the promise and its assumptions.
 
     [spec]                      the fields of `SafetySpec`
     threshold = 0.5
@@ -13,9 +13,9 @@
     [features]                  optional; names, center, scale, intercept, ranges, units of raw values (`Features`)
     [dial]                      optional; low, high, unit, levels (`Dial`)
 
-The tables are those of a grid file with one value in each place: `safedial sweep run` takes a spec file as a grid of
-one cell, and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and
-`SpecFile.agent` take it as it is.
+The tables are those of a grid file with single values: `safedial sweep run` reads a spec file as a grid of one cell,
+and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and `SpecFile.agent`
+read it as it is.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from safedial.agent import Agent
 
 COMMENT = 100
-"""The width of comments."""
+"""The line width of comments."""
 
 BARE = re.compile("[A-Za-z0-9_-]+")
-"""A name that TOML takes without quotes."""
+"""A name that TOML accepts without quotes."""
 
 TABLES = ("spec", "dose", "world", "policy", "features", "dial", "sweep")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpecFile:
-    """What a spec file says; what it leaves out is None, or the plain form."""
+    """The content of a spec file; what it omits is None or the default."""
 
     spec: SafetySpec
     dose: Dose = field(default_factory=lambda: Dose.of(identity()))
@@ -90,12 +90,12 @@ dim = 2
 
 
 def load_spec(path: str | Path) -> SpecFile:
-    """The spec file at `path`; the first mistake is named with its table."""
+    """Read the spec file at `path`. An error names the first mistake and its table."""
     return parse_spec(read_text(path, "spec"))
 
 
 def parse_spec(text: str) -> SpecFile:
-    """The spec file of that text.
+    """Parse the text of a spec file.
 
     >>> parse_spec(EXAMPLE).spec.threshold, parse_spec(EXAMPLE).dim
     (0.5, 2)
@@ -131,7 +131,7 @@ def parse_spec(text: str) -> SpecFile:
 
 
 def dose_from_table(table: Mapping[str, Any]) -> Dose:
-    """One curve for both, or a table for each of reward and cost; an empty table is the identity.
+    """The dose of a [dose] table: one curve for both, or one each for reward and cost; if empty, the identity.
 
     >>> dose_from_table({"reward": {"curve": "identity"}, "cost": {"curve": "power", "exponent": 2.0}}).cost.name
     'power'
@@ -157,7 +157,7 @@ def named_policy(fields: Mapping[str, Any]) -> Policy:
 
 
 def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
-    """The file as TOML that `parse_spec` reads back; `notes` are comments: above a key of [spec], "" for the top.
+    """The file as TOML that `parse_spec` reads back. `notes` maps a key of [spec], or "" for the top, to a comment.
 
     >>> written = spec_text(parse_spec(EXAMPLE))
     >>> spec_text(parse_spec(written)) == written
@@ -187,7 +187,7 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
 
 
 def save_spec(file: SpecFile, path: str | Path, *, notes: Mapping[str, str] | None = None) -> Path:
-    """Write a spec file whole or not at all; `load_spec` gives it back."""
+    """Write a whole spec file or nothing; `load_spec` reads it back."""
     return write_text(Path(path), spec_text(file, notes=notes))
 
 
@@ -209,7 +209,7 @@ def _made(kind: Any, table: Mapping[str, Any], name: str) -> Any:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML writes it: JSON, but for tables."""
+    """A value in TOML syntax, which is JSON's except for tables."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_toml_key(key)} = {_toml(part)}" for key, part in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)

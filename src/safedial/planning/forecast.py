@@ -1,4 +1,4 @@
-"""One scenario played many times: what a study may expect."""
+"""Simulates one scenario many times, to forecast a study."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from safedial.worlds.linear import LinearWorld, generators
 Array = NDArray[np.float64]
 
 POINTS = 40
-"""Moments in time at which curves are kept."""
+"""The number of rounds at which curves are kept."""
 
 DOSES, STUDIES = (0.25, 0.75), (0.1, 0.9)
 """The quantiles of a band: over doses, and over studies."""
@@ -55,7 +55,7 @@ def forecast(
     baseline_cost: float = 0.0,
     progress: Any = None,
 ) -> Forecast:
-    """Play the scenario with `seeds` different truths."""
+    """Simulate the scenario with `seeds` different truths."""
     world = LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     true = scenario.true_spec(stated)
     chosen = deciding_by(stated, policy) if scenario.factors else policy
@@ -85,7 +85,7 @@ def window(rounds: int) -> int:
 
 
 def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, action: Array) -> tuple[Array, Array]:
-    """Noise-free rewards of the policy and of one who knows the truth, (rounds, seeds)."""
+    """Noise-free rewards of the policy and of the clairvoyant, (rounds, seeds)."""
     truth = world.draw_truth(true, generators(list(range(action.shape[1]))))
     reward, cost = world.means(true, truth, context)
     numbers = np.arange(1.0, len(action) + 1.0)[:, None]
@@ -134,7 +134,7 @@ def _moving(values: Array, size: int) -> Array:
 
 
 def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
-    """The share of studies in which the monitor alarms, at level 0.01; None for a promise that it does not watch."""
+    """The share of studies with an alarm of the monitor, at level 0.01; None if it does not watch this promise."""
     if policy.promise == "conformal":
         return {"alarms": None}
     state, alarmed = monitor.init((over.shape[1],)), np.zeros(over.shape[1], dtype=bool)

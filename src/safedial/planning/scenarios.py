@@ -1,7 +1,7 @@
-"""What the truth may be, beside what the spec states.
+"""Scenarios: what may be true, compared with what the spec states.
 
-A scenario changes the world, not the policy: the policy decides by the stated constants, the world follows the true
-ones. Where the truth is within what is stated, the promise holds; where it is not, the table shows what is lost.
+A scenario changes the world, not the policy: the policy uses the stated constants, the world the true ones. If the
+truth lies within what is stated, the promise holds; if not, the table shows what is lost.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ WITHIN_A_RANGE = {"truncated": "cut Gaussian", "uniform": "uniform", "rademacher
 
 
 def scenarios_for(policy: Policy, spec: SafetySpec) -> tuple[Scenario, ...]:
-    """Those that can be simulated: an adversary needs a policy with a linear learner. Where the spec says that noise
-    is bounded, noise is of the first family of `WITHIN_A_RANGE` that lies in the range, and not Gaussian.
+    """The scenarios that can be simulated: an adversary needs a policy with a linear learner. If the spec bounds the
+    noise, it is not Gaussian but of the first family in `WITHIN_A_RANGE` that lies in the range.
     """
     possible = [each for each in SCENARIOS if policy.is_linear or each.name != "worst contexts"]
     return tuple(_bounded(each, spec) if spec.margin == "bounded" else each for each in possible)
@@ -93,7 +93,7 @@ def promise_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool
 
 
 def deciding_by(stated: SafetySpec, policy: Policy) -> Policy:
-    """The policy that goes by the stated spec in all it decides and learns, whatever the world's constants are."""
+    """The policy, deciding and learning by the stated spec, whatever the world's constants are."""
     inner = policy.decide
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Any:

@@ -1,4 +1,4 @@
-"""Microseconds a round against the dimension, by engine, with fitted slopes; drawn from written data alone."""
+"""Microseconds per round against the dimension, by engine, with fitted slopes; drawn only from written data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINES = {
     "blocked": ("blocked", "#009E73", "v"),
 }
 FITTED = 512
-"""The slopes are fitted from this dimension on, where the matrix, not Python, takes the time."""
+"""Slopes are fitted from this dimension on, where the matrix, not Python, takes most of the time."""
 
 
 def slope(dims: Any, times: Any) -> float:

@@ -1,4 +1,4 @@
-"""`safedial check --out`: one page on one log."""
+"""`safedial check --out`: one page about one log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     """One sentence for all checks."""
     flagged = [each.title.lower() for each in findings if each.flagged]
     if not flagged:
-        return "No check raised a flag: nothing in this log speaks against the spec. That is not a proof that it holds."
+        return "No check raised a flag: nothing in this log speaks against the spec. This does not prove that it holds."
     strongest = max(findings, key=lambda each: each.evidence or 0.0).title.lower()
     first = f" Begin with {strongest}, the strongest evidence." if len(flagged) > 1 else ""
     return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
@@ -39,18 +39,18 @@ def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: st
     bets = sum(each.evidence is not None for each in findings)
     conformal = isinstance(rounds, ConformalRounds)
     promise = _conformal_promise(rounds) if conformal else _certified_promise(rounds)
-    slack = "" if conformal else "; a tenth of it pays for the confidence set that two of the checks use"
+    slack = "" if conformal else "; a tenth of it covers the confidence set that two of the checks use"
     drawn = "Evidence over time, ranks, costs by dose"
     if not conformal:
         drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
     return "\n".join(
         [
-            "<h1>Does this log bear out the spec?</h1>",
+            "<h1>Does this log agree with the spec?</h1>",
             f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {promise}</p>",
             f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
             html_table(["check", "evidence", "verdict"], lines),
             f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
-            f"{bets} checks with evidence together, and however often one looks, false flags have probability at most {level:g} (union "
+            f"{bets} checks with evidence together, and however often you look, false flags have probability at most {level:g} (union "
             f"bound{slack}). One broken assumption can raise several flags: begin with the strongest.</small></p>",
             inline(picture, drawn),
             *(_section(each) for each in findings),

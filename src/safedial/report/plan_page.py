@@ -30,7 +30,7 @@ HEADS = {
 
 
 def cell(name: str, value: Any) -> str:
-    """A quantity as a person reads it.
+    """A quantity formatted for reading.
 
     >>> cell("violation_rate", 0.0123), cell("half_reward_round", None), cell("violations", 1.234)
     ('1.2%', 'never', '1.23')
@@ -47,8 +47,8 @@ def cell(name: str, value: Any) -> str:
 
 
 def lines(plan: Plan, names: Sequence[str] = tuple(HEADS)) -> list[list[str]]:
-    """The operating characteristics as text, one list a scenario; a star where the promise is not proved; doses in the
-    dial's units.
+    """The operating characteristics as text, one list per scenario, with a star if the promise is not proved there.
+    Doses are in the dial's units.
     """
     dial = plan.dial
     marked = [
@@ -98,7 +98,7 @@ def _body(plan: Plan, place: Path) -> str:
             "<h1>What to expect of this study</h1>",
             f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'in all rounds together' if spec.promise == 'joint' else 'a round'}; "
             f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
-            f"Every scenario was played {plan.seeds} times with different true coefficients.</p>",
+            f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
             f'<div class="claim">{words}</div>',
             image(
                 place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"

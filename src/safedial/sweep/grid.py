@@ -32,7 +32,7 @@ from safedial.specfile import dose_from_table, dose_table, named_policy
 from safedial.worlds.linear import LinearWorld
 
 FORMAT = 2
-"""Part of every cell's name: raise it when results move, and old files no longer count."""
+"""Part of every cell's name. Raise it when results change; old files then no longer count."""
 
 SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20}
 TABLES = ("sweep", "spec", "world", "policy", "dose", "features", "dial")
@@ -61,7 +61,7 @@ def bundled() -> dict[str, Path]:
 
 
 def read_grid(source: str | Path) -> Grid:
-    """A grid from a file, or by the name of one that ships with the package."""
+    """A grid from a file, or one of the bundled grids by its name."""
     path = Path(source)
     if not path.exists() and str(source) in bundled():
         path = bundled()[str(source)]
@@ -98,7 +98,7 @@ def parse_grid(text: str) -> Grid:
 
 
 def build(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The objects a cell stands for: arguments of `simulate`."""
+    """The objects that a cell describes: arguments of `simulate`."""
     return {
         "policy": named_policy(cell["policy"]),
         "world": LinearWorld(**cell["world"]),
@@ -143,7 +143,7 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
 
 
 def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
-    """The cell with every default written out, so that its name does not depend on what was left unsaid."""
+    """The cell with every default written out, so that its name does not depend on omitted values."""
     name = cell["policy"].get("name")
     require(isinstance(name, str), "[[policy]] name", name, "must name a policy")
     try:
@@ -173,6 +173,6 @@ def _doses(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _combinations(table: Mapping[str, Any], keep: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """Every choice of one value from each list; keys in `keep` are lists by nature."""
+    """Every choice of one value from each list; the values of keys in `keep` stay lists."""
     axes = [value if isinstance(value, list) and key not in keep else [value] for key, value in table.items()]
     return [dict(zip(table, values, strict=True)) for values in product(*axes)]

@@ -1,9 +1,9 @@
-"""What every policy must meet: each claim is a function of a policy that asserts what its name says.
+"""The claims that every policy must meet: each is a function that asserts of a policy what its name says.
 
-Claims of `CLAIMS` are given the policy and its factory; those of `SPEC_CLAIMS` the policy and a spec, one of `SPECS` at
-a time. Policies with the linear learner are asked about predictions that a learner may meet; with a learner of their
-own they are watched in a simulation. A claim that says nothing about a policy raises `NotApplicable` with the reason.
-Only a policy that calls itself "certified" or "conformal" is held to a promise.
+Claims in `CLAIMS` take the policy and its factory; those in `SPEC_CLAIMS` take the policy and each spec of `SPECS` in
+turn. Policies with the linear learner are tested on random predictions; policies with their own learner are tested in a
+simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that calls
+itself "certified" or "conformal" must keep a promise.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ENERGIES = ("reward_energy", "cost_energy")
 
 
 class NotApplicable(Exception):
-    """A claim says nothing about this policy; the message says why."""
+    """A claim does not apply to this policy; the message says why."""
 
 
 def results_do_not_depend_on_how_seeds_are_batched(policy: Policy, factory: Any) -> None:
@@ -92,7 +92,7 @@ def save_and_load_give_the_same_decisions(policy: Policy, factory: Any) -> None:
 
 
 def the_options_rebuild_the_policy(policy: Policy, factory: Callable[..., Policy]) -> None:
-    """Certificates and save files hold the options; they must say how the policy was made."""
+    """Certificates and save files hold the options, so the options must determine the policy."""
     if not set(policy.options) <= set(signature(factory).parameters):
         raise NotApplicable("its options are not arguments of the factory")
     again = factory(**policy.options)
@@ -114,7 +114,7 @@ def a_higher_baseline_cost_never_raises_the_dose(policy: Policy, factory: Any) -
 
 
 def violations_stay_within_the_promised_risk(policy: Policy, factory: Any) -> None:
-    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); adversarial contexts too where the promise has them."""
+    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); also adversarial contexts if the promise covers them."""
     from scipy.stats import binomtest
 
     changes: dict[str, Any] = {"cost_noise": 0.3, "reward_noise": 0.3, "threshold": [0.2, 2.0]}
@@ -151,8 +151,8 @@ def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
 
 
 def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -> None:
-    """Where the cost is known exactly (width 0), a realized promise leaves room for noise, sensor and baseline, at any
-    time and with any amount of data.
+    """If the cost is known exactly (width 0), a promise on the realized cost leaves room for noise, sensor and
+    baseline, in any round and with any amount of data.
     """
     _must_promise(policy, ("certified",))
     _must_be_linear(policy)
@@ -170,7 +170,7 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
 
 
 def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: SafetySpec) -> None:
-    """Before any data the mean cost may be S‖x‖, and no realized promise may bet on less."""
+    """Before any data the mean cost may be S‖x‖, and no promise on the realized cost may assume less."""
     _must_promise(policy, ("certified",))
     if policy.knows_truth:
         raise NotApplicable("it knows the truth")
@@ -192,8 +192,8 @@ def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: Safe
 
 
 def in_a_simulation_no_dose_exceeds_what_the_true_cost_allows(policy: Policy, spec: SafetySpec) -> None:
-    """The strong form of the promise: with probability ≥ 1 − δ′, in all rounds at once, the dose leaves room for noise,
-    sensor and baseline above the *true* mean cost. Level 1e-6 against a binomial over seeds.
+    """The strong form of the promise: with probability ≥ 1 − δ′, in all rounds, the dose leaves room for noise, sensor
+    and baseline above the *true* mean cost. Level 1e-6 against a binomial over seeds.
     """
     from scipy.stats import binomtest
 
@@ -237,7 +237,7 @@ def plain_spec(**changes: Any) -> SafetySpec:
 
 
 def predictions(number: int) -> tuple[Prediction, Any]:
-    """Random predictions such as a linear learner in four dimensions may meet, and coins."""
+    """Random predictions of a linear learner in four dimensions, and uniform random numbers."""
     rng = np.random.default_rng(0)
     norm = rng.uniform(0.05, 1.0, number)
     seen = Prediction(
@@ -254,8 +254,8 @@ def predictions(number: int) -> tuple[Prediction, Any]:
 
 
 def _each_choice(policy: Policy, spec: SafetySpec, check: Callable[[Choice, Any, float, Any], None]) -> None:
-    """Call `check(choice, prediction, round, coin)`: for random predictions, or, with a learner of its own, for each
-    round of a simulation.
+    """Call `check(choice, prediction, round, coin)` for random predictions or, if the policy has its own learner, for
+    each round of a simulation.
     """
     if policy.is_linear:
         seen, coin = predictions(400)
@@ -273,7 +273,9 @@ def _watch(
     rounds: int = 60,
     seeds: int = 8,
 ) -> Simulation:
-    """Simulate and look at every round. A spec that the policy refuses says nothing about it, but the plain one."""
+    """Simulate and check every round. If the policy refuses a spec, the claim does not apply; it must accept the
+    plain one.
+    """
     try:
         return simulate(policy, world or _world(spec), spec, rounds=rounds, seeds=seeds, observe=look)
     except InvalidInput as error:
@@ -283,7 +285,7 @@ def _watch(
 
 
 def _world(spec: SafetySpec, *, baseline_cost: float = 0.0) -> LinearWorld:
-    """A world that the spec is true of."""
+    """A world for which the spec is true."""
     noise = "rademacher" if spec.margin == "bounded" else "gaussian"
     return LinearWorld(dim=2, noise=noise, baseline_cost=baseline_cost)
 
@@ -294,7 +296,7 @@ def _norm(seen: Round) -> Any:
 
 def _must_be_linear(policy: Policy) -> None:
     if not policy.is_linear:
-        raise NotApplicable("it has a learner of its own, which is watched in simulations instead")
+        raise NotApplicable("it has its own learner, which is tested in simulations instead")
 
 
 def _must_promise(policy: Policy, promises: tuple[str, ...]) -> None:
@@ -303,7 +305,7 @@ def _must_promise(policy: Policy, promises: tuple[str, ...]) -> None:
 
 
 def _must_be_proved(policy: Policy, world: LinearWorld, spec: SafetySpec) -> None:
-    """A promise says nothing about a world outside of its function class, or in which its start is not safe."""
+    """A promise does not cover a world outside its function class, or one in which its start is not safe."""
     why = "its start is not safe there" if policy.promise == "conformal" else "its cost class is not known to hold it"
     if not promise_holds(policy, world, spec):
         raise NotApplicable(f"nothing is proved in a linear world of these constants: {why}")
