@@ -33,7 +33,7 @@ def recorded(tmp_path):
 
 
 def test_a_new_study_with_a_confidence_in_the_full_form_is_refused(store):
-    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no law with form='full'.*use form='split'"):
+    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no proof with form='full'.*use form='split'"):
         create_study("new", PAIR, storage=store)
     assert list_studies(store) == []
     split = {**PAIR, "policy": {"name": "hp_conformal", "confidence": 0.5}}
