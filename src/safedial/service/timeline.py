@@ -1,7 +1,7 @@
-"""A study's history as columns, for the operator page: read from the log a page at a time, never through the writer.
+"""A study's history as columns, for the operator page: read from the log page by page, never through the writer.
 
-The database itself cuts the few numbers that are needed out of each event and hands over a whole page of them as one
-JSON text, so a page costs the serving process one call and a few milliseconds, however busy its writer is.
+The database extracts the few numbers needed from each event and returns a whole page of them as one JSON text, so a
+page costs the serving process one call and a few milliseconds, however busy its writer is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from safedial.study.schema import sa
 
 PAGE = 4_000
 FRESH_SECONDS = 0.5
-"""The log is looked at again after that."""
+"""Seconds until the log is read again."""
 
 CODE = {status: number for number, status in enumerate(STATUSES)}
 OPEN, VOID, EXPIRED, NOTHING, THROTTLED = (
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """An alarm, or its being taken back: when, which rule, and on what evidence."""
+    """An alarm or a resume: when, which rule, and on what evidence."""
 
     seq: int
     at: int
@@ -65,7 +65,7 @@ class Turn(NamedTuple):
 
 
 class Track:
-    """The columns of one study, its visits by row, and what its guard said. `refresh` may be called from any thread."""
+    """The columns of one study, its visits by row, and its guard's alarms. `refresh` may be called from any thread."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -83,7 +83,7 @@ class Track:
         self._query = _query(study.store.engine.dialect.name)
 
     def column(self, name: str) -> NDArray[np.float64]:
-        """One column as it is now: a copy."""
+        """A copy of one column."""
         return np.array(self._columns[name])
 
     def has_status(self, *codes: int) -> NDArray[np.bool_]:
@@ -104,7 +104,7 @@ class Track:
         return self._columns[name][row]
 
     def refresh(self, seconds: float = 1e9) -> None:
-        """Read what is new, for about so many seconds at most; `complete` says whether that was all."""
+        """Read new events for at most about `seconds` seconds; `complete` says whether all were read."""
         end = time.monotonic() + seconds
         while True:
             with self.lock:
