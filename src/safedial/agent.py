@@ -18,17 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.agent_file import FORM, FORM_VERSION, arguments, dump, restore
+from safedial.agent_file import FORM, FORM_VERSION, dump, restore, saved_rules
 from safedial.core import monitor
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.rounding import rounded_spec
 from safedial.core.scale import NoiseScale
 from safedial.core.spec import SafetySpec
 from safedial.decision.decide import decide
-from safedial.decision.decision import Decision, Rules
+from safedial.decision.decision import Decision
 from safedial.decision.learners.kinds import make_learner
 from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted_from, normalise
 from safedial.decision.rounds import Advice
+from safedial.decision.rules import Rules
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import (
     NewContext,
@@ -98,8 +99,9 @@ class Agent:
         baseline_range: tuple[float | None, float | None] | None = None,
         seed: int = 0,
     ) -> None:
-        given = (dim, spec, policy, dose, dial, features, start_action, fallback_action)
-        self._start(make_rules(*given, baseline_range=baseline_range), seed)
+        parts: Any = {"policy": policy, "dose": dose, "dial": dial, "features": features}
+        actions = {"start_action": start_action, "fallback_action": fallback_action, "baseline_range": baseline_range}
+        self._start(make_rules(dim=dim, spec=spec, **parts, **actions), seed)
 
     def _start(self, rules: Rules, seed: Any) -> None:
         """Nothing learned, nothing decided."""
@@ -337,8 +339,8 @@ class Agent:
         header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
         try:
             agent = cls.__new__(cls)
-            given = arguments(header, policy=policy, dose=dose, noise_scale=noise_scale)
-            agent._start(make_rules(**given), header["seed"])
+            rules = saved_rules(header, policy=policy, dose=dose, noise_scale=noise_scale)
+            agent._start(rules, header["seed"])
             restore(agent, header, arrays)
         except InvalidInput:
             raise

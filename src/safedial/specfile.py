@@ -29,12 +29,12 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from safedial.core.dose import Dose, curve_from_dict, identity
+from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
+from safedial.decision.rules import named_policy, read_parts, write_parts
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text, write_text
-from safedial.policies import Policy, make_policy
 
 if TYPE_CHECKING:
     from safedial.agent import Agent
@@ -114,46 +114,24 @@ def parse_spec(text: str) -> SpecFile:
         for key, value in tables[name].items():
             rule = "is a list: a spec file holds one value in each place"
             require(not isinstance(value, list), f"[{name}] {key}", value, rule, "a grid belongs to safedial sweep")
-    features = _made(Features, tables["features"], "features") if tables["features"] else None
+    chosen = _policy(content.get("policy"))
+    parts = read_parts({name: table for name, table in tables.items() if table or name == "spec"})
+    features = parts.get("features")
     dim = tables["world"].get("dim", features.dim if features else None)
     whole = dim is None or (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1)
     require(whole, "[world] dim", dim, "must be a whole number >= 1")
     fits = features is None or features.dim == dim
     require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")
-    return SpecFile(
-        spec=SafetySpec.from_dict(tables["spec"]),
-        dose=dose_from_table(tables["dose"]),
-        dim=dim,
-        policy=_policy(content.get("policy")),
-        features=features,
-        dial=_made(Dial, tables["dial"], "dial"),
-    )
+    return SpecFile(**parts, dim=dim, policy=chosen)
 
 
-def dose_from_table(table: Mapping[str, Any]) -> Dose:
-    """The dose of a [dose] table: one curve for both, or one each for reward and cost; if empty, the identity.
+def shortest_dose(written: dict[str, Any]) -> dict[str, Any]:
+    """A written dose in its shortest form: one curve where reward and cost have the same.
 
-    >>> dose_from_table({"reward": {"curve": "identity"}, "cost": {"curve": "power", "exponent": 2.0}}).cost.name
-    'power'
+    >>> shortest_dose({"reward": {"curve": "identity"}, "cost": {"curve": "identity"}})
+    {'curve': 'identity'}
     """
-    if not table:
-        return Dose.of(identity())
-    if "curve" in table:
-        return Dose.of(curve_from_dict(table))
-    pair = set(table) == {"reward", "cost"} and all(isinstance(each, Mapping) for each in table.values())
-    require(pair, "[dose]", dict(table), "must name a curve, or hold the tables [dose.reward] and [dose.cost]")
-    return Dose.from_dict(table)
-
-
-def dose_table(dose: Dose) -> dict[str, Any]:
-    """The inverse of `dose_from_table`, in its shortest form."""
-    reward, cost = dose.reward.to_dict(), dose.cost.to_dict()
-    return cost if reward == cost else {"reward": reward, "cost": cost}
-
-
-def named_policy(fields: Mapping[str, Any]) -> Policy:
-    """The policy that a [[policy]] table names, with its options."""
-    return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
+    return written["cost"] if written["reward"] == written["cost"] else written
 
 
 def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
@@ -165,19 +143,19 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
     """
     told = dict(notes or {})
     lines = _comment(told.pop("", "What is promised, and what the promise rests on (safedial)."))
-    tables: dict[str, Mapping[str, Any]] = {"[spec]": file.spec.to_dict()}
+    form = write_parts({name: getattr(file, name) for name in ("spec", "dose", "features", "dial")})
+    tables: dict[str, Mapping[str, Any]] = {"[spec]": form["spec"]}
     if file.dim is not None:
         tables["[world]"] = {"dim": file.dim}
     if not file.dose.is_identity:
-        written = dose_table(file.dose)
-        parts = {"[dose]": written} if "curve" in written else {f"[dose.{name}]": written[name] for name in written}
-        tables |= parts
+        dose = shortest_dose(form["dose"])
+        tables |= {"[dose]": dose} if "curve" in dose else {f"[dose.{name}]": curve for name, curve in dose.items()}
     if file.policy:
         tables["[[policy]]"] = file.policy
     if file.features:
-        tables["[features]"] = file.features.to_dict()
+        tables["[features]"] = form["features"]
     if file.dial != Dial():
-        tables["[dial]"] = {key: value for key, value in file.dial.to_dict().items() if value is not None}
+        tables["[dial]"] = {key: value for key, value in form["dial"].items() if value is not None}
     for head, table in tables.items():
         lines += ["", head]
         for key, value in table.items():
@@ -196,16 +174,8 @@ def _policy(listed: Any) -> dict[str, Any] | None:
         return None
     one = isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], dict)
     require(one, "[[policy]]", listed, "must be one table", "a grid belongs to safedial sweep")
-    require("name" in listed[0], "[[policy]]", listed[0], "must have a name")
     named_policy(listed[0])
     return dict(listed[0])
-
-
-def _made(kind: Any, table: Mapping[str, Any], name: str) -> Any:
-    try:
-        return kind(**table)
-    except TypeError as error:
-        raise InvalidInput(f"[{name}] {dict(table)}: {error}") from error
 
 
 def _toml(value: Any) -> str:

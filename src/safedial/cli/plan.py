@@ -39,12 +39,13 @@ def plan(
     from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.core.dose import Dose
     from safedial.core.spec import CONSTANTS
+    from safedial.decision.rules import named_policy
     from safedial.errors import require
     from safedial.planning import complete, scenarios_for
     from safedial.planning import plan as run
     from safedial.policies import as_policy
     from safedial.report.plan_page import write_plan
-    from safedial.specfile import load_spec, named_policy
+    from safedial.specfile import load_spec
 
     fields = SpecOptions(
         threshold=threshold,

@@ -114,12 +114,13 @@ def simulate(
     from safedial.cli.nonlinear import Shape, default_dose, make_classes, make_world
     from safedial.cli.output import print_json, progress_bar
     from safedial.core.dose import Dose
+    from safedial.decision.rules import named_policy
     from safedial.io import write_text
     from safedial.rounds_io import log_text
     from safedial.simulation.logged import logged_simulation
     from safedial.simulation.run import simulate as run
     from safedial.simulation.summary import summary
-    from safedial.specfile import load_spec, named_policy
+    from safedial.specfile import load_spec
 
     stated_options = SpecOptions(
         threshold=threshold,

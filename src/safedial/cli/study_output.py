@@ -150,14 +150,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         from safedial.specfile import load_spec
 
         file = load_spec(path)
-        parts = {
-            "dose": file.dose,
-            "dim": file.dim,
-            "policy": file.policy,
-            "features": file.features,
-            "dial": file.dial,
-        }
-        return {**file.spec.to_dict(), **{name: part for name, part in parts.items() if part is not None}}
+        parts = {name: part for name, part in vars(file).items() if part is not None}
+        return {**parts.pop("spec").to_dict(), **parts}
     from safedial.io import read_text
 
     try:

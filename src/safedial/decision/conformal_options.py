@@ -28,11 +28,11 @@ OFF = {"reach": None, "history": "calibrate", "least_dose": None}
 def conformal_start(
     policy: Policy,
     spec: SafetySpec,
+    *,
     dose: Dose,
     dial: Dial,
     features: Features | None,
     start_action: Any,
-    *,
     version: int,
 ) -> tuple[Policy, float | None]:
     """The policy with its start dose and group resolved, and the start dose in the dial's units (None: certified).

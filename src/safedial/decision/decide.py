@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.rounding import round_down, round_up
 from safedial.core.spec import SafetySpec
-from safedial.decision.decision import Decision, Rules, promise_of
+from safedial.decision.decision import Decision, promise_of
 from safedial.decision.learners.protocol import Learner
+from safedial.decision.rules import Rules
 
 
 def advise(

@@ -9,33 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.dose import Dose
 from safedial.core.safe_set import largest_safe_intensity
-from safedial.core.spec import SafetySpec
-from safedial.decision.units import Dial, Features
-from safedial.policies import Policy
-
-RULES = 2
-"""The version of the guard, of what an outcome teaches and of the defaults. Studies keep the one they began with: a log
-whose first event states none is version 1."""
-
-
-class Rules(NamedTuple):
-    """What is fixed for the life of a learner."""
-
-    spec: SafetySpec
-    policy: Policy
-    dose: Dose
-    dial: Dial
-    dim: int
-    fallback_action: float
-    features: Features | None
-    start_action: float | None
-    is_identity: bool
-    """Whether settings are intensities: a plain dial and the identity curve."""
-    version: int = RULES
-    baseline_range: tuple[float, float] = (-math.inf, math.inf)
-    """Between what a stated baseline cost must lie."""
+from safedial.decision.rules import Rules
 
 
 class Text(str):

@@ -9,7 +9,7 @@ from safedial.core.dose import DoseCurve
 from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.spec import SafetySpec
-from safedial.decision.decision import RULES, Rules
+from safedial.decision.rules import RULES, Rules
 from safedial.decision.units import real
 from safedial.errors import InvalidInput, require
 

@@ -17,10 +17,11 @@ from safedial.core.rounding import NORM_SLACK
 from safedial.core.scale import check_rises
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.decision.conformal_options import certified_fallback, conformal_start
-from safedial.decision.decision import RULES, Decision, Rules
+from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
 from safedial.decision.learners.function_class_learner import check_classes
 from safedial.decision.own_functions import longest_context
+from safedial.decision.rules import RULES, Rules, default_policy
 from safedial.decision.units import Dial, Features, as_vector, real
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy, as_policy, check_proved
@@ -39,15 +40,15 @@ class NewContext(NamedTuple):
 
 
 def make_rules(
+    *,
     dim: Any,
     spec: Any,
-    policy: Any,
-    dose: Any,
-    dial: Any,
-    features: Any,
-    start_action: Any,
-    fallback_action: Any,
-    *,
+    policy: Any = None,
+    dose: Any = None,
+    dial: Any = None,
+    features: Any = None,
+    start_action: Any = None,
+    fallback_action: Any = None,
     baseline_range: Any = None,
     version: int = RULES,
 ) -> Rules:
@@ -71,7 +72,8 @@ def make_rules(
     curves = as_dose(dose)
     rule, start = _policy(policy, spec, int(dim), version), None
     if rule.promise == "conformal":
-        rule, start = conformal_start(rule, spec, curves, dial_, features, start_action, version=version)
+        units: Any = {"dose": curves, "dial": dial_, "features": features}
+        rule, start = conformal_start(rule, spec, **units, start_action=start_action, version=version)
         if fallback_action is None:
             fallback_action = start if start is not None else certified_fallback(spec, curves, dial_)
     else:
@@ -196,8 +198,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> Policy:
-    default = "hp_conformal" if spec.promise == "conformal" else "hp_probe"
-    rule = as_policy(default if policy is None else policy)
+    rule = as_policy(default_policy(spec.promise) if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     over_classes = "cost_class" in rule.options
     known = rule.is_linear or over_classes or rule.name == "hp_conformal" or rule.learner is not None

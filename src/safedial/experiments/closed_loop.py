@@ -23,6 +23,7 @@ from safedial.agent import Agent
 from safedial.core.dose import Dose, identity, power
 from safedial.core.spec import SafetySpec
 from safedial.decision.conformal_options import OFF
+from safedial.decision.rules import write_parts
 from safedial.errors import MissingExtra, import_extra, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, residuals_of_fits, run_loop
 from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
@@ -185,7 +186,7 @@ def run(
 
 
 def _plain(series: Series) -> dict[str, Any]:
-    return {**series._asdict(), "spec": series.spec.to_dict(), "dose": series.dose.to_dict()}
+    return {**series._asdict(), **write_parts({"spec": series.spec, "dose": series.dose})}
 
 
 def draw(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safedial.decision.rules import write_parts
 from safedial.decision.units import significant
 from safedial.io import output_folder, provenance, write_json, write_rows, write_text
 from safedial.planning import Plan
@@ -66,12 +67,9 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
     """`plan.csv`, `plan_curves.csv`, `plan.provenance.json`, `plan.png` and `plan.html` in `folder`."""
     place = output_folder(folder)
     settings = {
-        "policy": {"name": plan.policy.name, **plan.policy.options},
-        "spec": plan.spec.to_dict(),
+        **write_parts({name: getattr(plan, name) for name in ("policy", "spec", "dial", "dose")}),
         "assumed": dict(plan.assumed),
         "baseline_cost": plan.baseline_cost,
-        "dial": plan.dial.to_dict(),
-        "dose": plan.dose.to_dict(),
         "dim": plan.dim,
         "rounds": plan.rounds,
         "seeds": list(range(plan.seeds)),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.decision.rules import write_parts
 from safedial.function_classes import FunctionClass
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation
@@ -19,6 +20,7 @@ Array = NDArray[np.float64]
 def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     """One spec row of a simulation as plain numbers, averaged over seeds."""
     violations = simulation.violations[row]
+    form = write_parts({"spec": simulation.spec, "dose": simulation.dose})
     return {
         "policy": simulation.policy.name,
         "dim": simulation.world.dim,
@@ -40,11 +42,10 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
         "alarmed_seeds": int(simulation.alarmed[row].sum()),
         "settings": {
-            "spec": simulation.spec.to_dict()
-            | ({"promise": "none"} if simulation.policy.promise == "heuristic" else {}),
+            "spec": form["spec"] | ({"promise": "none"} if simulation.policy.promise == "heuristic" else {}),
             "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
             "world": asdict(simulation.world),
-            "dose": simulation.dose.to_dict(),
+            "dose": form["dose"],
             "seeds": simulation.seeds,
         },
     }

@@ -12,8 +12,9 @@ from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction, Ridges
 from safedial.core.safe_set import SafeSet
-from safedial.decision.decision import Decision, Rules, promise_of
+from safedial.decision.decision import Decision, promise_of
 from safedial.decision.learners.conformal_learner import View
+from safedial.decision.rules import Rules
 from safedial.study.state import State
 from safedial.version import __version__
 

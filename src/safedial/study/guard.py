@@ -26,7 +26,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from safedial.decision.decision import Decision, Rules
+from safedial.decision.decision import Decision
+from safedial.decision.rules import Rules
 from safedial.decision.units import Dial, real
 from safedial.errors import require
 

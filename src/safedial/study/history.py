@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safedial.decision.decision import Rules
 from safedial.decision.outcome import normalise
+from safedial.decision.rules import Rules
 from safedial.decision.units import real
 from safedial.decision.validation import in_row, read_new_context
 from safedial.errors import InvalidInput, import_extra, require

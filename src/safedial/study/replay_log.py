@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from safedial.decision.decision import RULES
+from safedial.decision.rules import RULES
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
 from safedial.study.log import changes, read_event, read_events, read_snapshot, snapshot_seqs

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from safedial.decision.decision import Rules
+from safedial.decision.rules import Rules
 from safedial.decision.units import real
 from safedial.decision.validation import read_new_context
 from safedial.errors import require

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from safedial.core.dose import Dose, DoseCurve, as_dose, curve_from_dict
-from safedial.core.spec import SafetySpec
-from safedial.decision.certificates.certified import plain_options
-from safedial.decision.decision import RULES, Rules
+from safedial.core.spec import NAMES
 from safedial.decision.learners.kinds import kind_of
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.units import Dial, Features
-from safedial.decision.validation import make_rules
-from safedial.errors import InvalidInput, require
-from safedial.policies import POLICIES, Policy, make_policy
+from safedial.decision.own_functions import own_values
+from safedial.decision.rules import RULES, Rules, default_policy
+from safedial.errors import require
+from safedial.policies import POLICIES, Policy
 from safedial.study.guard import Guard, read_guard
 
-PROMISE = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
 OPTIONS = (
     *("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag"),
     *("reach", "history"),
@@ -73,27 +67,15 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> Study
     """
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
     fields = {str(name): value for name, value in given.items() if value is not None}
-    unknown = sorted(set(fields) - {*PROMISE, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
+    unknown = sorted(set(fields) - {*NAMES, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
     require(not unknown, "spec", unknown, "has names that a study does not know")
-    promise = SafetySpec.from_dict({name: value for name, value in fields.items() if name in PROMISE})
-    promise = SafetySpec.from_dict(promise.to_dict())  # what cannot be written down cannot be a study's
-    features = _made(Features, "features", fields.get("features"))
-    dim = fields.get("dim", features.dim if features else None)
+    promise = {name: value for name, value in fields.items() if name in NAMES}
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        rules = make_rules(
-            dim,
-            promise,
-            _policy(fields, promise),
-            _dose(fields.get("dose")),
-            _made(Dial, "dial", fields.get("dial")),
-            features,
-            fields.get("start_action"),
-            fields.get("fallback_action"),
-            baseline_range=fields.get("baseline_range"),
-            version=version,
-        )
+        rules = Rules.from_dict({**fields, "spec": promise, "policy": _policy(fields)}, version=version)
+    own = sorted(own_values(rules))
+    require(not own, "spec", own, "is your own curve, which a log cannot hold", "use one of this package, or an Agent")
     _check_levels(rules)
     folding = fields.get("folding", "prefix")
     require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
@@ -114,40 +96,24 @@ def _check_levels(rules: Rules) -> None:
 
 
 def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
-    low, high = rules.baseline_range
-    written = {
-        **rules.spec.to_dict(),
-        "dim": rules.dim,
-        "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
-        "dose": rules.dose.to_dict(),
-        "dial": rules.dial.to_dict(),
-        "features": _features(rules),
-        "start_action": rules.start_action,
-        "fallback_action": rules.fallback_action,
-        "folding": folding,
-        "guard": dict(guard.fields),
-    }
-    if rules.version > 1:
-        written["baseline_range"] = [None if math.isinf(end) else end for end in (low, high)]
+    """The rules' written form with the spec's fields beside the rest, and what only a study has."""
+    form = rules.to_dict()
+    written = {**form.pop("spec"), **form, "folding": folding, "guard": dict(guard.fields)}
+    if rules.version == 1:
+        del written["baseline_range"]
+    elif form["features"]:
+        written["features"] = {"ranges": {}, "units": {}, **form["features"]}
     return {name: value for name, value in written.items() if value is not None}
 
 
-def _features(rules: Rules) -> dict[str, Any] | None:
-    if rules.features is None:
-        return None
-    resolved = {"ranges": {}, "units": {}} if rules.version > 1 else {}
-    return {**resolved, **rules.features.to_dict()}
-
-
-def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:
-    given = fields.get("policy", "hp_conformal" if spec.promise == "conformal" else "hp_probe")
-    options = {name: fields[name] for name in OPTIONS if name in fields}
+def _policy(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The policy's written form, from its name, its own options or those stated beside it."""
+    given, options = fields.get("policy", default_policy(fields.get("promise"))), {}
+    if isinstance(given, Policy):
+        given = {"name": given.name, **given.options}
     if isinstance(given, Mapping):
-        options = {**{name: value for name, value in given.items() if name != "name"}, **options}
-        given = given.get("name")
-    elif isinstance(given, Policy):
-        options = {**given.options, **options}
-        given = given.name
+        given, options = given.get("name"), {name: value for name, value in given.items() if name != "name"}
+    options |= {name: fields[name] for name in OPTIONS if name in fields}
     known = given in STUDY_POLICIES
     require(
         known or given not in POLICIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
@@ -158,33 +124,4 @@ def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:
     for name in ("scaled", "group"):
         own = not isinstance(options.get(name), (str, int, bool, type(None)))
         require(not own, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
-    return make_policy(str(given), **options)
-
-
-def _dose(given: Any) -> Dose | None:
-    if given is None:
-        return None
-    if isinstance(given, (Dose, DoseCurve)):
-        dose = as_dose(given)
-        own = [curve.name for curve in dose if curve.is_own]
-        require(
-            not own, "dose", own, "is your own curve, which a log cannot hold", "use one of this package, or an Agent"
-        )
-        return dose
-    require(isinstance(given, Mapping), "dose", given, "must be a curve, or one for reward and one for cost")
-    if "curve" in given:
-        return Dose.of(curve_from_dict(given))
-    both = set(given) == {"reward", "cost"} and all(isinstance(part, Mapping) for part in given.values())
-    require(both, "dose", sorted(given), "must have `curve`, or `reward` and `cost`")
-    return Dose.from_dict(given)
-
-
-def _made(kind: Any, name: str, given: Any) -> Any:
-    """A Dial or Features from its plain form, or as it is."""
-    if given is None or isinstance(given, kind):
-        return given
-    require(isinstance(given, Mapping), name, given, "must be an object of named values")
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise InvalidInput(f"{name} = {sorted(given)}: {error}") from error
+    return {"name": str(given), **options}

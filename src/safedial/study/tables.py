@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from safedial.decision.decision import Rules
 from safedial.decision.rounds import first_status, next_status
+from safedial.decision.rules import Rules
 from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment

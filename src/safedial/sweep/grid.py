@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from safedial.core.confidence import check_dim
-from safedial.core.spec import SafetySpec
+from safedial.decision.rules import read_parts, write_parts
 from safedial.errors import InvalidInput, require
-from safedial.specfile import dose_from_table, dose_table, named_policy
+from safedial.specfile import shortest_dose
 from safedial.worlds.linear import LinearWorld
 
 FORMAT = 2
@@ -99,15 +99,7 @@ def parse_grid(text: str) -> Grid:
 
 def build(cell: Mapping[str, Any]) -> dict[str, Any]:
     """The objects that a cell describes: arguments of `simulate`."""
-    return {
-        "policy": named_policy(cell["policy"]),
-        "world": LinearWorld(**cell["world"]),
-        "spec": SafetySpec.from_dict(cell["spec"]),
-        "dose": dose_from_table(cell["dose"]),
-        "rounds": cell["rounds"],
-        "seeds": cell["seeds"],
-        "points": cell["points"],
-    }
+    return {**cell, **read_parts(cell), "world": LinearWorld(**cell["world"])}
 
 
 def _settings(given: Any) -> dict[str, Any]:
@@ -126,9 +118,9 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
     """All combinations, each checked by building its objects once."""
     size, seeds = settings["seed_block"], settings["seeds"]
     blocks = [list(range(start, min(start + size, seeds))) for start in range(0, seeds, size)]
-    table = content.get("dose", {"curve": "identity"})
+    table = content.get("dose", {})
     require(isinstance(table, dict), "[dose]", table, "must be a table")
-    doses = _doses(table)
+    doses = _doses(table or {"curve": "identity"})
     for policy, spec, world, dose in product(
         [each for table in content["policy"] for each in _combinations(table)],
         _combinations(content["spec"]),
@@ -144,21 +136,16 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
 
 def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
     """The cell with every default written out, so that its name does not depend on omitted values."""
-    name = cell["policy"].get("name")
-    require(isinstance(name, str), "[[policy]] name", name, "must name a policy")
     try:
         built = build({**cell, "seeds": [0]})
     except TypeError as error:
         raise InvalidInput(f"[world] {cell['world']}: {error}") from error
     world = built["world"]
     check_dim(built["policy"].options.get("radius"), world.dim)
-    return {
-        **cell,
-        "policy": {"name": built["policy"].name, **built["policy"].options},
-        "spec": built["spec"].to_dict(),
-        "world": asdict(world),
-        "dose": dose_table(built["dose"]),
-    }
+    form = write_parts({name: built[name] for name in ("policy", "spec", "dose")})
+    classes = [name for name, value in form["policy"].items() if isinstance(value, dict)]
+    require(not classes, "[[policy]]", form["policy"]["name"], "has function classes, which a grid cannot state")
+    return {**cell, **form, "world": asdict(world), "dose": shortest_dose(form["dose"])}
 
 
 def _doses(table: Mapping[str, Any]) -> list[dict[str, Any]]:

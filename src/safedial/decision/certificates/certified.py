@@ -15,9 +15,9 @@ from safedial.core.margin import noise_margin, round_risk, tail_factor
 from safedial.decision.certificates import conformal_terms as conformal
 from safedial.decision.certificates import function_class_terms as classes
 from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
-from safedial.decision.decision import LIMITS, Decision, Rules
+from safedial.decision.decision import LIMITS, Decision
+from safedial.decision.rules import Rules
 from safedial.decision.units import rounded_down
-from safedial.function_classes import FunctionClass
 from safedial.policies import Policy
 from safedial.version import __version__
 
@@ -114,7 +114,7 @@ def _best_ridge(decision: Decision) -> dict[str, float] | None:
 
 def _common(decision: Decision) -> dict[str, Any]:
     """What every certificate holds, whatever the promise."""
-    rules, choice = decision.rules, decision.choice
+    rules, choice, written = decision.rules, decision.choice, decision.rules.to_dict()
     return {
         "promise": decision.promise,
         "statement": statement(decision),
@@ -122,12 +122,9 @@ def _common(decision: Decision) -> dict[str, Any]:
         "round": decision.round,
         "context": decision.context.tolist(),
         "extrapolated": list(decision.extrapolated),
-        "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
-        "spec": rules.spec.to_dict() | ({"promise": "none"} if rules.policy.promise == "heuristic" else {}),
-        "dim": rules.dim,
-        "dose": rules.dose.to_dict(),
-        "dial": rules.dial.to_dict(),
-        "features": rules.features.to_dict() if rules.features else None,
+        "policy": written["policy"],
+        "spec": written["spec"] | ({"promise": "none"} if rules.policy.promise == "heuristic" else {}),
+        **{name: written[name] for name in ("dim", "dose", "dial", "features")},
         "baseline_cost": decision.baseline_cost,
         "safe_intensity": choice.safe.intensity,
         "reward_index": choice.reward_index,
@@ -138,19 +135,6 @@ def _common(decision: Decision) -> dict[str, Any]:
         "fallback_action": rules.fallback_action,
         "version": __version__,
     }
-
-
-def plain_options(options: dict[str, Any]) -> dict[str, Any]:
-    """A policy's options as plain values; a function or a model by its name."""
-    return {name: _plain(value) for name, value in options.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, FunctionClass):
-        return value.describe()
-    if isinstance(value, (str, int, float, bool, type(None))):
-        return value
-    return {"custom": str(getattr(value, "__name__", type(value).__name__))}
 
 
 def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:

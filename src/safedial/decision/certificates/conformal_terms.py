@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from safedial.decision.decision import Decision, Rules, bound_intensity, guarded
+from safedial.decision.decision import Decision, bound_intensity, guarded
+from safedial.decision.rules import Rules
 from safedial.decision.units import rounded_down
 from safedial.policies.conformal.frozen import places_of
 

@@ -8,7 +8,8 @@ from typing import Any
 from safedial.core.margin import noise_margin, round_risk
 from safedial.decision.certificates.conformal_terms import exact_curves, overrides
 from safedial.decision.certificates.noise_terms import division, noise_assumptions, part_given, sensor_margin
-from safedial.decision.decision import Decision, Rules
+from safedial.decision.decision import Decision
+from safedial.decision.rules import Rules
 from safedial.decision.units import rounded_down
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from safedial.core.conformal import TIE
 from safedial.core.rounding import rounded_spec
-from safedial.decision.decision import Rules
 from safedial.decision.learners.conformal_learner import ConformalLearner
 from safedial.decision.learners.function_class_learner import ClassLearner
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.radius_state import make_radius_state
+from safedial.decision.rules import Rules
 from safedial.policies import Policy
 
 
