@@ -5,10 +5,12 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_overloads
 
 import safedial
+from safedial.study.event_kinds import EVENT_KINDS
 
 SOURCE = Path(safedial.__file__).parent
 MOST = 5
@@ -69,9 +71,12 @@ class Signature(NamedTuple):
         return f"{self.place} (line {self.line}): {self.count} positional parameters"
 
 
+parsed = cache(ast.parse)
+
+
 def signatures(source: str, name: str) -> Iterator[Signature]:
     """Every function of a module, private and nested ones included; `self` and `cls` are not counted."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     methods = {part for each in ast.walk(tree) if isinstance(each, ast.ClassDef) for part in each.body}
     for each in ast.walk(tree):
         if isinstance(each, Function | ast.Lambda):
@@ -108,7 +113,7 @@ def test_no_function_hides_its_parameters_in_stars():
 
 def test_no_function_reads_its_parameters_from_locals():
     for name, source in modules().items():
-        calls = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call))
+        calls = (each for each in ast.walk(parsed(source)) if isinstance(each, ast.Call))
         named = {each.func.id for each in calls if isinstance(each.func, ast.Name)}
         assert "locals" not in named, name
 
@@ -170,6 +175,96 @@ def test_a_second_written_form_of_the_rules_is_seen():
     assert written_parts(cell) == {"spec", "policy"}
     assert written_parts("header = [rules.dose.to_dict(), self.features.to_dict()]") == {"dose", "features"}
     assert written_parts("settings = {'spec': spec.to_dict(), 'name': name, **options}") == {"spec"}
+
+
+OTHER_WORDS = ("status", "promise", "rule")
+"""Some kinds are also the word for a status, a promise or a rule of the guard. A comparison with something of such a
+name (`status`, `turn.rule`, `row["promise"]`) is no comparison of kinds; every other one is.
+"""
+
+KIND_IN_SQL = re.compile(r"\bkind\s*(?:=|!=|<>|(?:NOT\s+)?IN\b)\s*\(?\s*'(\w+)'", re.IGNORECASE)
+
+
+def kind_sites(source: str, *, of_events: bool = True) -> list[int]:
+    """Lines that tell event kinds apart: comparisons, `match` and SQL with the literal of a kind, mappings from two
+    kinds or more and nothing else; where kinds are `of_events` also comparisons of `kind` with what is not a literal.
+    """
+    found = []
+    for each in ast.walk(parsed(source)):
+        match each:
+            case ast.Compare():
+                sides = [each.left, *each.comparators]
+                literal = any(_kinds(side) for side in sides) and not any(_name(side) in OTHER_WORDS for side in sides)
+                named = any(_name(side) == "kind" for side in sides) and not any(_is_literal(side) for side in sides)
+                hit = literal or (of_events and named)
+            case ast.Match():
+                cases = (part for case in each.cases for part in ast.walk(case.pattern))
+                hit = any(isinstance(part, ast.MatchValue) and _kinds(part.value) for part in cases)
+                hit = hit and _name(each.subject) not in OTHER_WORDS
+            case ast.Dict():
+                hit = len(each.keys) > 1 and all(key is not None and _kinds(key) for key in each.keys)
+            case ast.Call(func=ast.Name(id="dict")):
+                hit = len(each.keywords) > 1 and all(keyword.arg in EVENT_KINDS for keyword in each.keywords)
+            case ast.Constant(value=str(text)):
+                hit = any(word in EVENT_KINDS for word in KIND_IN_SQL.findall(text))
+            case _:
+                hit = False
+        found += [each.lineno] if hit else []
+    return sorted(found)
+
+
+def _name(side: ast.expr) -> str:
+    """`kind` of `kind`, `event.kind` and `row["kind"]`."""
+    match side:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+        case _:
+            return ""
+
+
+def _is_literal(side: ast.expr) -> bool:
+    parts = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
+    return all(isinstance(part, ast.Constant) for part in parts)
+
+
+def _kinds(side: ast.expr) -> bool:
+    """Whether an expression is the literal of a kind, or a collection that has one in it."""
+    parts = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
+    return any(isinstance(part, ast.Constant) and part.value in EVENT_KINDS for part in parts)
+
+
+def test_one_module_says_what_a_kind_of_event_means():
+    found = {
+        name: sites
+        for name, source in modules().items()
+        if (sites := kind_sites(source, of_events=name.startswith(("study/", "service/"))))
+    }
+    print(found)
+    assert set(found) == {"study/event_kinds.py"}
+
+
+def test_the_count_sees_every_way_to_tell_kinds_apart_and_nothing_else():
+    told = """
+event.kind == "decided"
+kind not in ("outcome", "other")
+event.kind in KEY_KINDS
+TABLE = {"voided": 1, "expired": 2}
+TABLE = dict(alarm=1, resumed=2)
+QUERY = "SELECT 1 FROM events WHERE kind IN ('correction', 'voided')"
+QUERY = f"CASE WHEN kind = 'decided' THEN {fields} END"
+match word:
+    case "imported" | "decided": ...
+"""
+    assert kind_sites(told) == [2, 3, 4, 5, 6, 7, 8, 9]
+    silent = """
+means = EVENT_KINDS[event.kind]
+row["status"] in ("open", "expired") or turn.rule == "alarm" or promise != "imported"
+body = {"imported": 1, "open": 2}
+transaction.append("decided", body)
+array.dtype.kind != "f"
+QUERY = "SELECT kind FROM events WHERE kind IN :kinds"
+"""
+    assert kind_sites(silent) == []
 
 
 def test_the_public_api_says_what_it_returns():

@@ -64,7 +64,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "violations": int(over.sum()),
             "open": int((status == OPEN).sum()),
             "expired": int(track.overdue.sum()),
-            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + _withheld(track).sum()),
+            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + track.column("withheld").sum()),
             "imported": track.imported,
             "evidence": None
             if track.study.spec.learner.watches_itself
@@ -94,14 +94,6 @@ def _learning(track: Track) -> dict[str, Any]:
     held = (track.has_status(*KNOWN, THROTTLED) | track.lost)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
     return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}
-
-
-def _withheld(track: Track) -> Any:
-    """Decisions whose reported outcome had no dose, which also count as void (version 2)."""
-    study = track.study.spec
-    if study.rules_version == 1:
-        return np.zeros(track.rows, dtype=bool)
-    return track.has_status(*KNOWN) & (track.column("applied") <= study.rules.dial.low)
 
 
 def ages(track: Track) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event
+from safedial.study.event_kinds import EVENT_KINDS, REVISIONS
 from safedial.study.schema import STORE_LOG, idempotency, sa, snapshots, studies
 
 CHUNK = 10_000
@@ -16,7 +17,9 @@ _EVENTS = "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events
 _AFTER = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto ORDER BY seq LIMIT {CHUNK}")
 _ONE = sa.text(f"{_EVENTS} AND seq = :seq")
 _ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY seq")
-_CHANGES = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN ('correction', 'voided') ORDER BY seq")
+_REVISIONS = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN :kinds ORDER BY seq").bindparams(
+    sa.bindparam("kinds", REVISIONS, expanding=True)
+)
 _KEYS = sa.text("SELECT key, digest, seq FROM idempotency WHERE study_id = :study AND key IN :keys").bindparams(
     sa.bindparam("keys", expanding=True)
 )
@@ -57,7 +60,7 @@ def study_names(connection: Any) -> list[tuple[int, str, int]]:
 def removed_study(connection: Any, name: str) -> StudyError | None:
     """The refusal of a study that the store's log knows and the store does not hold any more."""
     for event in read_events(connection, STORE_LOG):
-        if event.kind == "study_created" and event.fields()["name"] == name:
+        if EVENT_KINDS[event.kind].creates_study and event.fields()["name"] == name:
             words = f"was created (event {event.seq} of the store's log) and is gone; restore a backup"
             return StudyError("log_broken", f"study {name!r}: {words}")
     return None
@@ -119,10 +122,10 @@ def events_about(connection: Any, study: int, decision: int) -> list[Event]:
     return [Event._make(row) for row in connection.execute(_ABOUT, {"study": study, "decision": decision})]
 
 
-def changes(connection: Any, study: int, after: int, upto: int) -> list[Event]:
+def revisions(connection: Any, study: int, after: int, upto: int) -> list[Event]:
     """Every correction and void behind a seq, up to another."""
     where = {"study": study, "after": after, "upto": upto}
-    return [Event._make(row) for row in connection.execute(_CHANGES, where)]
+    return [Event._make(row) for row in connection.execute(_REVISIONS, where)]
 
 
 def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[bytes, int]]:

@@ -15,6 +15,7 @@ from safedial.decision.learners.blas import dnrm2
 from safedial.decision.outcome import Sample, normalise
 from safedial.study import watch
 from safedial.study.event import Event
+from safedial.study.event_kinds import EVENT_KINDS, Kind
 from safedial.study.guard import with_habits
 from safedial.study.state import Round, State
 
@@ -55,30 +56,30 @@ def decide_next(
     return with_habits(study.guard, decision, raw, state.last_action)
 
 
-def fold(
+def update_state(
     state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, vector: Vector | None = None
 ) -> None:
-    """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is folded again
+    """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is replayed
     after a correction; `vector` is the context of a decision, where it is known already.
 
-    A `correction`, and a `voided` event after an outcome, change nothing here: they ask for a fold with fixes.
+    An event that revises an outcome changes nothing here: the log is replayed with it as a fix (study/replay_log.py).
     """
-    kind, decision = event.kind, event.decision
-    if kind == "decided":
+    means, decision = EVENT_KINDS[event.kind], event.decision
+    if means.decides:
         _decided(state, event, body, context_of(state, body["context"]) if vector is None else vector)
-    elif kind == "outcome":
+    elif means.reports and not means.revises:
         fix = fixes.get(decision)
         _outcome(state, decision, body if fix is None else {**body, **fix})
         if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
             limit = state.study.rules.spec.threshold
             state.corrected_violations += body["cost"] > limit >= fix["cost"]
-    elif kind in ("voided", "expired"):
-        _gone(state, decision, kind, body)
-    elif kind == "imported":
+    elif means.loses:
+        _gone(state, decision, means, body)
+    elif means.imports:
         _imported(state, body)
-    elif kind == "alarm":
+    elif means.stops:
         state.stopped = body["rule"]
-    elif kind == "resumed":
+    elif means.resumes:
         _resumed(state, event, body)
     state.seq = event.seq
 
@@ -183,12 +184,13 @@ def _voided(state: State, turn: Round, body: Body) -> bool:
     return over
 
 
-def _gone(state: State, decision: int, kind: str, body: Body) -> None:
+def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
     """A round without an outcome: passed over where that has nothing to do with the outcome, else in the way."""
-    turn = state.open.pop(decision, None) or (_found_again(state, decision) if kind == "voided" else None)
+    turn = state.open.pop(decision, None) or (_found_again(state, decision) if means.final else None)
     if turn is None:
         return
-    if kind == "expired" and not body["unrelated"]:
+    if not means.final and not body["unrelated"]:
+        # The outcome may still come. Learning waits for it: to go on without it would be to learn from a selection.
         state.expired[decision] = turn
         state.void += 1
         state.new_void += 1
@@ -215,6 +217,8 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has seen
     what it can see of it.
     """
+    # Why this can end learning: the bounds are proved for the outcomes of all rounds up to one. Rounds that are missing
+    # because of their outcomes (the patient who fell ill stays away) would bias the estimate towards safety, unnoticed.
     state.void += 1
     state.new_void += 1
     if state.study.rules_version > 1 and turn.watched and not counted:

@@ -12,6 +12,7 @@ from safedial.errors import printable
 from safedial.study.answer import StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
+from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_own_id
 from safedial.study.log import event_hashes, events_about, read_event, read_events
 from safedial.study.requests import actor_name, read_raw
@@ -118,7 +119,7 @@ class StudyReader:
         asked = read_own_id(self.name, decision_id)
         with reading(self.store.engine) as connection:
             event = read_event(connection, self._id, asked.seq)
-        if event is None or event.kind != "decided":
+        if event is None or not EVENT_KINDS[event.kind].decides:
             raise no_decision(decision_id)
         check_id(asked, id_of(self.spec.rules_version, self.name, event.seq, event.hash))
         return event

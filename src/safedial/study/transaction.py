@@ -8,6 +8,7 @@ from safedial.decision.decision import LIMITS
 from safedial.study import failpoints
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical, digest, now
+from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import (
     Head,
     add_keys,
@@ -55,7 +56,7 @@ class StudyTransaction:
         vector: Any = None,
         at: int | None = None,
     ) -> Event:
-        """Append one event and fold it; where it makes a rule of the guard fire, the alarm follows at once.
+        """Append one event and apply it; where it makes a rule of the guard fire, the alarm follows at once.
 
         `at` is its time, where that was looked at before: a decision bears the time at which no outcome was overdue.
         """
@@ -63,7 +64,7 @@ class StudyTransaction:
         new = (state.seq + 1, kind, decision, now() if at is None else at, actor, reason, canonical(body))
         event = Event(*new, digest(state.hash, self.source.name, new))
         self._fresh.append(event)
-        if kind == "correction" or body.get("after_outcome"):
+        if EVENT_KINDS[kind].revises:  # a replay reads it from the database
             self.flush()
         self.state = apply_event(self.source, state, event, body, vector=vector)
         if self.state.due:
@@ -148,7 +149,7 @@ class StudyTransaction:
         failpoints.hit("inserted")
 
     def follow(self, head: Head) -> bool:
-        """Fold what other writers appended; False where the log is not the one this state came from."""
+        """Apply what other writers appended; False where the log is not the one this state came from."""
         state = self.state
         if state.seq > head.seq or (state.seq == head.seq and state.hash != head.hash):
             return False
