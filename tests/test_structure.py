@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple, get_overloads
 
 import safedial
+from safedial.core.promise import PROMISES
+from safedial.policies import POLICIES
 from safedial.study.event_kinds import EVENT_KINDS
 
 SOURCE = Path(safedial.__file__).parent
@@ -307,3 +309,127 @@ class Sample:
         "inner": (0, True),
         "lambda": (7, False),
     }
+
+
+PLAIN = {"fixed", "none", "imported"}
+"""Names that are plain words too, and count beside `promise`, `policy` or `name` only."""
+
+NAMED = {*PROMISES, *POLICIES} - PLAIN
+
+OWN_OPTIONS = {"cost_class", "reward_class", "start_dose", "least_dose", "reach", "history"}
+"""Options by which one learner could be told from another."""
+
+OWNERS = ("core/promise.py", "policies/hp_conformal.py", "policies/nonlinear.py", "decision/learners/")
+"""Where promises, these options and the learners are defined."""
+
+PREDICATE = re.compile(r"(is|has|over|uses)_(linear|conformal|class|function|certified|joint|heuristic|expected|bayes)")
+
+ASKED = {
+    "policies/__init__.py: learner_of": "the simulated linear estimate is made for a radius and a margin",
+    "replay_engines/arguments.py: check_rounds": "the replay engines compute the linear estimate and no other",
+    "simulation/run.py: check_learner": "an adversary reads the linear estimate; so does a noise scale",
+    "simulation/proved.py: promise_holds": "whether a world's mean lies in a function class depends on the class",
+    "testing/claims.py: _drawn": "made-up predictions are those of the linear estimate",
+    "cli/simulate.py: simulate": "the options of function classes are for the policies that take a class",
+}
+"""Where it is still asked which learner or promise it is, and why. This may only shrink."""
+
+
+def questions(source: str, name: str) -> Iterator[str]:
+    """Where a module asks which learner or promise it is: comparisons with their names, tables by promise, checks for a
+    class of `decision.learners`, predicates such as `is_conformal`, and looks for an option that one learner has.
+    """
+    nodes = list(ast.walk(parsed(source)))
+    learned = {
+        part.asname or part.name
+        for each in nodes
+        if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("safedial.decision.learners.")
+        for part in each.names
+    }
+    functions = [each for each in nodes if isinstance(each, Function)]
+    for each in nodes:
+        if isinstance(each, ASKING) and _asks(each, learned):
+            around = [one.name for one in functions if one.lineno <= each.lineno <= (one.end_lineno or 0)]
+            yield f"{name}: {around[-1] if around else ''}"
+
+
+ASKING = ast.Compare | ast.MatchValue | ast.Dict | ast.Call | ast.Attribute | ast.Name
+
+
+def _asks(node: ASKING, learned: set[str]) -> bool:
+    if isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+        words = {word for part in parts for word in _words(part)}
+        about = {_last(part) for part in parts} & {"promise", "policy", "name"}
+        options = isinstance(node.ops[0], ast.In | ast.NotIn) and words & OWN_OPTIONS
+        return bool(words & NAMED or options or (about and words & PLAIN) or (learned and _names(node) & learned))
+    if isinstance(node, ast.MatchValue):
+        return bool(_words(node.value) & NAMED)
+    if isinstance(node, ast.Dict):
+        return len({word for key in node.keys if key for word in _words(key)} & {*PROMISES}) > 1
+    if isinstance(node, ast.Call):
+        asked, words = _last(node.func), {word for part in node.args for word in _words(part)}
+        begins = asked in ("startswith", "endswith") and any(
+            full.startswith(word) or full.endswith(word) for word in words for full in NAMED
+        )
+        kinds = learned and asked in ("isinstance", "issubclass") and _names(node) & learned
+        return bool(begins or kinds or (asked == "get" and words & OWN_OPTIONS))
+    return bool(PREDICATE.match(_last(node)))
+
+
+def _words(node: ast.expr) -> set[str]:
+    """The texts that an expression is, or is a collection of."""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    return {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+
+
+def _last(node: ast.AST) -> str:
+    """The last name of an expression: of `rules.policy.promise` and of `body["promise"]`, promise."""
+    if isinstance(node, ast.Subscript):
+        return next(iter(_words(node.slice)), "")
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def test_nobody_outside_the_learners_asks_which_learner_or_promise_it_is():
+    outside = {name: source for name, source in modules().items() if not name.startswith(OWNERS)}
+    found = [each for name, source in outside.items() for each in questions(source, name)]
+    for each in found:
+        print(each, "--", ASKED.get(each, "NEW"))
+    assert sorted(found) == sorted(ASKED), "each once, and none that is not in ASKED"
+    assert len(found) <= 6
+
+
+def test_every_way_to_ask_which_learner_or_promise_it_is_is_seen():
+    head = "from safedial.decision.learners.conformal_learner import ConformalLearner, View\n"
+    asking = [
+        'policy.promise == "conformal"',
+        'rules.policy.promise in ("expected", "heuristic")',
+        'body["promise"] != "none"',
+        'saved["name"] == "hp_conformal"',
+        'named.startswith("nonlinear")',
+        "isinstance(learner, ConformalLearner)",
+        "type(seen) is View",
+        "policy.is_linear",
+        "is_conformal(policy)",
+        '"cost_class" in policy.options',
+        'policy.options.get("least_dose") is not None',
+        '{"certified": 1, "conformal": 2}[promise]',
+    ]
+    quiet = [
+        "PROMISES[policy.promise].exchangeable",
+        "rules.learner.guarded(decision)",
+        'policy.options["start_dose"]',
+        'spec.margin == "quantile"',
+        'make_policy("hp_conformal")',
+        'status == "none"',
+    ]
+    for line in asking:
+        assert list(questions(f"{head}def f():\n    return {line}\n", "sample.py")) == ["sample.py: f"], line
+    for line in quiet:
+        assert not list(questions(f"{head}def f():\n    return {line}\n", "sample.py")), line
+    match = "def f():\n    match promise:\n        case 'joint':\n            pass\n"
+    assert list(questions(match, "sample.py")) == ["sample.py: f"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from safedial.core.monitor import Monitor
 from safedial.core.scale import NoiseScale
-from safedial.decision.conformal_options import OFF
+from safedial.decision.learners.kinds import saved_policy
 from safedial.decision.own_functions import own_values, with_own_functions
 from safedial.decision.rounds import Advice
 from safedial.decision.rules import Rules
@@ -45,11 +45,9 @@ def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noi
 
     A header holds the policy's options in an object of their own. Early ones state no version, and no guards.
     """
-    name, options = header["policy"]["name"], header["policy"]["options"]
-    guards = OFF if name == "hp_conformal" else {}
-    form = {**header, "policy": {"name": name, **guards, **options}}
-    given = with_own_functions(form, policy=policy, dose=dose, noise_scale=noise_scale)
-    return Rules.from_dict(given, version=header.get("rules", 1))
+    given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
+    made = saved_policy(header["policy"]["name"], header["policy"]["options"], policy)
+    return Rules.from_dict({**given, "policy": made}, version=header.get("rules", 1))
 
 
 def _advice(saved: list[Any]) -> Advice:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.core.promise import CERTIFIED, PROMISES
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text
@@ -271,7 +272,7 @@ def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
     covered, teaches, unseen, learned = [], [], [], None
     for cells in zip(*columns.values(), strict=True):
         row = dict(zip(columns, cells, strict=True))
-        promised = row["promise"] not in ("none", "imported")
+        promised = PROMISES.get(row["promise"], CERTIFIED).claimed
         exceeded = row["cost"] != "" and float(row["cost"]) > float(row.get("threshold") or math.inf)
         gone = row["status"] in ("open", "void", "expired")
         if gone and learned is None and row.get("unrelated") != "True":

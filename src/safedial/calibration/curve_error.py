@@ -27,6 +27,7 @@ from dataclasses import replace
 
 from safedial.calibration.constants import round_up
 from safedial.core.confidence import check_dim
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 
@@ -53,7 +54,8 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     require(sound, "error", error, "must be a number in [0, 1)", "a curve this uncertain needs more data")
     require(type(rounds) is int and rounds >= 1, "rounds", rounds, "must be the planned number of rounds, >= 1")
     sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
-    plain = not sensed and spec.promise == "certified" and spec.noise_scale is None
+    stated = PROMISES[spec.promise]
+    plain = not sensed and stated.from_constants and stated.each_round and spec.noise_scale is None
     require(
         plain,
         "spec",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -28,11 +29,16 @@ def online(
     from safedial.cli.output import print_json, print_pairs
     from safedial.errors import require
 
-    require(policy in ("hp_probe", "hp_conformal"), "--policy", policy, "must be hp_probe or hp_conformal")
-    if policy == "hp_conformal":
-        report, title = bench_conformal(dim, form=form, rounds=rounds), "Agent after many rounds, microseconds"
-    else:
-        report, title = bench_online(dim), "Agent, microseconds (bare: the same arithmetic alone)"
+    benches: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+        "hp_probe": ("Agent, microseconds (bare: the same arithmetic alone)", lambda: bench_online(dim)),
+        "hp_conformal": (
+            "Agent after many rounds, microseconds",
+            lambda: bench_conformal(dim, form=form, rounds=rounds),
+        ),
+    }
+    require(policy in benches, "--policy", policy, "must be hp_probe or hp_conformal")
+    title, run = benches[policy]
+    report = run()
     if json:
         print_json(report)
     else:

@@ -11,8 +11,9 @@ import typer
 
 from safedial.core.confidence import NAMES as RADIUS_NAMES
 from safedial.core.confidence import resolve_clip
+from safedial.core.promise import PROMISES
 from safedial.errors import InvalidInput, require
-from safedial.policies import POLICIES, make_policy
+from safedial.policies import POLICIES, make_policy, option_names
 from safedial.worlds.noise import NOISES
 
 CLASSES = "linear, finite, kernel, features, binary or parametric"
@@ -157,13 +158,14 @@ def simulate(
     else:
         named = policy or (file and file.policy and file.policy["name"])
         require(named, "--policy", policy, "is missing", "give it, or a spec file with a [[policy]] table")
-        if str(named).startswith("nonlinear"):
+        taken = option_names(str(named))
+        if "cost_class" in taken:
             given.pop("radius", None)
             given |= make_classes(cost_class, reward_class, world=world, dim=place.dim, spec=stated, shape=shape)
         else:
             for option, value in (("--class", cost_class), ("--reward-class", reward_class)):
                 require(value is None, option, value, f"is not an option of {named}", "use nonlinear_hp_ucb")
-        if named == "clairvoyant" and place.binary_cost:
+        if place.binary_cost and "binary_cost" in taken:
             given["binary_cost"] = True
         chosen = _policy(str(named), given)
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or default_dose(world)))
@@ -178,7 +180,7 @@ def simulate(
     if json:
         print_json(report | ({"log": str(log)} if log else {}))
     else:
-        _print(report, f"{chosen.label} in the {world} world", seeds, log, heuristic=chosen.promise == "heuristic")
+        _print(report, f"{chosen.label} in the {world} world", seeds, log, heuristic=PROMISES[chosen.promise].empty)
 
 
 @dataclass(frozen=True, kw_only=True)

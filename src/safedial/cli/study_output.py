@@ -82,7 +82,7 @@ def after_import(spec: Any) -> str:
     """How a study uses imported rounds, and what that assumes, in words."""
     if not spec.learner.watches_itself:
         return "The study learns from them. They must be complete and unselected, with doses fixed beforehand."
-    if spec.rules.policy.options.get("history") == "train":
+    if not spec.learner.history_counts(spec.rules):
         return "They train the predictors. The bounds and the drift alarm use only this study's own rounds."
     return (
         "They count as rounds of this study, and the drift alarm compares its own rounds with them: they must come "

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
+from safedial.core.promise import PROMISES
 from safedial.core.rounding import round_down, round_up
 from safedial.core.spec import SafetySpec
 from safedial.decision.decision import Decision, promise_of
@@ -39,7 +40,7 @@ def advise(
         if choice.intensity != choice.safe.intensity:
             setting = setting_of(rules, choice.intensity)
     intensity = setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
-    certified = not doubt and promise_of(rules, choice) == "certified"
+    certified = not doubt and PROMISES[promise_of(rules, choice)].from_constants
     return Decision(
         setting, intensity, safe_setting, number, certified, context, prediction, choice, baseline_cost, doubt, rules
     )
@@ -48,7 +49,7 @@ def advise(
 def setting_of(rules: Rules, intensity: float) -> float:
     """The largest setting whose intensity is at most this one; a declared start dose is its own setting.
 
-    A positive intensity is never below `least_dose`, the lowest level's, and rounding must not turn it into nothing.
+    Where the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
     """
     if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
         return rules.start_action
@@ -57,9 +58,8 @@ def setting_of(rules: Rules, intensity: float) -> float:
     curve, dial = rules.dose.cost, rules.dial
     action = float(curve.action(round_down(intensity, curve.error_units)))
     setting = action if dial.is_plain else dial.setting(action)
-    if setting == dial.low and dial.lowest_level is not None and rules.policy.options.get("least_dose") is not None:
-        return dial.lowest_level
-    return setting
+    least = rules.learner.least_setting(rules) if setting == dial.low else None
+    return setting if least is None else least
 
 
 def decide(

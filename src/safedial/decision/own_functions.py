@@ -1,4 +1,4 @@
-"""Functions of a user's own (a policy, a dose curve, a noise scale) beside a save file, which cannot hold them.
+"""Functions of a user's own (a dose curve, a noise scale) beside a save file, which cannot hold them.
 
 The file holds their names and their values on `GRID`. On load they are given again, and another function of the same
 name is found out by its values.
@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from safedial.core.curve import BUILT_IN, GRID
 from safedial.core.dose import as_dose
 from safedial.core.scale import NoiseScale
-from safedial.decision.conformal_options import OFF
-from safedial.decision.rules import Rules, plain_options
+from safedial.decision.rules import Rules
 from safedial.errors import require
-from safedial.policies import Policy, make_policy
 
 NEAR = 1e-12
 """How far apart values may be, relatively: another machine rounds otherwise."""
@@ -40,35 +38,9 @@ def own_values(rules: Rules) -> dict[str, list[float]]:
     return found
 
 
-def with_own_functions(
-    fields: Mapping[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None
-) -> dict[str, Any]:
+def with_own_functions(fields: Mapping[str, Any], *, dose: Any, noise_scale: NoiseScale | None) -> dict[str, Any]:
     """A saved form of the rules with the functions that the user gives again, each compared with what was saved."""
-    own = {"policy": _policy(fields["policy"], policy), "dose": _dose(fields, dose), "spec": _spec(fields, noise_scale)}
-    return {**fields, **own}
-
-
-def _policy(saved: dict[str, Any], given: Policy | None) -> Any:
-    """The saved policy; the one given, where it or an option of it is the user's own."""
-    name, options = saved["name"], {key: value for key, value in saved.items() if key != "name"}
-    if given is None:
-        own = sorted(key for key, value in options.items() if isinstance(value, dict))
-        rule = f"was saved with your own {', '.join(own)}, which the file does not hold"
-        require(not own, "policy", name, rule, "give the policy again: Agent.load(path, policy=...)")
-        return saved
-    require(given.name == name, "policy", given.name, f"must be the saved one, {name!r}")
-    now = plain_options(given.options)
-    other = sorted(key for key, value in options.items() if not _same(key, now, value))
-    require(not other, "policy", name, f"has other options than the saved one: {', '.join(other)}")
-    guards = {key: options[key] for key in OFF if key in options}
-    return make_policy(name, **{**given.options, **guards}) if guards else given
-
-
-def _same(name: str, given: dict[str, Any], saved: Any) -> bool:
-    """Whether an option is the saved one; a start dose, a feature's name and the guards were resolved before saving."""
-    stated = given.get(name)
-    resolved = (name == "start_dose" and stated is None) or (name == "group" and isinstance(stated, str))
-    return resolved or stated == saved or (name in OFF and name not in given)
+    return {**fields, "dose": _dose(fields, dose), "spec": _spec(fields, noise_scale)}
 
 
 def _dose(fields: Mapping[str, Any], given: Any) -> Any:

@@ -38,6 +38,8 @@ class Rules(NamedTuple):
     version: int = RULES
     baseline_range: tuple[float, float] = (-math.inf, math.inf)
     """Between what a stated baseline cost must lie."""
+    learner: Any = None
+    """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; functions of the user's own only by name. The version is stated beside it."""
@@ -58,11 +60,6 @@ class Rules(NamedTuple):
         dim = fields.get("dim", parts["features"].dim if "features" in parts else None)
         rest = {name: fields.get(name) for name in ("start_action", "fallback_action", "baseline_range")}
         return make_rules(dim=dim, **parts, **rest, version=version)
-
-
-def default_policy(promise: Any) -> str:
-    """The name of the policy for a promise that comes without one."""
-    return "hp_conformal" if promise == "conformal" else "hp_probe"
 
 
 def named_policy(fields: Mapping[str, Any]) -> Policy:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.diagnostics.conformal_checks import BETS, check_conformal
 from safedial.diagnostics.conformal_rounds import ConformalRounds, walk_log
@@ -91,7 +92,7 @@ def check_log(
     ['tails', 'noise']
     """
     log = log.prefix
-    if spec.promise == "conformal":
+    if PROMISES[spec.promise].exchangeable:
         _check_level(level)
         require(target == "cost", "target", target, "must be cost for a conformal spec", "its promise is on costs")
         walked = walk_log(log, spec, as_dose(dose), policy)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.dose import Dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.decision.conformal_options import REACH
+from safedial.decision.learners.conformal_options import REACH
 from safedial.errors import require
 from safedial.policies import make_policy
 from safedial.policies.conformal.memory import FIRST_FIT, Rounds
@@ -126,7 +127,8 @@ def _options(policy: Mapping[str, Any] | None, log: Log) -> dict[str, Any]:
     """The policy's options for learning. A group given by a feature's name becomes that feature's column."""
     given = dict(policy or {})
     name = given.get("name", "hp_conformal")
-    require(name == "hp_conformal", "policy", name, "does not give a conformal promise", "name hp_conformal")
+    fits = PROMISES[make_policy(name).promise].exchangeable
+    require(fits, "policy", name, "does not give a conformal promise", "name hp_conformal")
     options = {option: given[option] for option in LEARNING if option in given}
     if isinstance(options.get("group"), str):
         group = options["group"]

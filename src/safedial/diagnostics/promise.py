@@ -17,6 +17,7 @@ import numpy as np
 
 from safedial.core import monitor
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.outcome import Sample, allowed_risk, counted, rescaled_cost
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
@@ -108,7 +109,7 @@ def watch_log(
     False
     """
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
-    if spec.promise == "conformal":
+    if PROMISES[spec.promise].exchangeable:
         return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}

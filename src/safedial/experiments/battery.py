@@ -97,10 +97,10 @@ def battery_rows(
             rng = np.random.default_rng([seed, 6])
             noise = rng.standard_normal((2, len(context)))
             costs = means[1] + truth.cost_noise * noise[1]
-            if name == "clairvoyant":
+            policy = make_policy(name, **options)
+            if policy.knows_truth:
                 intensity = best
             else:
-                policy = make_policy(name, **options)
                 coins = rng.random(len(context)) if policy.randomised else None
                 rewards = means[0] + truth.reward_noise * noise[0]
                 run = replay(policy, context, rewards, costs, spec, coins=coins, engine=engine)
@@ -217,7 +217,7 @@ def draw(folder: Path) -> list[Path]:
             policy, rounds = line[0]["policy"], [row["round"] for row in line]
             look = {"color": COLOURS[policy], "linewidth": 1.2, "label": series}
             look |= {"marker": MARKERS[policy], "markevery": max(1, len(line) // 5), "markersize": 4}
-            if policy != "clairvoyant":
+            if not make_policy(policy).knows_truth:
                 above.plot(rounds, [row["regret"] for row in line], **look)
                 low, high = ([row[name] for row in line] for name in ("regret_low", "regret_high"))
                 above.fill_between(rounds, low, high, color=COLOURS[policy], alpha=0.2, linewidth=0)

@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.agent import Agent
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.datasets.battery import data_folder, load_steps
 from safedial.datasets.battery.context import find_targets
 from safedial.datasets.battery.sources import FILES
-from safedial.decision.conformal_options import OFF
+from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.units import Dial
 from safedial.errors import require
 from safedial.io import output_folder, read_rows, write_rows
@@ -78,18 +79,18 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
         constants["coefficient_bound"] = max(constants["coefficient_bound"], float(np.linalg.norm(coef)))
     share = {value: float(np.mean(level == value)) for value in LEVELS}
     for series, (name, options) in POLICIES.items():
-        conformal = name == "hp_conformal"
+        policy = make_policy(name, **options)
         spec = SafetySpec(
             threshold=celsius,
             total_risk=RISK,
             context_bound=1.0,
-            promise="conformal" if conformal else "certified",
+            promise="conformal" if PROMISES[policy.promise].exchangeable else "certified",
             **constants,
         )
         dial = Dial(low=0.0, high=LEVELS[-1], unit="A", levels=LEVELS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            agent = Agent(rows.shape[1], spec, policy=make_policy(name, **options), dial=dial)
+            agent = Agent(rows.shape[1], spec, policy=policy, dial=dial)
         weights, over, gained = [], [], []
         for place in range(half, len(level)):
             if agent.preview(rows[place]).action != level[place]:
@@ -118,7 +119,7 @@ def _row(
         "series": series,
         "policy": name,
         "celsius": celsius,
-        "promised_risk": RISK if name != "on_expectation" else None,
+        "promised_risk": RISK if PROMISES[make_policy(name).promise].proved else None,
         "offered": offered,
         "accepted": int(weights.size),
         "violation_rate": rate,

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from safedial.agent import Agent
 from safedial.core.dose import DoseCurve, identity, power
-from safedial.decision.learners.conformal_learner import View
 from safedial.errors import require
 from safedial.progress import Advance
 from safedial.worlds.battery import BatteryWorld
@@ -104,7 +103,7 @@ def run_loop(
                 step.cost,
                 step.true_cost,
                 step.cost > agent.spec.threshold,
-                bool(seen.fitted if isinstance(seen, View) else seen.informative_rounds),
+                bool(seen.informative_rounds),
                 step.cost - baseline - decision.intensity * seen.cost,
                 agent.evidence,
                 agent.alarmed,

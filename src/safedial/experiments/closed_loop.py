@@ -21,8 +21,9 @@ import numpy as np
 
 from safedial.agent import Agent
 from safedial.core.dose import Dose, identity, power
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.decision.conformal_options import OFF
+from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
 from safedial.errors import MissingExtra, import_extra, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, residuals_of_fits, run_loop
@@ -37,9 +38,6 @@ from safedial.worlds.battery import BatteryWorld
 RISK = 0.05
 START = 0.25
 """The share of the largest current that HP-Conformal is told to be safe: it warms no cell by 0.6 °C."""
-
-PROMISES = ("certified", "conformal")
-"""The decisions that count: not the declared start, nor the fallback after an alarm."""
 
 POINTS = 60
 """Checkpoints of a run."""
@@ -91,8 +89,8 @@ FIT_COLOURS = ("#D55E00", "#CC79A7", "#999999", "#000000")
 
 
 def make_agent(series: Series, world: BatteryWorld) -> Agent:
-    start = START if series.policy == "hp_conformal" else None
-    unguarded = OFF if series.policy == "hp_conformal" else {}
+    exchangeable = PROMISES[series.spec.promise].exchangeable
+    start, unguarded = (START, OFF) if exchangeable else (None, {})
     policy = make_policy(series.policy, **unguarded, **series.options)
     cooled = (-series.spec.threshold, math.inf)
     return Agent(world.dim, series.spec, policy=policy, dose=series.dose, start_action=start, baseline_range=cooled)
@@ -100,8 +98,8 @@ def make_agent(series: Series, world: BatteryWorld) -> Agent:
 
 def curve_rows(name: str, series: Series, played: Sequence[Round], seed: int) -> Rows:
     """One row for each checkpoint of a run; violations are counted in the rounds that had a promise."""
-    promised = np.cumsum([each.promise in PROMISES for each in played])
-    broken = np.cumsum([each.violated and each.promise in PROMISES for each in played])
+    promised = np.cumsum([PROMISES[each.promise].proved for each in played])
+    broken = np.cumsum([each.violated and PROMISES[each.promise].proved for each in played])
     violated = np.cumsum([each.violated for each in played])
     reward = np.cumsum([each.reward for each in played])
     peak = np.maximum.accumulate([each.true_cost for each in played])
@@ -170,7 +168,7 @@ def run(
                 agent = make_agent(series, world)
                 played = run_loop(agent, world, rounds, seed, carry_over=series.carry_over, progress=advance)
                 rows += curve_rows(name, series, played, seed)
-                pooled += [each for each in played if each.promise in PROMISES]
+                pooled += [each for each in played if PROMISES[each.promise].proved]
             bands += [{"source": "in the loop", "model": name, **band._asdict()} for band in by_band(pooled)]
     for name, means in residuals_of_fits(world, steps=max(rounds, 100), seed=seeds).items():
         bands += [{"source": "random loads", "model": name, **band._asdict()} for band in means]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, write_results
 from safedial.io import output_folder, read_rows
@@ -53,7 +54,7 @@ RAREST = 1e-3
 
 def conformal_spec(promise: str) -> SafetySpec:
     """The same risk for every promise."""
-    conformal = promise == "conformal"
+    conformal = PROMISES[promise].exchangeable
     return SafetySpec(
         threshold=0.5,
         violation_risk=RISK if conformal else None,
@@ -174,13 +175,13 @@ def section(folder: Path) -> str:
             f"{row['full_dose_violation_rate']:.3%}",
             f"{row['violation_rate']:.3%}",
             "yes" if row["promise_holds"] else "no",
-            f"{row['alarmed_seeds']:.0f} of {row['seeds']:.0f}" if row["policy"] == "hp_conformal" else "",
+            f"{row['alarmed_seeds']:.0f} of {row['seeds']:.0f}" if make_policy(row["policy"]).alarmed else "",
         ]
         for row in rows
     ]
     heads = ["world", "policy", "reward share", "violations, full doses", "violations", "promise holds", "alarms"]
-    held = [row for row in rows if row["policy"] == "hp_conformal" and row["promise_holds"]]
-    probe = [row for row in rows if row["policy"] == "hp_probe"]
+    conformal, probe = ([row for row in rows if row["policy"] == name] for name in ("hp_conformal", "hp_probe"))
+    held = [row for row in conformal if row["promise_holds"]]
     worst = max(row["full_dose_violation_rate"] for row in held)
     shares = [min(row["reward_share"] for row in part) for part in (held, probe)]
     return "\n".join(

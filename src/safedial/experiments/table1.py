@@ -122,7 +122,7 @@ def draw(folder: Path, promised: float = 0.02) -> list[Path]:
     """`table1.png` from `table1.csv`: violation rate against τ, ours and the paper's, and the promise."""
     rows = read_rows(folder / "table1.csv")
     figure, (axes,) = new_figure()
-    for policy in ("hp_ucb", "on_expectation"):
+    for policy, legend in (("hp_ucb", "paper"), ("on_expectation", None)):
         cells = [row for row in rows if row["policy"] == policy]
         rate = [row["violation_rate"] for row in cells]
         spread = [
@@ -148,7 +148,7 @@ def draw(folder: Path, promised: float = 0.02) -> list[Path]:
             markersize=5,
             color="black",
             zorder=3,
-            label="paper" if policy == "hp_ucb" else None,
+            label=legend,
         )
     axes.axhline(promised, color="grey", linestyle="--", linewidth=1)
     promise = f"HP-UCB promises at most {promised:.0%}"

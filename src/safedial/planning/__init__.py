@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.decision.units import Dial, significant
 from safedial.errors import require
@@ -87,7 +88,7 @@ class Plan:
         if share < 0.01 or probe is None or probe == 0:
             return []
         based = ", after the baseline cost is taken off," if self.baseline_cost else ""
-        out = "state it as cost_sensor_noise, or " if self.policy.promise == "certified" else ""
+        out = "state it as cost_sensor_noise, or " if PROMISES[self.policy.promise].from_constants else ""
         return [
             f"In {share:.0%} of the rounds the dose is below {self.dial.amount(SMALL)}: where no benefit is expected, "
             "as in about half of the contexts of these simulated worlds, the policy gives a small share of the safe "
@@ -100,18 +101,18 @@ class Plan:
         first = self.table[0]
         if not first["promise_holds"]:
             return "nothing is promised about them"
-        if self.spec.promise == "joint":
-            return f"the promise allows one or more in {first['promised_risk']:.3g} of the studies"
-        return f"the promise allows {significant(first['promised_risk'] * self.rounds, 3)} on average"
+        if PROMISES[self.spec.promise].each_round:
+            return f"the promise allows {significant(first['promised_risk'] * self.rounds, 3)} on average"
+        return f"the promise allows one or more in {first['promised_risk']:.3g} of the studies"
 
     def _doubts(self) -> list[str]:
-        rate = "any_violation" if self.spec.promise == "joint" else "violation_rate"
+        rate = "violation_rate" if PROMISES[self.spec.promise].each_round else "any_violation"
         broken = [row for row in self.table if not row["promise_holds"] and row[rate] > row["promised_risk"]]
         if not broken:
             return []
         names = ", ".join(f"{row['scenario']} ({row[rate]:.1%})" for row in broken)
         risk = f"{broken[0]['promised_risk']:.1%}"
-        if self.policy.promise in ("certified", "conformal"):
+        if PROMISES[self.policy.promise].proved:
             return [f"Where an assumption fails, the promise can break: {names}; the promise is {risk}."]
         return [f"Nothing is promised, and these exceed the spec's {risk}: {names}."]
 
@@ -182,11 +183,11 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
         "depends on them; the promise does not",
     )
     unknown = spec.cost_noise is None or spec.coefficient_bound is None
-    start = policy.options.get("start_dose")
+    uncertified = unknown and PROMISES[policy.promise].exchangeable
     require(
-        not (unknown and policy.promise == "conformal" and start is None),
+        not uncertified or policy.options["start_dose"] is not None,
         "start_dose",
-        start,
+        None,
         "is missing: assumed constants cannot certify the start",
         "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]",
     )

@@ -13,9 +13,10 @@ from safedial.core import monitor
 from safedial.core.dose import Dose
 from safedial.core.estimate import Prediction
 from safedial.core.margin import round_risk
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.planning.scenarios import Scenario, deciding_by, promise_kept
-from safedial.policies import Policy
+from safedial.policies import Policy, promised_risk
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.simulation.loop import Played
 from safedial.simulation.run import simulate
@@ -96,10 +97,6 @@ def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, a
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 
 
-def _promised(stated: SafetySpec, policy: Policy) -> float:
-    return float(stated.violation_risk if policy.promise == "conformal" else stated.promised_risk)
-
-
 def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
     counts = over.sum(axis=0)
     low, high = violation_interval(counts, len(over))
@@ -109,8 +106,8 @@ def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> 
         "violation_rate": float(over.mean()),
         "rate_low": low,
         "rate_high": high,
-        "promised_risk": _promised(stated, policy),
-        "promised_over": "all rounds" if stated.promise == "joint" else "a round",
+        "promised_risk": float(promised_risk(policy, stated)),
+        "promised_over": "a round" if PROMISES[stated.promise].each_round else "all rounds",
         "any_violation": float((counts > 0).mean()),
     }
 
@@ -135,7 +132,7 @@ def _moving(values: Array, size: int) -> Array:
 
 def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
     """The share of studies with an alarm of the monitor, at level 0.01; None if it does not watch this promise."""
-    if policy.promise == "conformal":
+    if PROMISES[policy.promise].exchangeable:
         return {"alarms": None}
     state, alarmed = monitor.init((over.shape[1],)), np.zeros(over.shape[1], dtype=bool)
     for number, row in enumerate(over, start=1):

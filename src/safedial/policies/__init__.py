@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 from safedial.core.dose import Dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import dose_free_learning
 from safedial.core.tighter_radii import Learner
@@ -51,15 +52,20 @@ def make_policy(name: str, **options: Any) -> Policy:
     ...
     safedial.errors.InvalidInput: policy = 'hp_ubc': there is no such policy; did you mean 'hp_ucb'?
     """
-    if name not in POLICIES:
-        near = get_close_matches(str(name), POLICIES, n=1)
-        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
-        raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
-    known = tuple(signature(POLICIES[name]).parameters)
+    known = option_names(name)
     for option in options:
         if option not in known:
             raise InvalidInput(f"policy {name}: has no option {option!r}; {_way_out(option, known)}")
     return POLICIES[name](**options)
+
+
+def option_names(name: str) -> tuple[str, ...]:
+    """The options of the policy of that name."""
+    if name not in POLICIES:
+        near = get_close_matches(str(name), POLICIES, n=1)
+        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
+        raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
+    return tuple(signature(POLICIES[name]).parameters)
 
 
 ELSEWHERE = {
@@ -90,22 +96,19 @@ def as_policy(policy: str | Policy) -> Policy:
 
 
 def check_proved(policy: Policy, spec: SafetySpec) -> None:
-    """Refuse combinations for which a policy's promise has no proof. Files recorded before this check skip it.
+    """Refuse a spec for which a policy's promise has no proof. Files recorded before this check skip it."""
+    if policy.check is not None:
+        policy.check(spec)
 
-    `confidence` in the full form: each new round is scored with a separate fit, so the chance of an excess given the
-    calibration rounds does not follow the Beta law of split scores (asked for .9, it kept δ = .1 in .77 of the runs).
 
-    A `noise_scale` with function classes: a sample may weigh more than 1, but their allowances for rounding assume at
-    most 1 (with `power_scale(3)` a certified bound was below the truth in 71 of 600 rounds, by up to 1.2).
-    """
-    options, scale = policy.options, spec.noise_scale
-    lawless = options.get("form") == "full" and options.get("confidence") is not None
-    rule = "has no proof with form='full': the Beta law of the realized rate is for split scores"
-    require(not lawless, "confidence", options.get("confidence"), rule, "use form='split', or leave confidence out")
-    heavy = scale is not None and "cost_class" in options
-    rule = "has no proof with function classes, whose rounding bounds assume weights of at most 1"
-    way_out = "use hp_probe or hp_ucb, whose cost is linear, or state the noise as sensor noise"
-    require(not heavy, "noise_scale", scale.to_dict() if scale else None, rule, way_out)
+def promised_risk(policy: Policy, spec: SafetySpec) -> Any:
+    """What a policy's promise risks under a spec: δ for exchangeable rounds, else all parts together."""
+    return spec.violation_risk if PROMISES[policy.promise].exchangeable else spec.promised_risk
+
+
+def shown_spec(policy: Policy, written: dict[str, Any]) -> dict[str, Any]:
+    """A spec's written form as results show it: it promises nothing where the policy proves nothing."""
+    return written | ({"promise": "none"} if PROMISES[policy.promise].empty else {})
 
 
 def learner_of(policy: Policy, spec: SafetySpec) -> Learner:
@@ -130,6 +133,9 @@ __all__ = [
     "check_proved",
     "learner_of",
     "make_policy",
+    "option_names",
+    "promised_risk",
     "rows_learn_alike",
+    "shown_spec",
     *POLICIES,
 ]

@@ -43,6 +43,7 @@ class Policy(NamedTuple):
         learner: a custom learner's class for `Agent` and `Study` (`decision.learners.protocol.Learner`); by default it
             follows from the policy.
         alarmed: given a state, whether rounds contradict the promise's assumption, for each element of the batch.
+        check: refuses a spec for which the promise has no proof.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Policy(NamedTuple):
     alarmed: Callable[[Any], Any] | None = None
     binary_cost: bool = False
     learner: Any = None
+    check: Callable[[SafetySpec], None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by name and options if they determine it."""

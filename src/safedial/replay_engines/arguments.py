@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import split_rows
@@ -78,7 +79,8 @@ def check_rounds(
     require(not policy.knows_truth, "policy", policy.name, "needs the true coefficients, which a replay does not have")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
-    require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives", "use 'certified'")
+    fits = not PROMISES[spec.promise].exchangeable
+    require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use 'certified'")
     require(progress is None or callable(progress), "progress", progress, "must be a function of the rounds just done")
     contexts = _contexts(contexts)
     count, dim = contexts.shape

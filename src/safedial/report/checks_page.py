@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from safedial.core.margin import margin_assumptions
+from safedial.core.promise import PROMISES
 from safedial.diagnostics import ConformalRounds, Finding, Rounds
 from safedial.diagnostics.finding import shown
 from safedial.io import write_text
@@ -61,7 +62,7 @@ def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: st
 
 def _certified_promise(rounds: Rounds) -> str:
     spec = rounds.spec
-    span = "any round, ever," if spec.promise == "joint" else "every round"
+    span = "every round" if PROMISES[spec.promise].each_round else "any round, ever,"
     return (
         f"{rounds.target} checked. The spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in {span} if S = "
         f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safedial.core.promise import PROMISES
 from safedial.decision.rules import write_parts
 from safedial.decision.units import significant
 from safedial.io import output_folder, provenance, write_json, write_rows, write_text
@@ -94,7 +95,7 @@ def _body(plan: Plan, place: Path) -> str:
     return "\n".join(
         [
             "<h1>What to expect of this study</h1>",
-            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'in all rounds together' if spec.promise == 'joint' else 'a round'}; "
+            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'a round' if PROMISES[spec.promise].each_round else 'in all rounds together'}; "
             f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
             f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
             f'<div class="claim">{words}</div>',

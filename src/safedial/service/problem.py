@@ -34,6 +34,7 @@ STATUS = {
     "unknown_key": 404,
     "study_exists": 409,
     "conflict": 409,
+    "own_policy": 409,
     "store_unavailable": 503,
     "wrong_schema": 503,
     "log_broken": 500,

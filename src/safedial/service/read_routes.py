@@ -15,7 +15,7 @@ from safedial.service.app_state import Service
 from safedial.service.charts import counts, rows_page, series
 from safedial.service.problem import Problem
 from safedial.service.routing import number, reply, route
-from safedial.study import list_studies
+from safedial.study import StudyError, list_studies
 from safedial.study.event import orjson
 from safedial.version import __version__
 
@@ -130,7 +130,12 @@ async def metrics(service: Service, request: Request, caller: Caller, fields: di
     seen = {}
     for row in await asyncio.to_thread(list_studies, service.store):
         if caller.study in ("", row["name"]):
-            track = await service.track(row["name"], LOOK_SECONDS)
+            try:
+                track = await service.track(row["name"], LOOK_SECONDS)
+            except StudyError as error:
+                if error.code == "own_policy":
+                    continue
+                raise
             if track.complete:
                 seen[row["name"]] = await asyncio.to_thread(counts, track)
     return Response(service.metrics.text(seen), media_type="text/plain; version=0.0.4; charset=utf-8")

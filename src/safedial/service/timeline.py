@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.core.promise import PROMISES
 from safedial.decision.rounds import STATUSES, next_status
 from safedial.study import Study
 from safedial.study.database import reading
@@ -142,8 +143,9 @@ class Track:
 
     def _decided(self, event: Row) -> None:
         *numbers, intensity, doubt, promise, key, meta = event.fields
-        watched = not doubt and promise != "none"
-        start = watched and promise != "conformal" and self.study.spec.learner.watches_itself
+        said = PROMISES[promise]
+        watched = not doubt and said.claimed
+        start = watched and not said.exchangeable and self.study.spec.learner.watches_itself
         known = (event.seq, event.at, int(event.tag, 16), *(nan if number is None else number for number in numbers))
         unknown = (nan, nan, nan, nan, CODE[next_status("", "open", given=intensity > 0.0)], False, False)
         for column, value in zip(self._columns.values(), (*known, watched, start, *unknown), strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from safedial.core.margin import noise_margin
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy
@@ -27,10 +28,11 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
         true: the world's constants, where they are others.
     """
     world_spec = spec if true is None else true
-    if policy.promise == "conformal":
+    promise = PROMISES[policy.promise]
+    if promise.exchangeable:
         exchangeable = world.contexts == "iid" and not world.binary_cost
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
-    if policy.promise != "certified" or not _within(world_spec, spec):
+    if not promise.from_constants or not _within(world_spec, spec):
         return False
     fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
     return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))

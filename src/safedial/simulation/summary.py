@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from safedial.decision.rules import write_parts
 from safedial.function_classes import FunctionClass
+from safedial.policies import promised_risk, shown_spec
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation
 from safedial.stats import seed_interval, violation_interval
@@ -42,7 +43,7 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
         "alarmed_seeds": int(simulation.alarmed[row].sum()),
         "settings": {
-            "spec": form["spec"] | ({"promise": "none"} if simulation.policy.promise == "heuristic" else {}),
+            "spec": shown_spec(simulation.policy, form["spec"]),
             "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
             "world": asdict(simulation.world),
             "dose": form["dose"],
@@ -66,5 +67,5 @@ def _promised(simulation: Simulation, row: int) -> float | None:
     spec = simulation.spec
     if not promise_holds(simulation.policy, simulation.world, spec):
         return None
-    total = np.atleast_1d(spec.promised_risk if simulation.policy.promise == "certified" else spec.violation_risk)
+    total = np.atleast_1d(promised_risk(simulation.policy, spec))
     return float(total[row if total.size > 1 else 0])

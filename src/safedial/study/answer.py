@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from safedial.decision.certificates.certified import REPORTED, certificate, explain
+from safedial.decision.certificates.certified import certificate, explain
+from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
-from safedial.decision.learners.kinds import kind_of
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import decision_of, noted_in
 from safedial.study.ids import DecisionId, id_of
@@ -74,10 +74,11 @@ class StudyDecision(NamedTuple):
         """Every number and assumption behind the action, as plain values."""
         facts = certificate(self.decision)
         rests = [FEEDBACK[self.folding] if words == REPORTED else words for words in facts["assumptions"]]
-        leaves_out = self.decision.rules.version > 1 and not kind_of(self.decision.rules.policy).in_order
+        rules = self.decision.rules
+        leaves_out = rules.version > 1 and not rules.learner.in_order
         if rests and self.body["void"]:
             rests.append(LEFT_OUT if leaves_out else VOIDED)
-        if rests and self.body["imported"] and self.decision.rules.policy.options.get("history") != "train":
+        if rests and self.body["imported"] and rules.learner.history_counts(rules):
             rests.append(IMPORTED)
         told = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
         if self.decision.rules.version > 1:

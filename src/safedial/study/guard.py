@@ -94,7 +94,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     step = fields.get("max_step")
     if step is not None:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
-        lowest = rules.dial.lowest_level if rules.version > 1 and rules.policy.promise == "conformal" else None
+        lowest = rules.learner.least_setting(rules) if rules.version > 1 else None
         reaches = lowest is None or rules.dial.low + step >= lowest
         require(reaches, "guard.max_step", step, "must reach the dial's lowest level", "or nothing would ever be given")
     share = fields.get("max_unwatched")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core import monitor
+from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
@@ -48,12 +49,20 @@ def decide_next(
         vector,
         state.rounds + 1,
         baseline_cost,
+        coin=coin_after(state.hash) if study.rules.policy.randomised else 0.5,
         stopped=stopped,
     )
     features = study.rules.features
     if features is not None and features.ranges:
         decision = decision._replace(extrapolated=features.outside(raw))
     return with_habits(study.guard, decision, raw, state.last_action)
+
+
+def coin_after(before: bytes) -> float:
+    """The coin of a randomised decision, uniform on [0, 1): from the hash of the event before it, so that nobody knows
+    it before and everybody can compute it again.
+    """
+    return (int.from_bytes(before[:8]) >> 11) / 2.0**53
 
 
 def update_state(
@@ -105,7 +114,7 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
             state.learner.leave_out(place)
     if body["intensity"] > 0.0:
-        watched = not body["doubt"] and body["promise"] != "none"
+        watched = not body["doubt"] and PROMISES[body["promise"]].claimed
         number, action, baseline = body["round"], body["action"], body["baseline_cost"]
         turn = Round(number, vector, dnrm2(vector), action, baseline, watched, place)
         if now:

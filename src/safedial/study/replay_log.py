@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from safedial.decision.rules import RULES
+from safedial.policies import POLICIES, Policy
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
 from safedial.study.event_kinds import EVENT_KINDS
@@ -31,6 +32,8 @@ class Source(NamedTuple):
     connection: Any
     study: int
     name: str
+    policy: Policy | None = None
+    """The study's policy, where it is the user's own."""
 
 
 Snapshots = Iterable[tuple[int, Callable[[], State | None]]]
@@ -40,9 +43,9 @@ Kept = Sequence[tuple[int, bytes]]
 """States as bytes, (seq, content), the latest first."""
 
 
-def read_study(connection: Any, study: int, name: str) -> StudySpec:
+def read_study(source: Source) -> StudySpec:
     """The specification of a study, from its first event, which must have the hash of what it says."""
-    first = read_event(connection, study, 1)
+    name, first = source.name, read_event(source.connection, source.study, 1)
     if first is None or not EVENT_KINDS[first.kind].creates_study:
         raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
     if not follows(START, name, first):
@@ -52,7 +55,12 @@ def read_study(connection: Any, study: int, name: str) -> StudySpec:
     if version not in range(1, RULES + 1):
         words = f"its log follows rules {version!r}; this safedial knows up to {RULES}; upgrade it"
         raise StudyError("wrong_schema", f"study {name!r}: {words}")
-    return read_spec(body["spec"], quiet=True, version=version)
+    policy = body["spec"]["policy"]["name"]
+    if policy not in POLICIES and source.policy is None:
+        words = f"its policy {policy!r} is your own, which a log cannot hold"
+        way_out = "open the study in Python and give it again: open_study(name, storage=..., policy=...)"
+        raise StudyError("own_policy", f"study {name!r}: {words}; {way_out}")
+    return read_spec(body["spec"], quiet=True, version=version, own=source.policy)
 
 
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:

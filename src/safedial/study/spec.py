@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from safedial.core.promise import CERTIFIED, PROMISES
 from safedial.core.spec import NAMES
-from safedial.decision.learners.kinds import kind_of
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import own_values
-from safedial.decision.rules import RULES, Rules, default_policy
+from safedial.decision.rules import RULES, Rules, plain_options
 from safedial.errors import require
 from safedial.policies import POLICIES, Policy
 from safedial.study.guard import Guard, read_guard
@@ -47,7 +47,7 @@ class StudySpec:
     @property
     def learner(self) -> type[Learner]:
         """The class of its learner, which says what it needs."""
-        return kind_of(self.rules.policy)
+        return self.rules.learner
 
     @property
     def ordered(self) -> bool:
@@ -55,10 +55,11 @@ class StudySpec:
         return self.folding == "prefix" and self.learner.in_order
 
 
-def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> StudySpec:
+def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Policy | None = None) -> StudySpec:
     """Check a specification: a mapping of plain values, as it stands in JSON.
 
-    `version` is that of the rules it is read by (`StudySpec.rules_version`): the present one for a new study.
+    `version` is that of the rules it is read by (`StudySpec.rules_version`): the present one for a new study. `own` is
+    the policy that it names, where that is the user's own.
 
     >>> spec = read_spec({"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1,
     ...                   "coefficient_bound": 1, "context_bound": 1})
@@ -73,10 +74,11 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> Study
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        rules = Rules.from_dict({**fields, "spec": promise, "policy": _policy(fields)}, version=version)
-    own = sorted(own_values(rules))
-    require(not own, "spec", own, "is your own curve, which a log cannot hold", "use one of this package, or an Agent")
-    _check_levels(rules)
+        rules = Rules.from_dict({**fields, "spec": promise, "policy": _policy(fields, own)}, version=version)
+    curves = sorted(own_values(rules))
+    rule = "is your own curve, which a log cannot hold"
+    require(not curves, "spec", curves, rule, "use one of this package, or an Agent")
+    rules.learner.check_study(rules)
     folding = fields.get("folding", "prefix")
     require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
     guard = read_guard(fields.get("guard"), rules)
@@ -84,15 +86,6 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> Study
     require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
     written = _written(rules, guard, folding) | ({"high_fallback": True} if confirmed else {})
     return StudySpec(rules=rules, guard=guard, folding=folding, fields=written)
-
-
-def _check_levels(rules: Rules) -> None:
-    """HP-Conformal on a dial with levels has a proof only if the lowest level is given where less would be."""
-    stated, lowest = rules.policy.options.get("least_dose"), rules.dial.lowest_level
-    if rules.version == 1 or rules.policy.promise != "conformal" or lowest is None:
-        return
-    level = float(rules.dose.cost.effect(rules.dial.action(lowest)))
-    require(stated == level, "least_dose", stated, f"must be that of the dial's lowest level, {level}", "leave it out")
 
 
 def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
@@ -106,14 +99,23 @@ def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
     return {name: value for name, value in written.items() if value is not None}
 
 
-def _policy(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy's written form, from its name, its own options or those stated beside it."""
-    given, options = fields.get("policy", default_policy(fields.get("promise"))), {}
+def own_policy(fields: Mapping[str, Any]) -> Policy | None:
+    """The policy of a new study, where it is the user's own."""
+    given = fields.get("policy")
+    return given if isinstance(given, Policy) and given.name not in POLICIES else None
+
+
+def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
+    """The policy's written form, from its name, its own options or those stated beside it; or the user's own policy."""
+    default = PROMISES.get(str(fields.get("promise")), CERTIFIED).default_policy
+    given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     if isinstance(given, Policy):
-        given = {"name": given.name, **given.options}
+        given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
     if isinstance(given, Mapping):
         given, options = given.get("name"), {name: value for name, value in given.items() if name != "name"}
     options |= {name: fields[name] for name in OPTIONS if name in fields}
+    if own is not None:
+        return _checked(own, given, options)
     known = given in STUDY_POLICIES
     require(
         known or given not in POLICIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
@@ -122,6 +124,15 @@ def _policy(fields: Mapping[str, Any]) -> dict[str, Any]:
     rule = "cannot be part of a study: its log keeps plain values, and no model can be made again from them"
     require(model is None, "predictor", model, rule, "leave it out for ridge regression, or use an Agent")
     for name in ("scaled", "group"):
-        own = not isinstance(options.get(name), (str, int, bool, type(None)))
-        require(not own, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
+        plain = isinstance(options.get(name), (str, int, bool, type(None)))
+        require(plain, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
     return {"name": str(given), **options}
+
+
+def _checked(own: Policy, name: Any, options: Mapping[str, Any]) -> Policy:
+    """A policy of the user's own, which must be the one that the study names."""
+    require(own.name == name, "policy", own.name, f"must be the study's, {name!r}")
+    stated = plain_options(own.options)
+    other = sorted(each for each in {*stated, *options} if stated.get(each) != options.get(each))
+    require(not other, "policy", own.name, f"has other options than the study's: {', '.join(other)}")
+    return own

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 from safedial.errors import InvalidInput
+from safedial.policies import Policy
 from safedial.study import failpoints
 from safedial.study.database import connect, is_read_only, reading, shown, writing
 from safedial.study.errors import StoreUnavailable, StudyError
@@ -59,6 +60,7 @@ class Store:
         self.engine = connect(storage, create=create)
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
+        self._policies: dict[int, Policy] = {}
         self._states: dict[int, State] = {}
         self._shots: dict[int, Kept] = {}
         self._heads: dict[int, Head] = {}
@@ -102,12 +104,19 @@ class Store:
             self._ids[name] = found
         return self._ids[name]
 
-    def spec(self, study: int, name: str) -> StudySpec:
-        """The specification of a study."""
-        if study not in self._studies:
+    def spec(self, study: int, name: str, policy: Policy | None = None) -> StudySpec:
+        """The specification of a study; `policy` is its own one, where the log cannot hold it."""
+        if study not in self._studies or policy is not None:
             with reading(self.engine) as connection:
-                self._studies[study] = name, read_study(connection, study, name)
+                found = read_study(Source(connection, study, name, policy))
+            if policy is not None:
+                self._policies.setdefault(study, policy)
+            self._studies.setdefault(study, (name, found))
         return self._studies[study][1]
+
+    def own_policy(self, study: int) -> Policy | None:
+        """The policy that a study was opened with."""
+        return self._policies.get(study)
 
     def submit(
         self,
@@ -208,8 +217,8 @@ class Store:
         """The state, from the log as it is now: its specification is read again too, for a store may be restored."""
         name, known = self._studies[study]
         with reading(self.engine) as connection:
-            source = Source(connection, study, name)
-            spec = read_study(connection, study, name)
+            source = Source(connection, study, name, self.own_policy(study))
+            spec = read_study(source)
             if not _same(spec, known):
                 self._studies[study] = name, spec
             state = load_state(source, self._studies[study][1], self._shots.get(study, ()))
@@ -222,7 +231,7 @@ class Store:
     def _desk(self, connection: Any, study: int, state: State) -> StudyTransaction:
         name, _ = self._studies[study]
         head, told = lock_head(connection, study), self._heads.get(study)
-        transaction = StudyTransaction(Source(connection, study, name), state)
+        transaction = StudyTransaction(Source(connection, study, name, self.own_policy(study)), state)
         if (told is not None and head.seq < told.seq) or not transaction.follow(head):
             raise self._taken_back(name, state.seq if told is None else told.seq)
         return transaction

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.decision.decision import Text
 from safedial.errors import printable
+from safedial.policies import Policy
 from safedial.study.answer import StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 class StudyReader:
     """One study in a store, to read."""
 
-    def __init__(self, store: Store, name: str, *, actor: str | None = None) -> None:
+    def __init__(self, store: Store, name: str, *, actor: str | None = None, policy: Policy | None = None) -> None:
         self.store, self.name, self.actor = store, name, actor_name(actor)
         self.created = False
         self._id = store.find(name)
-        self.spec: StudySpec = store.spec(self._id, name)
+        self.spec: StudySpec = store.spec(self._id, name, policy)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"

@@ -193,7 +193,7 @@ class _Check:
     def follow(self, event: Event) -> None:
         """Fold the event, after computing it again where it is a decision or an alarm."""
         if self.state is None:
-            self.state = State(read_study(self.source.connection, self.source.study, self.source.name))
+            self.state = State(read_study(self.source))
         state, body, means = self.state, event.fields(), EVENT_KINDS[event.kind]
         due = state.due_at(event.at) if means.decides or means.stops else state.due
         if due != (body["rule"] if means.stops else ""):

@@ -137,8 +137,11 @@ def _watch_tails(state: State, turn: Round, sample: Sample, *, expected: bool) -
     version 2 on).
     """
     rules = state.study.rules
+    radius = rules.policy.options.get("radius")
+    if radius is None:
+        return
     seen: Any = state.learner.predict(turn.context, turn.norm)
-    spec, radius, share = rules.spec, rules.policy.options["radius"], math.sqrt(sample.weight)
+    spec, share = rules.spec, math.sqrt(sample.weight)
     of_reward, of_cost = reward_radius_of(radius, seen, spec), cost_radius_of(radius, seen, spec)
     width = share * seen.width
     add, raised = (tails.observe, share * seen.cost_slack) if expected else (tails.update, 0.0)

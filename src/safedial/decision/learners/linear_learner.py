@@ -11,6 +11,7 @@ dimension, where comparing contexts would cost as much, only for the same array.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,18 @@ from safedial.core.confidence import cost_exceeds_norms
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, explained, round_up
 from safedial.core.spec import SafetySpec
+from safedial.decision.certificates import linear_terms
 from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.decision.learners.pending_samples import Pending
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
+from safedial.decision.own_functions import longest_context
+from safedial.policies.fixed import fixed
 
 if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
     from safedial.decision.learners.radius_state import RadiusState
+    from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
 
@@ -61,6 +67,20 @@ class LinearLearner(Learner):
         self.known: tuple[Array, float, tuple[float, float, Array, float]] | None = None
         self._refresh_scale()
 
+    @classmethod
+    def started(cls, rules: Rules, start_action: Any) -> Rules:
+        rules = super().started(rules, start_action)
+        _warn_where_no_level_is_reached(rules)
+        return rules
+
+    @classmethod
+    def facts(cls, decision: Decision) -> dict[str, Any]:
+        return linear_terms.facts(decision)
+
+    @classmethod
+    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
+        return linear_terms.arithmetic(decision, facts)
+
     def read(self, context: Array, norm: float) -> tuple[float, float, float, float]:
         """(reward, cost, width, how far the cost was raised) at a context of norm `norm`; cost and width are certified
         upper values. Learns nothing.
@@ -76,6 +96,10 @@ class LinearLearner(Learner):
         length, rounds = norm * self.norm_error, float(self.samples)
         seen = Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
         return seen if self.extras is None else self.extras.add(self, seen, context, norm)
+
+    def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
+        """As they are: the linear policies answer floats with floats."""
+        return prediction, choice
 
     def refutes(self, prediction: Prediction, choice: Choice, spec: SafetySpec) -> bool:
         """Whether the estimated cost lies above what the stated norms allow."""
@@ -290,6 +314,25 @@ class LinearLearner(Learner):
         if self.extras is not None:
             self.extras.restore(arrays)
         self._refresh_scale()
+
+
+def _warn_where_no_level_is_reached(rules: Rules) -> None:
+    """Levels can lock an agent at zero: what is never given is never learned from."""
+    if not rules.dial.levels:
+        return
+    longest = longest_context(rules.dim, rules.spec.context_bound)
+    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim, context=longest)
+    safe = fixed().decide(first, rules.spec, round=1.0, coin=0.5).safe.intensity
+    lowest = next(level for level in rules.dial.levels if level > rules.dial.low or level == rules.dial.levels[-1])
+    needed = float(rules.dose.cost.effect(rules.dial.action(lowest)))
+    if safe < needed:
+        warnings.warn(
+            f"the lowest level, {rules.dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
+            f"safe intensity is {safe:.3g}. Such rounds are given nothing and teach nothing; unless shorter contexts "
+            "come, the agent stays at zero. A lower level, a higher threshold or less noise would help",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _copy_lower_to_upper(source: Array, target: Array) -> None:
