@@ -211,7 +211,7 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
     except InvalidInput as error:
         if version > 1:
             raise
-        warnings.warn(f"{error}; it was saved before this was known, and goes on as it was", UserWarning, stacklevel=5)
+        warnings.warn(f"{error}; it was saved before this was known, and goes on as it was", UserWarning, stacklevel=6)
     return rule, learner
 
 
