@@ -6,9 +6,6 @@ from typing import Any, NamedTuple
 
 STATUSES = ("open", "known", "void", "expired", "nothing given", "throttled", "corrected", "imported")
 
-FINAL = ("void", "nothing given")
-"""No event changes these any more, except that a round with nothing given can be declared void."""
-
 
 def next_status(before: str, status: str, *, throttled: bool = False, given: bool = True) -> str:
     """The status of a round that is declared to have one: "nothing given" where a decision advised nothing, "throttled"
@@ -23,7 +20,7 @@ def next_status(before: str, status: str, *, throttled: bool = False, given: boo
     """
     if status in ("void", "expired"):
         return status
-    if before in FINAL:
+    if before in ("void", "nothing given"):  # what is reported of these rounds does not change what they are
         return before
     if not given:
         return "nothing given"

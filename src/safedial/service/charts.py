@@ -91,7 +91,7 @@ def _learning(track: Track) -> dict[str, Any]:
     if not study.ordered:
         return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.learner.in_order}
     first = int(np.argmax(np.append(track.has_status(OPEN) | track.overdue, True)))
-    held = (track.has_status(*KNOWN, THROTTLED) | track.lost)[first:].sum()
+    held = (track.has_status(*KNOWN, THROTTLED, VOID, EXPIRED) & ~track.overdue)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
     return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}
 

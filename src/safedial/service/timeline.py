@@ -97,11 +97,6 @@ class Track:
         """By row, whether the outcome has expired and the model waits for it."""
         return self.has_status(EXPIRED) & (self.column("blocked") > 0)
 
-    @property
-    def lost(self) -> NDArray[np.bool_]:
-        """By row, whether the outcome will never come."""
-        return self.has_status(VOID, EXPIRED) & ~self.overdue
-
     def value(self, name: str, row: int) -> float:
         return self._columns[name][row]
 
@@ -130,7 +125,7 @@ class Track:
         means = EVENT_KINDS[event.kind]
         self.seq = event.seq
         if means.decides:
-            self._decided(event)
+            self._decided(event.seq, event.at, int(event.tag, 16), event.fields)
         elif event.decision in self._row_of:
             self._resolve(event)
         elif means.imports:
@@ -141,18 +136,18 @@ class Track:
             self.stopped = stated["rule"] if means.stops else ""
             turns.append(Turn(event.seq, event.at, stated["rule"] or "", stated["evidence"]))
 
-    def _decided(self, event: Row) -> None:
-        *numbers, intensity, doubt, promise, key, meta = event.fields
+    def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
+        *numbers, intensity, doubt, promise, key, meta = fields
         said = PROMISES[promise]
         watched = not doubt and said.claimed
         start = watched and not said.exchangeable and self.study.spec.learner.watches_itself
-        known = (event.seq, event.at, int(event.tag, 16), *(nan if number is None else number for number in numbers))
+        known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
         unknown = (nan, nan, nan, nan, CODE[next_status("", "open", given=intensity > 0.0)], False, False)
-        for column, value in zip(self._columns.values(), (*known, watched, start, *unknown), strict=True):
+        for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
             column.append(value)
         if key is not None or meta:
             self.visits[self.rows] = key, meta or {}
-        self._row_of[event.seq] = self.rows
+        self._row_of[seq] = self.rows
         self.rows += 1
 
     def _resolve(self, event: Row) -> None:
@@ -163,13 +158,12 @@ class Track:
         columns["status"][row] = CODE[known.status]
         withheld, lost = False, not known.unrelated
         if known.values:
-            columns["applied"][row] = known.applied
+            applied = columns["applied"][row] = known.applied
             columns["reward"][row], columns["cost"][row] = known.values["reward"], known.values["cost"]
-            nothing = spec.rules_version > 1 and known.applied <= spec.rules.dial.low
-            withheld = nothing and CODE[known.status] in KNOWN
+            withheld = spec.rules_version > 1 and CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
             lost = bool(known.values["throttled"]) or (withheld and lost)
         columns["withheld"][row], columns["blocked"][row] = withheld, lost
-        if not known.waits and isnan(columns["resolved"][row]):
+        if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):
             columns["resolved"][row] = event.seq
 
 

@@ -133,7 +133,7 @@ class StudyDecision(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line and the service answer."""
-        told = {"replayed": self.replayed, "stopped": self.stopped}
+        known = {"replayed": self.replayed, "stopped": self.stopped}
         return {
             "id": self.id,
             "seq": self.seq,
@@ -141,7 +141,7 @@ class StudyDecision(NamedTuple):
             "action": self.action,
             "intensity": self.intensity,
             "safe_action": self.safe_action,
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in known.items() if value is not None},
             "certificate": self.certificate,
         }
 
@@ -174,11 +174,11 @@ def decided(
     spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
 ) -> StudyDecision:
     """The answer for a `decided` event."""
-    told = event.fields() if body is None else body
-    decision = decision_of(spec.rules, told, context)
+    facts = event.fields() if body is None else body
+    decision = decision_of(spec.rules, facts, context)
     folding = spec.folding if spec.learner.in_order else "prefix"
     named = str(id_of(spec.rules_version, name, event.seq, event.hash))
-    return StudyDecision(named, event.seq, name, event.at, told, decision, folding, bytes(event.hash).hex())
+    return StudyDecision(named, event.seq, name, event.at, facts, decision, folding, bytes(event.hash).hex())
 
 
 def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:

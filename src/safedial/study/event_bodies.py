@@ -66,18 +66,18 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
 
 def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     """What bodies of version 2 hold besides; `evidence` is that of the exchangeability watch."""
-    told = {
+    facts = {
         "frozen": state.frozen,
         "resumed": list(state.resumes),
         "unwatched": state.unwatched,
         "corrected_violations": state.corrected_violations,
     }
-    told |= {name: value for name, value in noted._asdict().items() if value is not None}
+    facts |= {name: value for name, value in noted._asdict().items() if value is not None}
     if decision.extrapolated:
-        told["extrapolated"] = list(decision.extrapolated)
+        facts["extrapolated"] = list(decision.extrapolated)
     if state.learner.watches_itself:
-        told["evidence"] = state.evidence
-    return told
+        facts["evidence"] = state.evidence
+    return facts
 
 
 def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision:

@@ -73,11 +73,6 @@ class RoundHistory(NamedTuple):
         stated = None if self.values is None else self.values["applied_action"]
         return self.action if self.values and stated is None else stated
 
-    @property
-    def waits(self) -> bool:
-        """Whether the model waits for an outcome, which may come after an expiry, too."""
-        return self.status == "open" or (self.status == "expired" and not self.unrelated)
-
     def after(self, event: Any, body: Mapping[str, Any]) -> RoundHistory:
         """The history with one more event about the round."""
         means = EVENT_KINDS[event.kind]

@@ -177,9 +177,8 @@ def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State |
     content = read_snapshot(source.connection, source.study, seq, name)
     if content is None or first is None or event is None or mark is None:
         return None
-    if not EVENT_KINDS[mark.kind].confirms_snapshot:
-        return None
-    if mark.fields() != snapshot_body(first, seq, name) or not follows(event.hash, source.name, mark):
+    right = EVENT_KINDS[mark.kind].confirms_snapshot and mark.fields() == snapshot_body(first, seq, name)
+    if not right or not follows(event.hash, source.name, mark):
         return None
     state = unpacked(spec, content)
     return state if state is not None and state.hash == event.hash else None

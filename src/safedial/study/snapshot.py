@@ -62,7 +62,7 @@ def pack(state: State) -> bytes:
 
 
 def unpacked(study: StudySpec, content: bytes) -> State | None:
-    """`unpack`, or None where the bytes are no snapshot of this study: the log is then folded without it."""
+    """`unpack`, or None where the bytes are no snapshot of this study: the log is then replayed without it."""
     try:
         return unpack(study, content)
     except (LookupError, TypeError, ValueError, AttributeError):

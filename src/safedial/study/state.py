@@ -48,7 +48,7 @@ class Round(NamedTuple):
 
 
 class State:
-    """The fold of a log up to and including event `seq`, whose hash is `hash`."""
+    """What a log says up to and including event `seq`, whose hash is `hash`."""
 
     def __init__(self, study: StudySpec) -> None:
         self.study = study

@@ -209,7 +209,7 @@ class Study(StudyReader):
         actor: str | None = None,
         wait: bool = True,
     ) -> Receipt | Future[Receipt]:
-        """Replace values of an outcome that was reported wrongly; the model is folded again with the right ones."""
+        """Replace values of an outcome that was reported wrongly; the log is replayed with the right ones."""
         given = {"reward": reward, "cost": cost, "applied_action": applied_action}
         changed = {name: real(name, value) for name, value in given.items() if value is not None}
         require(changed, "correction", None, "is empty", "give reward, cost or applied_action")

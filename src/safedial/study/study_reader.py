@@ -56,9 +56,9 @@ class StudyReader:
         """Why this action, in plain words, and what was said about it since."""
         lines = [str(self.decision(decision_id).explain())]
         for event in self.about(decision_id):
-            told = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
+            facts = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
             why = f" ({event['reason']})" if event["reason"] else ""
-            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {told}"))
+            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
         return Text("\n".join(lines))
 
     def status(self) -> dict[str, Any]:
@@ -68,11 +68,11 @@ class StudyReader:
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
         oldest = next(iter(self._waiting(transaction, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
-        told = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
-        return {"name": self.name, **transaction.state.summary(), **told}
+        facts = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
+        return {"name": self.name, **transaction.state.summary(), **facts}
 
     def state_digest(self) -> str:
-        """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
+        """The SHA-256 of everything the study knows: equal in any process that has replayed the same log."""
         from safedial.study.snapshot import state_digest
 
         return self._run(lambda transaction: state_digest(transaction.state))
@@ -91,7 +91,7 @@ class StudyReader:
         return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
 
     def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
-        """Check the chain, fold the log afresh, and compute every decision again."""
+        """Check the chain of hashes, replay the log, and compute every decision again."""
         return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
 
     def rows(self) -> Iterable[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Is the log what it was? The chain of hashes, the fold, every decision computed again, and the snapshots.
+"""Is the log what it was? The chain of hashes, every decision computed again, and the snapshots.
 
-Nothing stored beside the events is trusted: the state is folded from the first event on. A decision agrees if it comes
+Nothing stored beside the events is trusted: the log is replayed from the first event on. A decision agrees if it comes
 out byte for byte the same, or, where another processor or build made it, up to rounding (study.agreement).
 """
 
@@ -188,10 +188,10 @@ class _Check:
         except StoreUnavailable:
             raise
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise _Bad(event.seq, f"cannot be folded ({type(error).__name__}: {str(error)[:200]})") from error
+            raise _Bad(event.seq, f"cannot be applied ({type(error).__name__}: {str(error)[:200]})") from error
 
     def follow(self, event: Event) -> None:
-        """Fold the event, after computing it again where it is a decision or an alarm."""
+        """Apply the event, after computing it again where it is a decision or an alarm."""
         if self.state is None:
             self.state = State(read_study(self.source))
         state, body, means = self.state, event.fields(), EVENT_KINDS[event.kind]
@@ -219,7 +219,7 @@ class _Check:
             raise _Bad(state.seq, "has a snapshot that the log does not vouch for")
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
-        """The decision must come out as it is written; its context, for the fold."""
+        """The decision must come out as it is written; returns its context."""
         raw = body["context"]
         vector = context_of(state, raw)
         decision = decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"])
