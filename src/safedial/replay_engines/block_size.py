@@ -1,4 +1,4 @@
-"""How many rounds make a block: the cost model that docs/replay.md derives and confirms.
+"""How many rounds to put in a block: the cost model that docs/replay.md derives and confirms.
 
 A round of a block of B costs, with R the machine's GEMM rate and M the seconds it takes to move one element of Σ⁻¹
 through the two d×d products,
@@ -10,8 +10,8 @@ itself, read by one product and updated by the other once a block. The sum is le
 
     B = √(MR/4 · d)
 
-MR, the flops a machine does in the time it moves an element, is near 70 on what we measured; under the root it matters
-little, and the minimum is flat.
+MR, the flops that a machine does while it moves one element, is near 70 on the machines we measured; under the root it
+matters little, and the minimum is flat.
 """
 
 from __future__ import annotations
