@@ -6,7 +6,7 @@ through the two d×d products,
     t(B) = c + 3d²/R + 4dB/R + M·d²/B
 
 The first two terms do not depend on B. The third is the block's own work (G, the triangular solve); the fourth is Σ⁻¹
-itself, read by one product and updated by the other once a block. The sum is least at
+itself, read by one product and updated by the other once per block. The sum is least at
 
     B = √(MR/4 · d)
 

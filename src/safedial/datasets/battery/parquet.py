@@ -65,8 +65,8 @@ def _from_steps(frame: Any) -> Any:
     battery = frame["battery"].astype(str)
     block = frame["block"].fillna(0).astype("int64") if "block" in frame else pandas.Series(0, index=frame.index)
     whole = block == 0
-    strangers = sorted(set(battery[whole]) - {"RW26"})
-    require(not strangers, "battery", strangers, "only RW26 has no block in these tables", "name the block of each row")
+    others = sorted(set(battery[whole]) - {"RW26"})
+    require(not others, "battery", others, "only RW26 has no block in these tables", "name the block of each row")
     unknown = frame["type"][~frame["type"].isin(list(RW_KINDS))]
     require(unknown.empty, "type", None if unknown.empty else unknown.iloc[0], "must be one of C, D, R")
     steps = {
