@@ -78,6 +78,7 @@ class Access:
     async def admit(self, request: Request, role: str, study: str | None = None) -> Caller:
         """The caller, if its key has at least the rights of `role` in this study and is within its rate."""
         caller = await self._caller(request)
+        # Before the role is checked, so that refused requests count towards the rate as well.
         bucket = self._buckets.get(caller.actor)
         now = time.monotonic()
         if bucket is None:
@@ -100,6 +101,7 @@ class Access:
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
             raise Problem("unauthenticated")
+        # Known keys are held by their digest: no key stays in memory.
         name, now = hashlib.sha256(text.encode("utf-8", "replace")).digest(), time.monotonic()
         until, key = self._known.get(name, (0.0, None))
         if key is None or until < now:
