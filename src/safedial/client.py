@@ -27,7 +27,7 @@ RETRIED = (408, 425, 429, 500, 502, 503, 504)
 
 
 LATER = ("hash", "replayed", "stopped")
-"""What services of later versions say besides."""
+"""Further fields, which later versions of the service send."""
 
 ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
 

@@ -1,4 +1,4 @@
-"""Modules that had another name before: for one more version they import, with a warning that says the new one."""
+"""Old module names: they still import for one more version, with a warning that gives the new name."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RENAMED = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Comes last: it is asked only for modules that no file provides."""
+    """Comes last, so Python asks it only for modules that have no file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

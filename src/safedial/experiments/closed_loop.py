@@ -1,9 +1,9 @@
-"""A battery that answers the chosen current: what certificates, violations and residuals say where no model is right.
+"""A simulated battery in a closed loop: certificates, violations and residuals where no model is right.
 
 The world is `BatteryWorld`: 120-second steps at up to 4 A, a thermometer with 0.1 °C error, cells that differ. The
-limit is 3 °C above ambient, τ = 0.3, at a total risk of 0.05 a round: δ + δ′ for certified agents, δ for conformal
-ones. The constants are what 3000 steps of random load suggest: the coefficients of least squares have norm 2.1 at most,
-so S = 2.5; errors of the cost per unit of intensity have standard deviation 0.06 above half intensity, so κ = 0.08; the
+limit is 3 °C above ambient, τ = 0.3, at a total risk of 0.05 per round: δ + δ′ for certified agents, δ for conformal
+ones. The constants come from 3000 steps of random load: the least-squares coefficients have norm at most 2.1, so
+S = 2.5; errors of the cost per unit of intensity have standard deviation 0.06 above half intensity, so κ = 0.08; the
 sensors' own errors are 0.01.
 """
 
@@ -37,7 +37,7 @@ from safedial.worlds.battery import BatteryWorld
 
 RISK = 0.05
 START = 0.25
-"""The share of the largest current that HP-Conformal is told to be safe: it warms no cell by 0.6 °C."""
+"""The share of the largest current that is declared safe for HP-Conformal: it warms no cell by 0.6 °C."""
 
 POINTS = 60
 """Checkpoints of a run."""
@@ -58,7 +58,7 @@ LINE, SQUARE = Dose(identity(), identity()), Dose(identity(), power(2.0))
 
 
 class Series(NamedTuple):
-    """An agent, and whether it is told the heat that the last step left."""
+    """An agent, and whether it is told the heat left from the last step."""
 
     policy: str
     spec: SafetySpec
@@ -77,12 +77,12 @@ SERIES: dict[str, Series] = {
     "HP-Conformal, line, micro-doses": Series("hp_conformal", CONFORMAL, LINE),
     "HP-Conformal, square, told": Series("hp_conformal", CONFORMAL, SQUARE, carry_over=True, options={"probe": 1.0}),
 }
-"""Name → agent. "line" and "square" are the cost's dose curve; the reward's is the line. "told": the heat that the last
-step left is given as baseline cost. "micro-doses": the sensors' noise is not stated, so probes shrink without end;
-where it is, none is below σ_ε/κ and small doses weigh less. HP-Conformal without micro-doses gives no probes."""
+"""Name → agent. "line" and "square" are the cost's dose curve; the reward's is the line. "told": the heat left from the
+last step is stated as baseline cost. "micro-doses": the sensors' noise is not stated, so probes shrink without limit; if
+it is stated, none is below σ_ε/κ and small doses weigh less. HP-Conformal without micro-doses gives no probes."""
 
 LINES = ("-", "--", "-", "-.", ":")
-"""Line styles of the agents of one policy, in order; their colours are `SHADES`, or else the policy's own."""
+"""Line styles of the agents of one policy, in order; their colours are `SHADES`, or else the policy's."""
 
 SHADES = {"hp_probe": ("#009E73", "#E69F00", "#CC79A7", "#00543D", "#8C6D31"), "hp_conformal": ("#56B4E9", "#1B4F72")}
 FIT_COLOURS = ("#D55E00", "#CC79A7", "#999999", "#000000")
@@ -156,7 +156,7 @@ def run(
     seeds: Annotated[int, "How many seeds."] = 3,
     bar: Bar = no_bar,
 ) -> Result:
-    """A simulated battery that answers the chosen current: certificates, violations, residuals (extra: battery)."""
+    """Run agents on a simulated battery in a closed loop: certificates, violations, residuals (extra: battery)."""
     for name, value in (("seeds", seeds), ("rounds", rounds)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
     folder, world, start = output_folder(out), BatteryWorld(), time.perf_counter()
@@ -222,7 +222,7 @@ def _looks(rows: Rows) -> dict[str, dict[str, Any]]:
 
 
 def _violations(panel: Any, rows: Rows, looks: dict[str, Any]) -> None:
-    """Violations under a promise so far, a line for each seed, against what the risk allows; ✕ is an alarm."""
+    """Violations under a promise so far, one line per seed, compared with what the risk allows; ✕ is an alarm."""
     for name, look in looks.items():
         for number, seed in enumerate(sorted({row["seed"] for row in rows})):
             mine = [row for row in rows if row["series"] == name and row["seed"] == seed]
@@ -252,7 +252,7 @@ def _rewards(panel: Any, rows: Rows, looks: dict[str, Any]) -> None:
         panel.plot(rewards, [place + 0.3] * len(rewards), "k.", markersize=2.5)
     panel.invert_yaxis()
     panel.set_yticks([])
-    panel.set_xlabel("mean reward a round (dots: seeds)")
+    panel.set_xlabel("mean reward per round (dots: seeds)")
     panel.set_title("reward", fontsize=8)
 
 
@@ -310,10 +310,10 @@ def section(folder: Path) -> str:
     return "\n".join(
         [
             "<h2>A battery in the loop</h2>",
-            "<p>Not in the paper. NASA's electrochemistry simulator answers the chosen current with heat, so no linear model is right "
-            "and nothing is proved here: heat grows as the square of the current, stays for some time, and cells differ. τ is 3 °C above "
-            f"ambient, and each agent promises at most {rows[0]['promised_risk']:.0%} a round, under assumptions that fail. “Line” and “square” are the cost's dose "
-            "curve; “told”: the heat that is left is stated as baseline cost. docs/battery.md reads the results.</p>",
+            "<p>Not in the paper. NASA's electrochemistry simulator responds to the chosen current with heat, so no linear model is right "
+            "and nothing is proved here: heat grows with the square of the current and persists for some time, and cells differ. τ is 3 °C above "
+            f"ambient, and each agent promises at most {rows[0]['promised_risk']:.0%} per round, under assumptions that fail. “Line” and “square” are the cost's dose "
+            "curve; “told”: the remaining heat is stated as baseline cost. docs/battery.md discusses the results.</p>",
             image(
                 folder / "closed_loop.png", "Violations, rewards and residuals of eight agents on a simulated battery"
             ),

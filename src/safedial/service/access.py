@@ -67,10 +67,10 @@ class Bucket:
 
 
 class Access:
-    """Checks each request. With `open_door`, no key is needed while the store has none (loopback only)."""
+    """Checks each request. With `allow_keyless`, no key is needed while the store has none (loopback only)."""
 
-    def __init__(self, store: Store, *, open_door: bool, rate: float = RATE, burst: float = BURST) -> None:
-        self.store, self.open_door, self.rate, self.burst = store, open_door, rate, burst
+    def __init__(self, store: Store, *, allow_keyless: bool, rate: float = RATE, burst: float = BURST) -> None:
+        self.store, self.allow_keyless, self.rate, self.burst = store, allow_keyless, rate, burst
         self._known: dict[bytes, tuple[float, Key]] = {}
         self._buckets: dict[str, Bucket] = {}
         self._open_until = 0.0
@@ -78,6 +78,7 @@ class Access:
     async def admit(self, request: Request, role: str, study: str | None = None) -> Caller:
         """The caller, if its key has at least the rights of `role` in this study and is within its rate."""
         caller = await self._caller(request)
+        # Before the role is checked, so that refused requests count towards the rate as well.
         bucket = self._buckets.get(caller.actor)
         now = time.monotonic()
         if bucket is None:
@@ -93,13 +94,14 @@ class Access:
     async def _caller(self, request: Request) -> Caller:
         words = request.headers.get("authorization")
         if words is None:
-            if self.open_door and _from_here(request) and await self._no_keys():
+            if self.allow_keyless and _from_here(request) and await self._no_keys():
                 return Caller("local", "admin", "")
             raise Problem("unauthenticated")
         scheme, _, text = words.partition(" ")
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
             raise Problem("unauthenticated")
+        # Known keys are held by their digest: no key stays in memory.
         name, now = hashlib.sha256(text.encode("utf-8", "replace")).digest(), time.monotonic()
         until, key = self._known.get(name, (0.0, None))
         if key is None or until < now:
@@ -117,7 +119,7 @@ class Access:
         now = time.monotonic()
         if now > self._open_until:
             if await asyncio.to_thread(list_keys, self.store):
-                self.open_door = False
+                self.allow_keyless = False
                 return False
             self._open_until = now + FRESH_SECONDS
         return True

@@ -45,8 +45,8 @@ Each decision's certificate states its promise and all assumptions. Errors are p
 repeats a context. Writes are acknowledged after their commit and are safe to repeat."""
 
 
-def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = None, own: bool = False) -> FastAPI:
-    """The app over an open store. Use `open_door` only on loopback; with `own` the app closes the store when it ends.
+def make_app(store: Store, *, allow_keyless: bool = True, limits: Limits | None = None, own: bool = False) -> FastAPI:
+    """The app over an open store. Use `allow_keyless` only on loopback; with `own` the app closes the store at its end.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -69,7 +69,7 @@ def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = No
     app = FastAPI(
         title="safedial", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, lifespan=lifespan
     )
-    access = Access(store, open_door=open_door, rate=told.rate, burst=told.burst)
+    access = Access(store, allow_keyless=allow_keyless, rate=told.rate, burst=told.burst)
     app.state.service = Service(store=store, access=access, limits=told)
     app.router.routes.extend(quick)
     app.include_router(router)

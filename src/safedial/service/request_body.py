@@ -71,7 +71,7 @@ def parse(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except ValueError:
-        raise Problem("not_finite" if _holds_no_number(content) else "malformed") from None
+        raise Problem("not_finite" if _has_nonfinite_number(content) else "malformed") from None
 
 
 def depth(content: bytes) -> int:
@@ -87,7 +87,7 @@ def depth(content: bytes) -> int:
     return deepest
 
 
-def _holds_no_number(content: bytes) -> bool:
+def _has_nonfinite_number(content: bytes) -> bool:
     """Whether the text is JSON except for values that are not finite numbers: NaN, Infinity, 1e400."""
     odd: list[str] = []
 

@@ -57,7 +57,7 @@ def worker() -> Any:
     store = Store(os.environ[STORAGE])
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
-    return make_app(store, open_door=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)
+    return make_app(store, allow_keyless=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def running(
     store: Store, *, app: Any = None, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
 ) -> Iterator[str]:
     """Run a server in a thread of this process; yields its address. The store stays open."""
-    made = make_app(store, open_door=is_loopback(host), limits=limits) if app is None else app
+    made = make_app(store, allow_keyless=is_loopback(host), limits=limits) if app is None else app
     config = uvicorn.Config(made, host=host, port=port, timeout_graceful_shutdown=2, **QUIET)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="safedial-server", daemon=True)

@@ -110,6 +110,7 @@ class Rounds:
         self.known = np.isfinite(self.cost[..., : last - self.dropped])
         self.frozen, self.fitted = frozen, last
         own = self.count - max(self.dropped, self.history)
+        # 1e-9: rounding of GROWTH * own must not delay a refit by a round.
         grown = self.count + max(1, int(np.ceil(GROWTH * own - 1e-9)))
         self.next_fit = max(grown, self.history + FIRST_FIT)
 
@@ -124,7 +125,11 @@ class Rounds:
             setattr(self, name, new)
 
     def refreeze(self) -> None:
-        """Rebuild what the last refit froze, from the rows and what was known then."""
+        """Rebuild what the last refit froze, from the rows and what was known then.
+
+        Files do not hold the predictors. A new refit on loading would use later outcomes, and the loaded learner would
+        decide differently from the saved one.
+        """
         if self.fitted:
             self.frozen = self._freeze(self.dropped, slice(0, self.fitted - self.dropped), self.known)
 
