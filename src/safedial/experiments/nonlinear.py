@@ -30,8 +30,8 @@ from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.theory.cases import kernel_case, theorem3_curve
 from safedial.worlds import NonlinearWorld
-from safedial.worlds.linear import generators
 from safedial.worlds.nonlinear import EC50, HILL, PEAK, waves
+from safedial.worlds.world import generators
 
 FUNCTIONS = 1000
 CONTEXTS = 400

@@ -21,7 +21,8 @@ from safedial.policies.clairvoyant import clairvoyant
 from safedial.simulation.loop import Played
 from safedial.simulation.run import simulate
 from safedial.stats import violation_interval
-from safedial.worlds.linear import LinearWorld, generators
+from safedial.worlds.linear import LinearWorld
+from safedial.worlds.world import generators
 
 Array = NDArray[np.float64]
 

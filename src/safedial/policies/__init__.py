@@ -115,7 +115,10 @@ def learner_of(policy: Policy, spec: SafetySpec) -> Learner:
     """How a policy learns under a spec: its own way, or the linear estimate that its radius and margin need."""
     if not policy.is_linear:
         return Learner(policy.init, policy.predict, policy.update)
-    return linear_learner(policy.options.get("radius"), spec)
+    made = linear_learner(policy.options.get("radius"), spec)
+    if spec.noise_scale is None:
+        return made
+    return made._replace(predict=lambda state, context: made.predict(state, context)._replace(context=context))
 
 
 def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:

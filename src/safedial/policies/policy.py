@@ -2,7 +2,14 @@
 
 A policy is assembled from `core`; it holds only structure (which radius, clip or not). What may be swept (the spec, the
 round, the baseline cost) is an argument of `decide`, and so is randomness: `coin` is uniform on [0, 1), drawn by the
-caller. The learner is the linear one of `core.estimate` unless a policy has its own `init`, `predict` and `update`.
+caller. The learner is the linear one of `core.estimate` unless a policy has its own, with a batch shape in front:
+
+    init(dim, *, ridge, batch) -> state               of a simulation, batch is (specs, seeds)
+    predict(state, context) -> prediction             contexts (..., d); what `decide` is given
+    update(state, prediction, reward, cost, weight) -> state          R/g_r, (C − b₀)/g_c, and ω, 0 where not to learn
+
+In a simulation each may have a parameter `spec` (grids are columns) or `rngs` (a generator for each seed, all its own);
+`predict` and `update` may have `coin`, the round's, and `update` `intensity`, g_c of the applied action.
 """
 
 from __future__ import annotations

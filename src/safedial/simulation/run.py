@@ -25,7 +25,7 @@ from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
 from safedial.simulation.loop import Batch, Played, Round
-from safedial.worlds import World
+from safedial.worlds.world import World
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -82,7 +82,7 @@ class Simulation:
 
         pandas = import_extra("pandas", "data")
         rows, seeds = self.violations.shape
-        table = {"policy": self.policy.name, "dim": self.world.dim, "rounds": self.rounds}
+        table = {"policy": self.policy.name, "world": self.world.name, "dim": self.world.dim, "rounds": self.rounds}
         table |= {name: np.repeat(np.broadcast_to(getattr(self.spec, name), rows), seeds) for name in SWEPT}
         table["seed"] = np.tile(self.seeds, rows)
         table["violation_rate"] = (self.violations / self.rounds).ravel()
@@ -151,7 +151,7 @@ def simulate(
 
 
 def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, seeds: Any) -> list[int]:
-    require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
+    require(isinstance(world, World), "world", world, "must be a world of safedial.worlds, or your own")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")

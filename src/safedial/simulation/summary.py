@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "settings": {
             "spec": shown_spec(simulation.policy, form["spec"]),
             "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
-            "world": asdict(simulation.world),
+            "world": simulation.world.to_dict(),
             "dose": form["dose"],
             "seeds": simulation.seeds,
         },

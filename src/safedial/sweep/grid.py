@@ -10,6 +10,7 @@
     dim = [5, 10]               context_bound = 1.0             [dose]          (optional)
                                                                 curve = "hill"  ed50 = 0.5
 [dose.reward] and [dose.cost] instead of [dose] give each its own curve. A spec file is a grid of one cell.
+[world] has the fields of `LinearWorld`; with `kind`, of `NonlinearWorld`; with `name = "module:Class"`, of your own.
 One cell is one policy, one spec, one world and one block of seeds.
 """
 
@@ -19,7 +20,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -29,7 +30,7 @@ from safedial.core.confidence import check_dim
 from safedial.decision.rules import read_parts, write_parts
 from safedial.errors import InvalidInput, require
 from safedial.specfile import shortest_dose
-from safedial.worlds.linear import LinearWorld
+from safedial.worlds import world_from_dict
 
 FORMAT = 2
 """Part of every cell's name. Raise it when results change; old files then no longer count."""
@@ -99,7 +100,7 @@ def parse_grid(text: str) -> Grid:
 
 def build(cell: Mapping[str, Any]) -> dict[str, Any]:
     """The objects that a cell describes: arguments of `simulate`."""
-    return {**cell, **read_parts(cell), "world": LinearWorld(**cell["world"])}
+    return {**cell, **read_parts(cell), "world": world_from_dict(cell["world"])}
 
 
 def _settings(given: Any) -> dict[str, Any]:
@@ -136,16 +137,13 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
 
 def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
     """The cell with every default written out, so that its name does not depend on omitted values."""
-    try:
-        built = build({**cell, "seeds": [0]})
-    except TypeError as error:
-        raise InvalidInput(f"[world] {cell['world']}: {error}") from error
+    built = build({**cell, "seeds": [0]})
     world = built["world"]
     check_dim(built["policy"].options.get("radius"), world.dim)
     form = write_parts({name: built[name] for name in ("policy", "spec", "dose")})
     classes = [name for name, value in form["policy"].items() if isinstance(value, dict)]
     require(not classes, "[[policy]]", form["policy"]["name"], "has function classes, which a grid cannot state")
-    return {**cell, **form, "world": asdict(world), "dose": shortest_dose(form["dose"])}
+    return {**cell, **form, "world": world.to_dict(), "dose": shortest_dose(form["dose"])}
 
 
 def _doses(table: Mapping[str, Any]) -> list[dict[str, Any]]:
