@@ -72,14 +72,14 @@ def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     told = {
         "frozen": state.frozen,
         "resumed": list(state.resumes),
-        "unwatched": state.unwatched,
+        "unwatched": state.watch.unwatched,
         "corrected_violations": state.corrected_violations,
     }
     told |= {name: value for name, value in noted._asdict().items() if value is not None}
     if decision.extrapolated:
         told["extrapolated"] = list(decision.extrapolated)
     if state.learner.watches_itself:
-        told["evidence"] = state.evidence
+        told["evidence"] = state.watch.evidence
     return told
 
 
