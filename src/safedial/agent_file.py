@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from safedial.core.monitor import Monitor
 from safedial.core.scale import NoiseScale
 from safedial.decision.learners.kinds import saved_policy
 from safedial.decision.own_functions import own_values, with_own_functions
-from safedial.decision.rounds import Advice
+from safedial.decision.rounds import Round
 from safedial.decision.rules import Rules
+from safedial.decision.watch import COUNTS, FLAGS
+from safedial.errors import InvalidInput
+from safedial.io import read_archive
 from safedial.policies import Policy
 from safedial.version import __version__
 
@@ -21,23 +20,24 @@ FORM, FORM_VERSION = "safedial-agent", 2
 
 
 def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(header, arrays) of an agent; `saved_rules` and `restore` take them back, bit for bit."""
-    rules, form, watch = agent._rules, agent._rules.to_dict(), agent._monitor
+    """(header, arrays) of an agent; `saved_rules` and `restored` take them back, bit for bit."""
+    rules, form = agent._rules, agent._rules.to_dict()
     header = {
         "safedial_version": __version__,
         **form,
         "policy": {"name": form["policy"].pop("name"), "options": form["policy"]},
         **({"own": own} if (own := own_values(rules)) else {}),
         "rules": rules.version,
-        "counts": [agent._decisions, agent._alarmed_at],
+        "counts": [agent._decisions, int(agent.alarmed)],
         "expected": agent._expected,
         "frozen": agent._frozen,
-        "open": [[number, *advice] for number, advice in agent._open.items()],
+        "stopped": agent._stopped,
+        "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
+        "open": [turn[:5] for turn in agent._open.values()],
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
-    seen = np.append(watch.log_evidence, [watch.rounds, watch.violations])
-    return header, {**agent._learner.state(), "monitor": seen}
+    return header, {**agent._learner.state(), "monitor": agent._watch.packed()}
 
 
 def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Rules:
@@ -50,18 +50,34 @@ def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noi
     return Rules.from_dict({**given, "policy": made}, version=header.get("rules", 1))
 
 
-def _advice(saved: list[Any]) -> Advice:
-    """An open decision; earlier versions kept only its place, so the monitor cannot count it."""
-    return Advice(*saved) if len(saved) > 1 else Advice(saved[0], math.inf, 0.0, False)
-
-
-def restore(agent: Any, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Put what was learned, counted and watched back into a fresh agent."""
+def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """An agent of a class and its rules, with what was learned, counted and watched."""
+    agent = kind.__new__(kind)
+    agent._start(rules, header["seed"])
     agent._learner.restore(arrays)
-    agent._decisions, agent._alarmed_at = header["counts"]
-    agent._open = {number: _advice(rest) for number, *rest in header["open"]}
+    agent._decisions, alarmed = header["counts"]
+    agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
     agent._expected = header.get("expected", agent._decisions)
     agent._frozen = header.get("frozen", False)
     agent._rng.bit_generator.state = header["coin"]
-    *log_evidence, rounds, violations = arrays["monitor"]
-    agent._monitor = Monitor(np.array(log_evidence), rounds, violations)
+    agent._watch.unpack(arrays["monitor"])
+    for name, value in header.get("watch", {"crossed": bool(alarmed)}).items():
+        setattr(agent._watch, name, value)
+    if "watch" not in header:
+        # Earlier versions did not watch the noise: it is watched in the rounds that are decided from here on.
+        agent._expect()
+        agent._watch.resumed("noise_broken", agent._decisions)
+    agent._stopped = header.get("stopped", agent._watch.due)
+    return agent
+
+
+def load_agent(kind: Any, path: Any, *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Any:
+    """The agent of a save file, with the user's own functions."""
+    header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
+    try:
+        rules = saved_rules(header, policy=policy, dose=dose, noise_scale=noise_scale)
+        return restored(kind, rules, header, arrays)
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"path = {str(path)!r}: lacks a part of a safedial save file ({error})") from error

@@ -18,6 +18,15 @@ RESCALING = 1e-12
 as a violation what is none."""
 
 
+class Outcome(NamedTuple):
+    """What is reported of a round: the setting that was applied, what was measured, and the known baseline cost."""
+
+    action: Any
+    reward: Any
+    cost: Any
+    baseline_cost: Any = 0.0
+
+
 class Sample(NamedTuple):
     """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs."""
 
@@ -30,10 +39,10 @@ class Sample(NamedTuple):
     intensity: float = 0.0
 
 
-def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: Any, context: Any = None) -> Sample:
+def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check one outcome and divide it by the intensities at which it arose; `context` is for a noise scale with it."""
-    setting, gain, harm = real("action", action), real("reward", reward), real("cost", cost)
-    baseline = real("baseline_cost", baseline_cost)
+    setting, gain, harm = real("action", outcome.action), real("reward", outcome.reward), real("cost", outcome.cost)
+    baseline = real("baseline_cost", outcome.baseline_cost)
     dial, dose = rules.dial, rules.dose
     require(
         dial.low <= setting <= dial.high,

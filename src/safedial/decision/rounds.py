@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
 
 STATUSES = ("open", "known", "void", "expired", "nothing given", "throttled", "corrected", "imported")
 
@@ -27,13 +33,31 @@ def next_status(before: str, status: str, *, throttled: bool = False, given: boo
     return "throttled" if throttled else status
 
 
-class Advice(NamedTuple):
-    """What is remembered of a decision until its outcome is reported: its place in the learner, and what was advised.
-
-    `watched` says whether the monitor counts the round: only where something was promised.
+class Asked(NamedTuple):
+    """A round that a decision is asked for: its context, the context's norm, the features outside their stated ranges,
+    and the known cost of doing nothing.
     """
 
+    vector: Vector
+    norm: float
+    extrapolated: tuple[str, ...] = ()
+    baseline_cost: float = 0.0
+
+
+class Round(NamedTuple):
+    """A decided round that waits for its outcome.
+
+    `place` is its place in the learner; `watched` says whether the monitor counts it. A save file keeps these five (the
+    first ones kept two). A study also keeps the context, its norm, when the round was decided and, from version 2 on,
+    the first hexadecimal digits of its event's hash (`tag`).
+    """
+
+    number: int
     place: Any
-    action: float
-    baseline_cost: float
-    watched: bool
+    action: float = math.inf
+    baseline_cost: float = 0.0
+    watched: bool = False
+    context: Any = None
+    norm: float = 0.0
+    at: int = 0
+    tag: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from safedial.decision.learners.blas import dnrm2
 from safedial.decision.learners.kinds import kind_of
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import longest_context
+from safedial.decision.rounds import Asked
 from safedial.decision.rules import RULES, Rules
 from safedial.decision.units import Dial, Features, as_vector, real
 from safedial.errors import InvalidInput, require
@@ -28,14 +29,6 @@ from safedial.policies import Policy, as_policy, check_proved
 
 Result = TypeVar("Result")
 Vector = NDArray[np.float64]
-
-
-class NewContext(NamedTuple):
-    """A context to decide on, its norm, and the features that lie outside their stated ranges."""
-
-    vector: Vector
-    norm: float
-    extrapolated: tuple[str, ...]
 
 
 def make_rules(
@@ -85,7 +78,7 @@ def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
     return [in_row(row, read_context, rules, context) for row, context in enumerate(_rows(contexts))]
 
 
-def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[NewContext]:
+def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[Asked]:
     """`read_new_context` of each; a refusal names the row."""
     return [
         in_row(row, read_new_context, rules, context, allow_extrapolation)
@@ -93,7 +86,7 @@ def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> 
     ]
 
 
-def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> NewContext:
+def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> Asked:
     """The context of a round to decide; refused outside a stated range of its features, unless that is allowed."""
     allowed = allow_extrapolation
     require(isinstance(allowed, bool), "allow_extrapolation", allowed, "must be True or False")
@@ -108,7 +101,7 @@ def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = Fals
             way_out = "correct it, or allow_extrapolation, and the decision is marked"
             words = f"context[{name!r}] = {context[features.names.index(name)]:g}: {rule}; {way_out}"
             raise InvalidInput(words, "out_of_range", public=f"{name} {rule}; {way_out}")
-    return NewContext(*read_context(rules, context), outside)
+    return Asked(*read_context(rules, context), outside)
 
 
 def _rows(contexts: Any) -> list[Any]:

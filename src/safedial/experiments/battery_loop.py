@@ -68,15 +68,17 @@ def run_loop(
     seed: int,
     *,
     carry_over: bool = False,
+    resume_noise: bool = False,
     progress: Advance | None = None,
 ) -> list[Round]:
     """Let `agent` turn the dial of `world` for `rounds` rounds.
 
     Args:
         carry_over: state the heat left from the last step as the decision's baseline cost.
+        resume_noise: resume at once where outcomes scatter more than stated (`noise_broken`), to see what follows.
         progress: called with the number of rounds just finished.
 
-    An alarm is not cleared: the agent advises its fallback from then on.
+    No other alarm is cleared: the agent advises its fallback from then on.
     """
     require(isinstance(agent, Agent), "agent", agent, "must be an Agent")
     require(isinstance(world, BatteryWorld), "world", world, "must be a BatteryWorld")
@@ -92,6 +94,8 @@ def run_loop(
         step = battery.step(decision.action)
         seen = decision.prediction
         agent.update(decision, reward=step.reward, cost=step.cost)
+        if resume_noise and agent.stopped == "noise_broken":
+            agent.resume()
         played.append(
             Round(
                 decision.context,

@@ -166,7 +166,8 @@ def run(
             pooled: list[Round] = []
             for seed in range(seeds):
                 agent = make_agent(series, world)
-                played = run_loop(agent, world, rounds, seed, carry_over=series.carry_over, progress=advance)
+                told = {"carry_over": series.carry_over, "resume_noise": True}
+                played = run_loop(agent, world, rounds, seed, **told, progress=advance)
                 rows += curve_rows(name, series, played, seed)
                 pooled += [each for each in played if PROMISES[each.promise].proved]
             bands += [{"source": "in the loop", "model": name, **band._asdict()} for band in by_band(pooled)]

@@ -91,7 +91,7 @@ def _costs_at_advice(track: Track) -> Any:
 
 
 def _throttled_costs(track: Track) -> Any:
-    """The costs of throttled rounds that count against the promise (`study.watch`); NaN for the others."""
+    """The costs of throttled rounds that count against the promise (`decision.watch`); NaN for the others."""
     spec, cost = track.study.spec.rules.spec, track.column("cost")
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
     tells = (cost > spec.threshold) & (track.column("applied") <= track.column("action")) & (not sensors)

@@ -69,14 +69,14 @@ def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     facts = {
         "frozen": state.frozen,
         "resumed": list(state.resumes),
-        "unwatched": state.unwatched,
+        "unwatched": state.watch.unwatched,
         "corrected_violations": state.corrected_violations,
     }
     facts |= {name: value for name, value in noted._asdict().items() if value is not None}
     if decision.extrapolated:
         facts["extrapolated"] = list(decision.extrapolated)
     if state.learner.watches_itself:
-        facts["evidence"] = state.evidence
+        facts["evidence"] = state.watch.evidence
     return facts
 
 

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from safedial.decision.decide import intensity_of
 from safedial.decision.decision import Decision
 from safedial.decision.rules import Rules
 from safedial.decision.units import Dial, real
@@ -139,8 +140,7 @@ def with_habits(guard: Guard, decision: Decision, raw: Sequence[float], before: 
     if not habit:
         return decision
     setting = _at_most(dial, limit)
-    intensity = setting if rules.is_identity else float(rules.dose.cost.effect(dial.action(setting)))
-    return decision._replace(action=setting, intensity=intensity, habit=habit)
+    return decision._replace(action=setting, intensity=intensity_of(rules, setting), habit=habit)
 
 
 def _at_most(dial: Dial, limit: float) -> float:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from safedial.decision.outcome import normalise
+from safedial.decision.outcome import Outcome, normalise
 from safedial.errors import require
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.errors import StudyError
@@ -214,7 +214,7 @@ def check_outcome(
     applied, rules = body["applied_action"], transaction.state.study.rules
     if not body["throttled"]:
         given = action if applied is None else applied
-        normalise(rules, given, body["reward"], body["cost"], baseline_cost, context)
+        normalise(rules, Outcome(given, body["reward"], body["cost"], baseline_cost), context)
     elif applied is not None and rules.version > 1:
         low, high = rules.dial.low, rules.dial.high
         require(low <= applied <= high, "applied_action", applied, f"must lie between {low:g} and {high:g}")

@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core import monitor
 from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Sample, normalise
-from safedial.study import watch
+from safedial.decision.outcome import Outcome, Sample, normalise
+from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
 from safedial.study.event_kinds import EVENT_KINDS, Kind
 from safedial.study.guard import with_habits
-from safedial.study.state import Round, State
+from safedial.study.state import State
 
 Vector = NDArray[np.float64]
 Body = Mapping[str, Any]
@@ -41,20 +40,14 @@ def decide_next(
     stopped = state.stopped
     if not stopped and learner.alarmed:
         stopped = learner.stop_rule
-    decision = decide(
-        study.rules,
-        state.spec,
-        learner,
-        learner.predict(vector, norm) if seen is None else seen,
-        vector,
-        state.rounds + 1,
-        baseline_cost,
-        coin=coin_after(state.hash) if study.rules.policy.randomised else 0.5,
-        stopped=stopped,
-    )
     features = study.rules.features
-    if features is not None and features.ranges:
-        decision = decision._replace(extrapolated=features.outside(raw))
+    outside = features.outside(raw) if features is not None and features.ranges else ()
+    asked = Asked(vector, norm, outside, baseline_cost)
+    prediction = learner.predict(vector, norm) if seen is None else seen
+    coin = coin_after(state.hash) if study.rules.policy.randomised else 0.5
+    decision = decide(
+        study.rules, state.spec, learner, prediction, asked, number=state.rounds + 1, coin=coin, stopped=stopped
+    )
     return with_habits(study.guard, decision, raw, state.last_action)
 
 
@@ -116,13 +109,13 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     if body["intensity"] > 0.0:
         watched = not body["doubt"] and PROMISES[body["promise"]].claimed
         number, action, baseline = body["round"], body["action"], body["baseline_cost"]
-        turn = Round(number, vector, dnrm2(vector), action, baseline, watched, place)
+        turn = Round(number, place, action, baseline, watched, vector, dnrm2(vector))
         if now:
-            turn = watch.decided(state, turn._replace(at=event.at, tag=event.hash[:TAG].hex()))
+            turn = state.watch.promised(turn._replace(at=event.at, tag=event.hash[:TAG].hex()))
         state.open[event.seq] = turn
         if state.study.ordered:
             state.queue.append(event.seq)
-    _notice(state)
+    state.watch.notice()
 
 
 def _outcome(state: State, decision: int, body: Body) -> None:
@@ -143,7 +136,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
     sample = _sample(state, turn, body)
     _count(state, sample)
     if now:
-        watch.told(state, turn, sample)
+        state.watch.told(turn, sample, turn.context, turn.norm)
         if turn.number > state.last_known:
             state.last_known, state.last_action = turn.number, min(sample.applied, turn.action)
     elif turn.number == state.rounds:
@@ -152,7 +145,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
         _lose(state, decision, turn, skip=bool(body.get("unrelated")), counted=True)
     elif not state.learner.in_order:
         state.learner.learn(turn.context, turn.norm, sample, turn.place)
-        _notice(state)
+        state.watch.notice()
     elif state.study.ordered:
         state.held[decision] = turn, sample, False
         _advance(state)
@@ -163,7 +156,8 @@ def _outcome(state: State, decision: int, body: Body) -> None:
 def _sample(state: State, turn: Round, body: Body) -> Sample:
     applied = body["applied_action"]
     given = turn.action if applied is None else applied
-    return normalise(state.study.rules, given, body["reward"], body["cost"], turn.baseline_cost, turn.context)
+    outcome = Outcome(given, body["reward"], body["cost"], turn.baseline_cost)
+    return normalise(state.study.rules, outcome, turn.context)
 
 
 def _count(state: State, sample: Sample) -> None:
@@ -180,14 +174,14 @@ def _throttled(state: State, turn: Round, body: Body) -> None:
     applied = turn.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
     _count(state, sample)
-    watch.told(state, turn, sample, throttled=True)
+    state.watch.told(turn, sample, turn.context, turn.norm, throttled=True)
 
 
 def _voided(state: State, turn: Round, body: Body) -> bool:
     """Whether a round that is void after its outcome had exceeded the threshold, which still counts."""
     applied = turn.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
-    over = watch.voided(state, turn, sample)
+    over = state.watch.voided(turn, sample)
     if over:
         _count(state, sample)
     return over
@@ -204,7 +198,7 @@ def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
         state.void += 1
         state.new_void += 1
         if state.study.rules_version > 1 and turn.watched:
-            watch.unseen(state, turn)
+            state.watch.unseen(turn)
     else:
         _lose(state, decision, turn, skip=body["unrelated"])
 
@@ -216,7 +210,7 @@ def _found_again(state: State, decision: int) -> Round | None:
         state.void -= 1
         state.new_void = max(0, state.new_void - 1)
         if state.study.rules_version > 1 and turn.watched:
-            watch.seen_after_all(state, turn)
+            state.watch.unseen(turn, -1)
     return turn
 
 
@@ -231,14 +225,14 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     state.void += 1
     state.new_void += 1
     if state.study.rules_version > 1 and turn.watched and not counted:
-        watch.unseen(state, turn)
+        state.watch.unseen(turn)
     if state.study.ordered:
         state.held[decision] = turn, None, not skip
         _advance(state)
     elif not state.learner.in_order:
         if skip and state.study.rules_version > 1:
             state.learner.leave_out(turn.place)
-            _notice(state)
+            state.watch.notice()
     elif not skip:
         state.frozen = True
 
@@ -252,26 +246,21 @@ def _advance(state: State) -> None:
         elif lost:
             state.frozen = True
             if state.study.rules_version == 1:
-                watch.lost(state, turn)
+                state.watch.lost(turn)
 
 
 def _learn(state: State, turn: Round, sample: Sample) -> None:
     """Learn from a round; behind a lost one nothing is learned any more."""
     if state.study.rules_version == 1:
-        watch.learned(state, turn, sample)
+        state.watch.learned(turn, sample)
     if not state.frozen:
         state.learner.learn(turn.context, turn.norm, sample, None)
 
 
-def _notice(state: State) -> None:
-    """Take note of the learner's own alarm."""
-    state.crossed = state.crossed or state.learner.alarmed
-
-
 def _imported(state: State, body: Body) -> None:
     vector = context_of(state, body["context"])
-    applied, reward, cost, baseline = (body[name] for name in ("applied_action", "reward", "cost", "baseline_cost"))
-    sample = normalise(state.study.rules, applied, reward, cost, baseline, vector)
+    outcome = Outcome(body["applied_action"], body["reward"], body["cost"], body["baseline_cost"])
+    sample = normalise(state.study.rules, outcome, vector)
     state.learner.learn(vector, dnrm2(vector), sample, None)
     state.imported += 1
 
@@ -282,19 +271,26 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     if state.learner.watches_itself:
         if not now or body["rule"] == "drift" or body.get("forget"):
             state.learner.watch_afresh()
-            state.crossed = False
+            state.watch.crossed = False
         if body.get("forget"):
             state.learner.forget()
             for waiting in (state.open, state.expired):
                 for seq, turn in waiting.items():
                     waiting[seq] = turn._replace(place=-1)
-    state.stopped = ""
+    rule, state.stopped = body["rule"], ""
     if now:
-        watch.resumed(state, body["rule"])
-        state.resumes.append([event.seq, body["rule"], event.at])
-        return
-    state.monitor = monitor.init()
-    state.tails = [0.0, 0.0]
-    state.crossed = state.broken = state.noisy = False
-    state.recent.clear()
-    state.new_decisions = state.new_void = 0
+        state.resumes.append([event.seq, rule, event.at])
+    for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):
+        state.watch.resumed(each, state.rounds)
+        _begin_anew(state, each)
+
+
+def _begin_anew(state: State, rule: str) -> None:
+    """What a resumed rule counts besides what the watch does."""
+    if rule == "assumption_broken":
+        state.broken = False
+    elif rule == "too_many_void":
+        state.new_void = 0
+    elif rule == "stop_rule":
+        state.recent.clear()
+        state.new_decisions = 0

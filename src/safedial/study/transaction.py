@@ -83,7 +83,7 @@ class StudyTransaction:
         state = self.state
         body = {
             "rule": rule,
-            "evidence": state.evidence,
+            "evidence": state.watch.evidence,
             "open": len(state.open),
             "violations": state.violations,
             "fallback_action": state.study.rules.fallback_action,

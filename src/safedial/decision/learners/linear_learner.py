@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import cost_exceeds_norms
+from safedial.core.confidence import cost_exceeds_norms, cost_radius_of, reward_radius_of
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, explained, round_up
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import linear_terms
 from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.decision.learners.pending_samples import Pending
-from safedial.decision.learners.protocol import Learner
+from safedial.decision.learners.protocol import Learner, Residuals
 from safedial.decision.outcome import Sample
 from safedial.decision.own_functions import longest_context
 from safedial.policies.fixed import fixed
@@ -92,10 +92,27 @@ class LinearLearner(Learner):
 
     def predict(self, context: Array, norm: float) -> Prediction:
         """What a decision depends on, its norm rounded up."""
+        seen = self._estimate(context, norm)
+        return seen if self.extras is None else self.extras.add(self, seen, context, norm)
+
+    def _estimate(self, context: Array, norm: float) -> Prediction:
         reward, cost, width, slack = self.read(context, norm)
         length, rounds = norm * self.norm_error, float(self.samples)
-        seen = Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
-        return seen if self.extras is None else self.extras.add(self, seen, context, norm)
+        return Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
+
+    def residuals(self, rules: Any, context: Array, norm: float, sample: Sample) -> Residuals | None:
+        """The residuals of an outcome; the slack is radius times width, so it needs a policy with a radius."""
+        radius, spec = rules.policy.options.get("radius"), rules.spec
+        if radius is None:
+            return None
+        seen = self.predict(context, norm) if radius == "noise-adaptive" else self._estimate(context, norm)
+        cost_radius = reward_radius = cost_radius_of(radius, seen, spec)
+        if not spec.same_noise or radius == "noise-adaptive":
+            reward_radius = reward_radius_of(radius, seen, spec)
+        share = math.sqrt(sample.weight)
+        width = share * seen.width
+        reward, cost = share * (sample.reward - seen.reward), share * (sample.cost - seen.cost)
+        return reward, reward_radius * width, cost, cost_radius * width, share * seen.cost_slack
 
     def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
         """As they are: the linear policies answer floats with floats."""

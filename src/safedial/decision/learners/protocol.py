@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
+Residuals = tuple[float, float, float, float, float]
 
 
 class Learner(ABC):
@@ -205,6 +206,13 @@ class Learner(ABC):
     @abstractmethod
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
         """Learn from the outcome of the round at `place`; None: of a round from before the first decision."""
+
+    def residuals(self, rules: Any, context: Array, norm: float, sample: Sample) -> Residuals | None:
+        """(reward's residual, its slack, cost's residual, its slack, rounding) of an outcome that is yet to be learned:
+        how far it lies from the predicted means and how far it may lie from them without any noise, times √ω, and what
+        rounding may add to the cost's. None where this says nothing about the noise.
+        """
+        return None
 
     def leave_out(self, place: Any) -> None:
         """The round at `place` has no outcome, for a reason that has nothing to do with it."""
