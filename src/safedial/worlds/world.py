@@ -94,7 +94,7 @@ class World(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "outcome" in vars(cls) and "proportional" not in vars(cls):
+        if World.outcome.__name__ in vars(cls) and "proportional" not in vars(cls):
             cls.proportional = False
 
     @property
