@@ -49,7 +49,8 @@ class InMemoryRounds:
         learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(asked, learner.predict(asked.vector, asked.norm), coin)
         self._decisions += 1
-        learner.count_start(decision.promise)
+        if learner.starts is not None:
+            learner.count_start(decision.promise)
         watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
         place = learner.open(asked.vector)
         self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)

@@ -21,7 +21,6 @@ import numpy as np
 
 from safedial.core import monitor, tails
 from safedial.core.margin import round_risk
-from safedial.core.spec import SafetySpec
 from safedial.decision.learners.protocol import Learner, Residuals
 from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted, counted_from
 from safedial.decision.rounds import Round, Vector
@@ -33,14 +32,11 @@ COUNTS = ("unwatched", "new_unwatched", "new_watched", "unwatched_from", "watche
 
 
 class Watch:
-    """What the outcomes of one learner's rounds say about its promise.
+    """What the outcomes of one learner's rounds say about its promise; `level` is the chance of a false alarm, ever.
 
-    Attributes:
-        level: the chance of a false alarm, over all time (see core.monitor and core.tails).
-        monitor, tails: the evidence; `crossed` and `noisy`: whether it ever reached its limit.
-        unwatched: rounds that promised something and ended without an outcome that can be counted; `new_unwatched` of
-            the `new_watched` rounds since the last resume of that rule.
-        watched_from, tails_from, unwatched_from: the last round before the last resume of each.
+    `monitor` and `tails` are the evidence, `crossed` and `noisy` whether it ever reached its limit. `unwatched` counts
+    the rounds that promised something and ended without an outcome to count, `new_unwatched` of `new_watched`
+    since that rule was resumed. The three `…_from` are the last rounds before a resume.
     """
 
     def __init__(self, rules: Rules, learner: Learner, level: float = 0.01) -> None:
@@ -94,14 +90,11 @@ class Watch:
             self._observe(self.learner.residuals(self.rules, context, norm, sample))
         if not turn.watched:
             return
-        cost = sample.measured if throttled else cost_at_advice(self.rules, sample, turn.action)
-        if throttled and not _throttle_tells(self.rules.spec, sample, turn.action):
-            cost = None
+        spec, counts = self.rules.spec, turn.number > self.watched_from and not self.learner.watches_itself
+        cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, turn.action)
         if cost is None:
             self.unseen(turn)
-            return
-        over = not self.learner.watches_itself and cost > counted_from(self.rules.spec, float(turn.number))
-        if over and turn.number > self.watched_from:
+        elif counts and cost > counted_from(spec, float(turn.number)):
             self.monitor = monitor.revise(self.monitor)
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
 
@@ -126,9 +119,10 @@ class Watch:
         return True
 
     def unseen(self, turn: Round, count: int = 1) -> None:
-        """A round that promised something ended without an outcome that can be counted; −1: it has come after all."""
-        self.unwatched += count
-        self.new_unwatched += count * (turn.number > self.unwatched_from)
+        """A round ended without an outcome that can be counted; −1: it has come after all."""
+        if turn.watched:
+            self.unwatched += count
+            self.new_unwatched += count * (turn.number > self.unwatched_from)
 
     def resumed(self, rule: str, rounds: int) -> None:
         """After `rounds` decisions, begin anew what the rule watches, and nothing else."""
@@ -180,9 +174,11 @@ class Watch:
         self.monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
 
 
-def _throttle_tells(spec: SafetySpec, sample: Sample, advised: float) -> bool:
-    """Whether a throttled cost says that the advised setting would have exceeded the threshold: it did so itself, at no
+def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
+    """A throttled cost, if it says that the advised setting would have exceeded the threshold: it did so itself, at no
     more than the advice, and not perhaps by the sensor's error alone.
     """
+    spec = rules.spec
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
-    return sample.measured > spec.threshold and sample.applied <= advised and not sensors
+    tells = sample.measured > spec.threshold and sample.applied <= advised and not sensors
+    return sample.measured if tells else None

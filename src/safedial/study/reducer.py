@@ -197,8 +197,7 @@ def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
         state.expired[decision] = turn
         state.void += 1
         state.new_void += 1
-        if state.study.rules_version > 1 and turn.watched:
-            state.watch.unseen(turn)
+        state.watch.unseen(turn)
     else:
         _lose(state, decision, turn, skip=body["unrelated"])
 
@@ -209,8 +208,7 @@ def _found_again(state: State, decision: int) -> Round | None:
     if turn is not None:
         state.void -= 1
         state.new_void = max(0, state.new_void - 1)
-        if state.study.rules_version > 1 and turn.watched:
-            state.watch.unseen(turn, -1)
+        state.watch.unseen(turn, -1)
     return turn
 
 
@@ -224,7 +222,7 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     # because of their outcomes (the patient who fell ill stays away) would bias the estimate towards safety, unnoticed.
     state.void += 1
     state.new_void += 1
-    if state.study.rules_version > 1 and turn.watched and not counted:
+    if not counted:
         state.watch.unseen(turn)
     if state.study.ordered:
         state.held[decision] = turn, None, not skip
