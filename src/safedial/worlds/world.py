@@ -94,7 +94,8 @@ class World(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if World.outcome.__name__ in vars(cls) and "proportional" not in vars(cls):
+        inherited: Any = super(cls, cls)
+        if cls.outcome is not inherited.outcome and "proportional" not in vars(cls):
             cls.proportional = False
 
     @property
