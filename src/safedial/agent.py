@@ -361,7 +361,8 @@ class Agent:
         coin = self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(asked, self._learner.predict(asked.vector, asked.norm), baseline_cost, coin)
         self._decisions += 1
-        self._learner.count_start(decision.promise)
+        if self._learner.starts is not None:
+            self._learner.count_start(decision.promise)
         watched = decision.certified and not self._learner.watches_itself
         place = self._learner.open(asked.vector)
         self._open[self._decisions] = Advice(place, decision.action, baseline_cost, watched)

@@ -100,6 +100,10 @@ class SafetySpec:
     """q = √(2 ln 1/δ): κ-sub-Gaussian noise exceeds qκ with probability at most δ; Φ⁻¹(1−δ) for Gaussian noise."""
     same_noise: bool = field(init=False, repr=False, compare=False)
     """Whether κ_r = κ_c, one number: then one radius serves both."""
+    least_informative: Any = field(init=False, repr=False, compare=False)
+    """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe would teach little; None without it."""
+    has_sensor_margin: bool = field(init=False, repr=False, compare=False)
+    """Whether the threshold must leave room for the cost's sensor."""
 
     def __post_init__(self) -> None:
         _one_of("promise", self.promise, PROVED)
@@ -118,6 +122,17 @@ class SafetySpec:
         object.__setattr__(self, "tail", tail(self.violation_risk, self.margin))
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
+        object.__setattr__(self, "least_informative", self._least_informative())
+        felt = self.threshold_on == "measured" and not is_zero(self.cost_sensor_noise)
+        object.__setattr__(self, "has_sensor_margin", felt)
+
+    def _least_informative(self) -> Any:
+        exact = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
+        if exact or self.reward_noise is None or self.cost_noise is None:
+            return None
+        reward = self.reward_sensor_noise / self.reward_noise
+        cost = self.cost_sensor_noise / self.cost_noise
+        return namespace(reward, cost).maximum(reward, cost)
 
     def _may_lack(self, name: str) -> bool:
         return name in CONSTANTS and not PROMISES[self.promise].from_constants

@@ -79,7 +79,5 @@ def decide(
     if spec.noise_scale is not None:
         prediction = prediction._replace(context=context)
     choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
-    if rules.version > 1 and learner.refutes(prediction, choice, spec):
-        choice = choice._replace(bounds=choice.bounds._replace(refuted=True))
     prediction, choice = learner.view(prediction, choice)
     return advise(rules, choice, prediction, context, number, baseline_cost, stopped)

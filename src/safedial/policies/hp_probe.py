@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from safedial.core.action import Choice, choose, least_informative_intensity
+from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound, resolve_clip
 from safedial.core.estimate import Prediction
 from safedial.core.safe_set import safe_set
@@ -43,7 +43,6 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
         known = {"noise": bounds.noise, "context": bounds.context}
         safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, **known)
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        least = least_informative_intensity(spec)
-        return choose(prediction.reward, safe, bounds, probe=share, least_probe=least)
+        return choose(prediction.reward, safe, bounds, probe=share, least_probe=spec.least_informative)
 
     return Policy("hp_probe", "HP-Probe", "certified", decide, {"radius": radius, "clip": clip, "probe": probe})

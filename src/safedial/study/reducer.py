@@ -110,7 +110,8 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     if not now:
         state.last_action = body["action"]
     else:
-        state.learner.count_start(body["promise"])
+        if state.learner.starts is not None:
+            state.learner.count_start(body["promise"])
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
             state.learner.leave_out(place)
     if body["intensity"] > 0.0:

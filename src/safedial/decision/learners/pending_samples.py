@@ -49,11 +49,11 @@ class Pending:
 
     def less_moves(self, vector: Array, product: Array) -> Array:
         """inverse·vector − WWᵀ·vector, in place of `product`, its first term."""
-        return _corrected(self.moves[:, : self.count], vector, product) if self.count else product
+        return _corrected(self.moves[:, : self.count], vector, product)
 
     def less_rows(self, vector: Array, residual: Array) -> Array:
         """x − gram·vector − RRᵀ·vector, in place of `residual`, its first two terms."""
-        return _corrected(self.rows[:, : self.count], vector, residual) if self.count else residual
+        return _corrected(self.rows[:, : self.count], vector, residual)
 
     def apply(self, gram: Array, inverse: Array) -> None:
         """Fold all waiting samples into the lower triangles of both matrices, in place."""
