@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from safedial.core.margin import noise_margin, tail_factor
-from safedial.core.namespace import namespace
+from safedial.core.namespace import is_zero, namespace
 from safedial.core.scale import largest_scaled_intensity
 from safedial.core.spec import SafetySpec
 
@@ -82,9 +82,9 @@ def _with_independent_sensor(cost_upper: Any, noise_margin: Any, threshold: Any,
 def safe_set(
     cost_upper: Any,
     spec: SafetySpec,
-    *,
     round: Any,
     baseline_cost: Any = 0.0,
+    *,
     on_expectation: bool = False,
     noise: Any = None,
     context: Any = None,
@@ -100,15 +100,14 @@ def safe_set(
     threshold = spec.threshold - baseline_cost
     if on_expectation:
         return largest_safe_intensity(cost_upper, 0.0, threshold=threshold)
+    margin = noise_margin(spec, round, noise)
     if spec.noise_scale is not None:
-        margin = noise_margin(spec, round, noise)
         return SafeSet(
             *largest_scaled_intensity(cost_upper, margin, threshold=threshold, scale=spec.noise_scale, context=context)
         )
+    if not spec.sensors_err or spec.threshold_on == "true" or is_zero(spec.cost_sensor_noise):
+        return largest_safe_intensity(cost_upper, margin, threshold=threshold)
+    sensor, dependent = tail_factor(spec, round) * spec.cost_sensor_noise, spec.sensor_dependent
     return largest_safe_intensity(
-        cost_upper,
-        noise_margin(spec, round, noise),
-        threshold=threshold,
-        sensor_margin=tail_factor(spec, round) * spec.cost_sensor_noise if spec.has_sensor_margin else None,
-        sensor_dependent=spec.sensor_dependent,
+        cost_upper, margin, threshold=threshold, sensor_margin=sensor, sensor_dependent=dependent
     )

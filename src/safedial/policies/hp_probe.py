@@ -40,8 +40,7 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
-        known = {"noise": bounds.noise, "context": bounds.context}
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, **known)
+        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
         share = round**-0.5 if probe == "sqrt" else float(probe)
         return choose(prediction.reward, safe, bounds, probe=share, least_probe=spec.least_informative)
 
