@@ -170,15 +170,17 @@ def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) 
     return Receipt(None if decision_id is None else str(decision_id), event.seq, created, bytes(event.hash).hex())
 
 
-def decided(
-    spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
-) -> StudyDecision:
-    """The answer for a `decided` event."""
-    told = event.fields() if body is None else body
-    decision = decision_of(spec.rules, told, context)
+def decided(spec: StudySpec, name: str, event: Event, context: Any) -> StudyDecision:
+    """The answer for a `decided` event from the log."""
+    body = event.fields()
+    return answered(spec, name, event, decision_of(spec.rules, body, context), body)
+
+
+def answered(spec: StudySpec, name: str, event: Event, decision: Decision, body: dict[str, Any]) -> StudyDecision:
+    """The answer for a `decided` event, its decision and its body."""
     folding = spec.folding if spec.learner.in_order else "prefix"
     named = str(id_of(spec.rules_version, name, event.seq, event.hash))
-    return StudyDecision(named, event.seq, name, event.at, told, decision, folding, bytes(event.hash).hex())
+    return StudyDecision(named, event.seq, name, event.at, body, decision, folding, bytes(event.hash).hex())
 
 
 def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def decide_next(
     features = study.rules.features
     if features is not None and features.ranges:
         decision = decision._replace(extrapolated=features.outside(raw))
-    return with_habits(study.guard, decision, raw, state.last_action)
+    return decision if study.guard.lowers_nothing else with_habits(study.guard, decision, raw, state.last_action)
 
 
 def coin_after(before: bytes) -> float:
@@ -66,19 +66,22 @@ def coin_after(before: bytes) -> float:
 
 
 def update_state(
-    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, vector: Vector | None = None
+    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, known: Any = None
 ) -> None:
     """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is replayed
-    after a correction; `vector` is the context of a decision, where it is known already.
+    after a correction; `known` is the context of a decision or the sample of an outcome that was made just now, by
+    whoever has begun the learner's round and checked the outcome.
 
     An event that revises an outcome changes nothing here: the log is replayed with it as a fix (study/replay_log.py).
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
     if means.decides:
-        _decided(state, event, body, context_of(state, body["context"]) if vector is None else vector)
+        if known is None:
+            state.learner.begin()
+        _decided(state, event, body, context_of(state, body["context"]) if known is None else known)
     elif means.reports and not means.revises:
         fix = fixes.get(decision)
-        _outcome(state, decision, body if fix is None else {**body, **fix})
+        _outcome(state, decision, body if fix is None else {**body, **fix}, known)
         if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
             limit = state.study.rules.spec.threshold
             state.corrected_violations += body["cost"] > limit >= fix["cost"]
@@ -101,7 +104,6 @@ def context_of(state: State, raw: list[float]) -> Vector:
 
 
 def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
-    state.learner.begin()
     place: Any = state.learner.open(vector)
     state.rounds += 1
     state.new_decisions += 1
@@ -126,7 +128,7 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     _notice(state)
 
 
-def _outcome(state: State, decision: int, body: Body) -> None:
+def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:
     """Learn, now or when the rounds before are known. A round that was advised nothing is known already."""
     turn = state.open.pop(decision, None) or _found_again(state, decision)
     if turn is None:
@@ -141,7 +143,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
             _throttled(state, turn, body)
         _lose(state, decision, turn, skip=False, counted=True)
         return
-    sample = _sample(state, turn, body)
+    sample = _sample(state, turn, body) if known is None else known
     _count(state, sample)
     if now:
         watch.told(state, turn, sample)
