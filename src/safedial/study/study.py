@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from safedial.decision.units import real
+from safedial.decision.units import real, reals
 from safedial.decision.validation import read_baseline
 from safedial.errors import refusal, require
 from safedial.study import operations
@@ -157,9 +157,10 @@ class Study(StudyReader):
         for name, given in (("throttled", throttled), ("unrelated", unrelated)):
             if not isinstance(given, bool):
                 raise refusal(name, given, "must be True or False")
+        gain, harm = reals(reward=reward, cost=cost)
         body: dict[str, Any] = {
-            "reward": real("reward", reward),
-            "cost": real("cost", cost),
+            "reward": gain,
+            "cost": harm,
             "applied_action": None if applied_action is None else real("applied_action", applied_action),
             "throttled": throttled,
         }

@@ -204,15 +204,15 @@ class LinearLearner(Learner):
 
     def _fold_in(self, context: Array, direction: Array, weight: float, gain: float) -> None:
         """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when the room for waiting samples is full."""
-        self.known = None
-        if self.pending.full:
+        self.known, pending = None, self.pending
+        if not pending.room:
             dsyr(-gain, direction, a=self.inverse, overwrite_a=1, lower=1)
             dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
             self._refresh_scale()
             return
         row = math.sqrt(weight) * context
-        self.pending.add(row, math.sqrt(gain) * direction)
-        if self.pending.full:
+        pending.add(row, math.sqrt(gain) * direction)
+        if pending.count == pending.room:
             self._apply_pending()
         else:
             self.diagonal += row * row
@@ -293,7 +293,9 @@ class LinearLearner(Learner):
         )
 
     def _refresh_scale(self) -> None:
-        self.diagonal: Array = self.pending.diagonal(self.gram)
+        self.diagonal: Array = self.gram.diagonal().copy()
+        if self.pending.count:
+            self.pending.add_to_diagonal(self.diagonal)
         self._set_scale()
 
     def _set_scale(self) -> None:

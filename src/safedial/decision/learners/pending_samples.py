@@ -39,10 +39,6 @@ class Pending:
         self.rows, self.moves = (np.zeros((dim, self.room), order="F") for _ in range(2))
         self.count = 0
 
-    @property
-    def full(self) -> bool:
-        return self.count == self.room
-
     def add(self, row: Array, move: Array) -> None:
         self.rows[:, self.count], self.moves[:, self.count] = row, move
         self.count += 1
@@ -62,12 +58,10 @@ class Pending:
             dsyrk(-1.0, self.moves[:, : self.count], beta=1.0, c=inverse, lower=1, overwrite_c=1)
             self.count = 0
 
-    def diagonal(self, gram: Array) -> Array:
-        """diag(Σ), the waiting samples added one by one."""
-        total = gram.diagonal().copy()
+    def add_to_diagonal(self, diagonal: Array) -> None:
+        """Make the diagonal of `gram` that of Σ: the waiting samples are added one by one."""
         for row in self.rows.T[: self.count]:
-            total += row * row
-        return total
+            diagonal += row * row
 
     def state(self) -> dict[str, Array]:
         """The columns in use, to save; nothing where samples never wait."""
