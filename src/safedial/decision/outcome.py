@@ -32,7 +32,8 @@ class Sample(NamedTuple):
 
 def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: Any, context: Any = None) -> Sample:
     """Check one outcome and divide it by the intensities at which it arose; `context` is for a noise scale with it."""
-    setting, gain, harm, baseline = reals(action=action, reward=reward, cost=cost, baseline_cost=baseline_cost)
+    given = {"action": action, "reward": reward, "cost": cost, "baseline_cost": baseline_cost}
+    setting, gain, harm, baseline = reals(given)
     dial, dose = rules.dial, rules.dose
     if not dial.low <= setting <= dial.high:
         way_out = "report what was applied, in the dial's units"

@@ -289,8 +289,8 @@ def real(name: str, value: Any, *, finite: bool = True) -> float:
     return number
 
 
-def reals(**given: Any) -> list[float]:
-    """`real` of each value, by its name."""
+def reals(given: Mapping[str, Any]) -> list[float]:
+    """`real` of each value; the keys are the names."""
     return [real(name, value) for name, value in given.items()]
 
 

@@ -157,7 +157,7 @@ class Study(StudyReader):
         for name, given in (("throttled", throttled), ("unrelated", unrelated)):
             if not isinstance(given, bool):
                 raise refusal(name, given, "must be True or False")
-        gain, harm = reals(reward=reward, cost=cost)
+        gain, harm = reals({"reward": reward, "cost": cost})
         body: dict[str, Any] = {
             "reward": gain,
             "cost": harm,
