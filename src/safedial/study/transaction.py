@@ -138,14 +138,10 @@ class StudyTransaction:
             self.written += len(self._fresh)
             self._fresh = []
         if self._keys:
-            rows = [
-                {"study_id": self.source.study, "key": key, "digest": digest, "seq": seq}
-                for key, (digest, seq) in self._keys.items()
-            ]
             if self._old:
                 drop_keys(self.connection, self.source.study, sorted(self._old))
                 self._old = set()
-            add_keys(self.connection, rows)
+            add_keys(self.connection, self.source.study, self._keys)
             self._keys = {}
         if failpoints.armed:
             failpoints.hit("inserted")
