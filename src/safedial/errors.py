@@ -36,7 +36,12 @@ def require(
     safedial.errors.InvalidInput: threshold = -1: must be > 0; give the largest cost you accept
     """
     if not holds:
-        raise InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
+        raise refusal(argument, value, rule, way_out, code=code)
+
+
+def refusal(argument: str, value: Any, rule: str, way_out: str = "", *, code: str = "invalid_input") -> InvalidInput:
+    """The error that `require` raises, for checks that are made in every round and must cost nothing when they pass."""
+    return InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
 
 
 def _short(value: Any) -> str:

@@ -100,6 +100,10 @@ class SafetySpec:
     """q = √(2 ln 1/δ): κ-sub-Gaussian noise exceeds qκ with probability at most δ; Φ⁻¹(1−δ) for Gaussian noise."""
     same_noise: bool = field(init=False, repr=False, compare=False)
     """Whether κ_r = κ_c, one number: then one radius serves both."""
+    least_informative: Any = field(init=False, repr=False, compare=False)
+    """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe would teach little; None without it."""
+    sensors_err: bool = field(init=False, repr=False, compare=False)
+    """Whether either sensor errs."""
 
     def __post_init__(self) -> None:
         _one_of("promise", self.promise, PROVED)
@@ -111,6 +115,8 @@ class SafetySpec:
         self._check_sizes()
         _one_of("threshold_on", self.threshold_on, ("measured", "true"))
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
+        exact = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
+        object.__setattr__(self, "sensors_err", not exact)
         self._check_margin()
         self._check_scale()
         known = self.estimation_risk is not None
@@ -118,6 +124,14 @@ class SafetySpec:
         object.__setattr__(self, "tail", tail(self.violation_risk, self.margin))
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
+        object.__setattr__(self, "least_informative", self._least_informative())
+
+    def _least_informative(self) -> Any:
+        if not self.sensors_err or self.reward_noise is None or self.cost_noise is None:
+            return None
+        reward = self.reward_sensor_noise / self.reward_noise
+        cost = self.cost_sensor_noise / self.cost_noise
+        return namespace(reward, cost).maximum(reward, cost)
 
     def _may_lack(self, name: str) -> bool:
         return name in CONSTANTS and not PROMISES[self.promise].from_constants
@@ -152,8 +166,7 @@ class SafetySpec:
             _of_usual_size("noise_high", self.noise_high)
         else:
             require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
-        plain = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
-        sensed = self.margin in ("quantile", "bounded") and not plain
+        sensed = self.margin in ("quantile", "bounded") and self.sensors_err
         require(
             not sensed, "margin", self.margin, "has no place beside sensor noise", "use 'subgaussian' or 'gaussian'"
         )
@@ -167,9 +180,10 @@ class SafetySpec:
             return
         if not isinstance(self.noise_scale, NoiseScale):
             object.__setattr__(self, "noise_scale", scale_from_dict(self.noise_scale))
-        plain = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
         words, way_out = "has no place beside a noise_scale", "let the scale include it: with_sensor(σ/κ)"
-        require(plain, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out)
+        require(
+            not self.sensors_err, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out
+        )
         require(not self.learns_noise, "margin_risk", self.margin_risk, words, "the noise is not i.i.d. then")
         require(PROMISES[self.promise].from_constants, "promise", self.promise, words, "use promise='certified'")
 

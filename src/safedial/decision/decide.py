@@ -33,8 +33,6 @@ def decide(
         prediction = prediction._replace(context=asked.vector)
     baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
     choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
-    if rules.version > 1 and learner.refutes(prediction, choice, spec):
-        choice = choice._replace(bounds=choice.bounds._replace(refuted=True))
     prediction, choice = learner.view(prediction, choice)
     doubt = stopped or ("assumption_broken" if choice.bounds.refuted else "")
     if not doubt and not choice.safe.certified:

@@ -24,7 +24,7 @@ from safedial.decision.own_functions import longest_context
 from safedial.decision.rounds import Asked
 from safedial.decision.rules import RULES, Rules
 from safedial.decision.units import Dial, Features, as_vector, real
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, refusal, require
 from safedial.policies import Policy, as_policy, check_proved
 
 Result = TypeVar("Result")
@@ -88,13 +88,13 @@ def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> 
 
 def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> Asked:
     """The context of a round to decide; refused outside a stated range of its features, unless that is allowed."""
-    allowed = allow_extrapolation
-    require(isinstance(allowed, bool), "allow_extrapolation", allowed, "must be True or False")
+    if not isinstance(allow_extrapolation, bool):
+        raise refusal("allow_extrapolation", allow_extrapolation, "must be True or False")
     features, outside = rules.features, ()
     if features is not None and features.ranges:
         context = features.values(context)
         outside = features.outside(context) if np.isfinite(context).all() else ()
-        if outside and not allowed:
+        if outside and not allow_extrapolation:
             name = outside[0]
             low, high = features.ranges[name]
             rule = f"must lie between {low:g} and {high:g}, the range stated for it"
@@ -119,7 +119,8 @@ def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vecto
     norm = dnrm2(vector)
     if not norm <= context_limit(rules):
         _refuse_context(rules, vector, norm)
-    check_rises(rules.spec.noise_scale, vector)
+    if rules.spec.noise_scale is not None:
+        check_rises(rules.spec.noise_scale, vector)
     return vector, norm
 
 
@@ -146,20 +147,15 @@ def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
 
 def check_decision(rules: Rules, open_rounds: Mapping[int, Any], decision: Decision) -> None:
     """A decision may be reported once, to the agent that made it."""
-    rule = ""
     if decision.preview:
         rule = "is a preview: nobody decided it"
     elif decision.rules is not rules:
         rule = "is another agent's, or from before it was loaded"
     elif decision.round not in open_rounds:
         rule = "was reported already, or is too old"
-    require(
-        not rule,
-        "decision",
-        f"round {decision.round}",
-        rule,
-        "report a context, an action and round=... instead" if rule else "",
-    )
+    else:
+        return
+    raise refusal("decision", f"round {decision.round}", rule, "report a context, an action and round=... instead")
 
 
 def listed(name: str, values: Any) -> list[Any]:
@@ -212,13 +208,9 @@ def read_baseline(rules: Rules, baseline_cost: Any) -> float:
     """A stated baseline cost, in its range."""
     value = real("baseline_cost", baseline_cost)
     low, high = rules.baseline_range
-    require(
-        low <= value <= high,
-        "baseline_cost",
-        value,
-        f"must lie between {low:g} and {high:g}",
-        "state another baseline_range at the start, if it is right: a lower baseline raises the dose",
-    )
+    if not low <= value <= high:
+        way_out = "state another baseline_range at the start, if it is right: a lower baseline raises the dose"
+        raise refusal("baseline_cost", value, f"must lie between {low:g} and {high:g}", way_out)
     return value
 
 

@@ -11,7 +11,6 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Estimate, Prediction
 from safedial.core.margin import round_risk
-from safedial.core.namespace import is_zero
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
@@ -74,8 +73,8 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
         )
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        sensed = not (is_zero(spec.reward_sensor_noise) and is_zero(spec.cost_sensor_noise))
-        require(not sensed, "sensor noise", spec.cost_sensor_noise, "is not supported by hp_bayes", "use hp_probe")
+        exact = not spec.sensors_err
+        require(exact, "sensor noise", spec.cost_sensor_noise, "is not supported by hp_bayes", "use hp_probe")
         plain = spec.margin == "subgaussian"
         require(plain, "margin", spec.margin, "is not supported by hp_bayes, whose noise is Gaussian", "leave it out")
         degrees, cost_scale = spread(prediction.seen, prediction.cost_loss, spec.cost_noise, shape)

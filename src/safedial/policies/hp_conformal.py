@@ -161,7 +161,7 @@ def hp_conformal(
         share = round**-0.5 if probe == "sqrt" else float(probe)
         index = xp.where(prediction.reward > -math.inf, prediction.reward, -1.0)
         bounds = Bounds(prediction.reward, bound, 0.0, 0.0, False)
-        return choose(index, SafeSet(intensity, sound), bounds, probe=share, least_probe=least or 0.0)
+        return choose(index, SafeSet(intensity, sound), bounds, probe=share, least_probe=least)
 
     def update(state: Rounds, prediction: Any, reward: Any, cost: Any, weight: Any) -> Rounds:
         unseen = np.asarray(weight) <= 0.0

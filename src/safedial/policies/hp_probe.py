@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from safedial.core.action import Choice, choose, least_informative_intensity
+from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound, resolve_clip
 from safedial.core.estimate import Prediction
 from safedial.core.safe_set import safe_set
@@ -40,10 +40,8 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
-        known = {"noise": bounds.noise, "context": bounds.context}
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, **known)
+        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        least = least_informative_intensity(spec)
-        return choose(prediction.reward, safe, bounds, probe=share, least_probe=least)
+        return choose(prediction.reward, safe, bounds, probe=share, least_probe=spec.least_informative)
 
     return Policy("hp_probe", "HP-Probe", "certified", decide, {"radius": radius, "clip": clip, "probe": probe})

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.core.action import Choice, choose, least_informative_intensity
+from safedial.core.action import Choice, choose
 from safedial.core.binary import binary_safe_set
 from safedial.core.confidence import Bounds
 from safedial.core.namespace import is_zero
@@ -102,7 +102,7 @@ def nonlinear_hp_probe(
         here = prediction.context
         safe = _safe(pair, bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, context=here)
         part = round**-0.5 if probe == "sqrt" else float(probe)
-        return choose(reward.estimate, safe, bounds, probe=part, least_probe=least_informative_intensity(spec))
+        return choose(reward.estimate, safe, bounds, probe=part, least_probe=spec.least_informative)
 
     return _policy("nonlinear_hp_probe", "Non-linear HP-Probe", pair, decide, {"probe": probe})
 

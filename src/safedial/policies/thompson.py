@@ -31,8 +31,7 @@ def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float 
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
-        known = {"noise": bounds.noise, "context": bounds.context}
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, **known)
+        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
         sampled = prediction.reward + scale * spec.reward_noise * prediction.width * normal_quantile(coin)
         return choose(sampled, safe, bounds)
 

@@ -14,7 +14,7 @@ from safedial.service.evidence_path import evidence_at, log_path, over_threshold
 from safedial.service.timeline import EXPIRED, KNOWN, OPEN, THROTTLED, VOID, Track, Turn
 from safedial.stats import violation_interval
 from safedial.study.event import moment
-from safedial.study.ids import id_of
+from safedial.study.ids import id_text
 from safedial.study.reducer import TAG
 
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
@@ -202,7 +202,7 @@ def _row(track: Track, row: int) -> dict[str, Any]:
     over = status in ("known", "corrected", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
     key, meta = track.visits.get(row, (None, {}))
     return {
-        "id": str(id_of(track.study.spec.rules_version, track.study.name, seq, tag)),
+        "id": id_text(track.study.spec.rules_version, track.study.name, seq, tag),
         "seq": seq,
         "key": key,
         "meta": meta,

@@ -8,8 +8,8 @@ from safedial.decision.certificates.certified import certificate, explain
 from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
 from safedial.study.event import Event, moment
-from safedial.study.event_bodies import decision_of, noted_in
-from safedial.study.ids import DecisionId, id_of
+from safedial.study.event_bodies import Noted, decision_of
+from safedial.study.ids import DecisionId, id_text
 from safedial.study.spec import StudySpec
 
 FEEDBACK = {
@@ -85,7 +85,7 @@ class StudyDecision(NamedTuple):
             resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
             told |= {"rules": self.decision.rules.version, "resumed": resumed}
             told |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
-            told |= noted_in(self.body)._asdict()
+            told |= {name: self.body.get(name) for name in Noted._fields}
         named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
         return {**facts, **named, **told, "raw_context": self._raw(), "assumptions": rests}
 
@@ -170,15 +170,17 @@ def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) 
     return Receipt(None if decision_id is None else str(decision_id), event.seq, created, bytes(event.hash).hex())
 
 
-def decided(
-    spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
-) -> StudyDecision:
-    """The answer for a `decided` event."""
-    facts = event.fields() if body is None else body
-    decision = decision_of(spec.rules, facts, context)
+def decided(spec: StudySpec, name: str, event: Event, context: Any) -> StudyDecision:
+    """The answer for a `decided` event from the log."""
+    body = event.fields()
+    return answered(spec, name, event, decision_of(spec.rules, body, context), body)
+
+
+def answered(spec: StudySpec, name: str, event: Event, decision: Decision, body: dict[str, Any]) -> StudyDecision:
+    """The answer for a `decided` event, its decision and its body."""
     folding = spec.folding if spec.learner.in_order else "prefix"
-    named = str(id_of(spec.rules_version, name, event.seq, event.hash))
-    return StudyDecision(named, event.seq, name, event.at, facts, decision, folding, bytes(event.hash).hex())
+    named = id_text(spec.rules_version, name, event.seq, event.hash)
+    return StudyDecision(named, event.seq, name, event.at, body, decision, folding, bytes(event.hash).hex())
 
 
 def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from safedial.decision.decide import intensity_of
@@ -75,6 +75,11 @@ class Guard:
     stop_of_last: int = 1
     stop_decisions: int | None = None
     fields: Mapping[str, Any]
+    lowers_nothing: bool = field(init=False)
+    """Whether there is neither a cap nor a largest step."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lowers_nothing", not self.caps and self.max_step is None)
 
 
 def read_guard(given: Any, rules: Rules) -> Guard:

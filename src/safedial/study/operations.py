@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.decision import Decision
+from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.errors import require
-from safedial.study.answer import Receipt, StudyDecision, decided, receipt
+from safedial.study.answer import Receipt, StudyDecision, answered, decided, receipt
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
 from safedial.study.event_bodies import Noted, body_of, noted_in
@@ -61,20 +62,24 @@ def once(transaction: StudyTransaction, key: str | None, request: Any, make: Cal
 def ask(
     transaction: StudyTransaction, *, asked: Asked, noted: Noted, baseline_cost: float, actor: str
 ) -> StudyDecision:
-    bodies = []
+    made: list[tuple[Decision, dict[str, Any]]] = []
 
     def make() -> Event:
         at = transaction.time_of_decision()
         decision = decide_next(transaction.state, asked.vector, asked.norm, asked.raw, baseline_cost)
-        bodies.append(body_of(decision, asked.raw, transaction.state, noted))
-        return transaction.append("decided", bodies[0], actor=actor, vector=asked.vector, at=at)
+        body = body_of(decision, asked.raw, transaction.state, noted)
+        made.append((decision, body))
+        return transaction.append("decided", body, actor=actor, known=asked.vector, at=at)
 
     event, created = once(transaction, noted.key, asking(asked.raw, baseline_cost, noted), make)
     if not created and not EVENT_KINDS[event.kind].decides:
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
-    context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
-    made = decided(transaction.state.study, transaction.source.name, event, context, bodies[0] if created else None)
-    return made._replace(replayed=not created, stopped=transaction.state.stopped)
+    state, name = transaction.state, transaction.source.name
+    if created:
+        answer = answered(state.study, name, event, *made[0])
+    else:
+        answer = decided(state.study, name, event, context_of(state, event.fields()["context"]))
+    return answer._replace(replayed=not created, stopped=state.stopped)
 
 
 def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any], *, actor: str) -> Receipt:
@@ -91,8 +96,8 @@ def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, An
         context = context_of(state, advice["context"])
     else:
         action, baseline, context = turn.action, turn.baseline_cost, turn.context
-    check_outcome(transaction, body, action, baseline, context)
-    return receipt(decision, transaction.append("outcome", body, decision=decision.seq, actor=actor))
+    sample = check_outcome(transaction, body, action, baseline, context)
+    return receipt(decision, transaction.append("outcome", body, decision=decision.seq, actor=actor, known=sample))
 
 
 def existing_outcome(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any]) -> Event | None:
@@ -210,14 +215,16 @@ def import_rounds(transaction: StudyTransaction, rounds: list[dict[str, Any]], *
 
 def check_outcome(
     transaction: StudyTransaction, body: dict[str, Any], action: float, baseline_cost: float, context: Any
-) -> None:
+) -> Sample | None:
+    """Refuse an outcome that cannot be; what it teaches, unless it is throttled."""
     applied, rules = body["applied_action"], transaction.state.study.rules
     if not body["throttled"]:
         given = action if applied is None else applied
-        normalise(rules, Outcome(given, body["reward"], body["cost"], baseline_cost), context)
-    elif applied is not None and rules.version > 1:
+        return normalise(rules, Outcome(given, body["reward"], body["cost"], baseline_cost), context)
+    if applied is not None and rules.version > 1:
         low, high = rules.dial.low, rules.dial.high
         require(low <= applied <= high, "applied_action", applied, f"must lie between {low:g} and {high:g}")
+    return None
 
 
 def check_decision(transaction: StudyTransaction, decision: DecisionId) -> None:

@@ -48,7 +48,7 @@ def decide_next(
     decision = decide(
         study.rules, state.spec, learner, prediction, asked, number=state.rounds + 1, coin=coin, stopped=stopped
     )
-    return with_habits(study.guard, decision, raw, state.last_action)
+    return decision if study.guard.lowers_nothing else with_habits(study.guard, decision, raw, state.last_action)
 
 
 def coin_after(before: bytes) -> float:
@@ -59,19 +59,22 @@ def coin_after(before: bytes) -> float:
 
 
 def update_state(
-    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, vector: Vector | None = None
+    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, known: Any = None
 ) -> None:
     """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is replayed
-    after a correction; `vector` is the context of a decision, where it is known already.
+    after a correction; `known` is the context of a decision or the sample of an outcome that was made just now, by
+    whoever has begun the learner's round and checked the outcome.
 
     An event that revises an outcome changes nothing here: the log is replayed with it as a fix (study/replay_log.py).
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
     if means.decides:
-        _decided(state, event, body, context_of(state, body["context"]) if vector is None else vector)
+        if known is None:
+            state.learner.begin()
+        _decided(state, event, body, context_of(state, body["context"]) if known is None else known)
     elif means.reports and not means.revises:
         fix = fixes.get(decision)
-        _outcome(state, decision, body if fix is None else {**body, **fix})
+        _outcome(state, decision, body if fix is None else {**body, **fix}, known)
         if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
             limit = state.study.rules.spec.threshold
             state.corrected_violations += body["cost"] > limit >= fix["cost"]
@@ -94,7 +97,6 @@ def context_of(state: State, raw: list[float]) -> Vector:
 
 
 def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
-    state.learner.begin()
     place: Any = state.learner.open(vector)
     state.rounds += 1
     state.new_decisions += 1
@@ -103,7 +105,8 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     if not now:
         state.last_action = body["action"]
     else:
-        state.learner.count_start(body["promise"])
+        if state.learner.starts is not None:
+            state.learner.count_start(body["promise"])
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
             state.learner.leave_out(place)
     if body["intensity"] > 0.0:
@@ -118,7 +121,7 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     state.watch.notice()
 
 
-def _outcome(state: State, decision: int, body: Body) -> None:
+def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:
     """Learn, now or when the rounds before are known. A round that was advised nothing is known already."""
     turn = state.open.pop(decision, None) or _found_again(state, decision)
     if turn is None:
@@ -133,7 +136,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
             _throttled(state, turn, body)
         _lose(state, decision, turn, skip=False, counted=True)
         return
-    sample = _sample(state, turn, body)
+    sample = _sample(state, turn, body) if known is None else known
     _count(state, sample)
     if now:
         state.watch.told(turn, sample, turn.context, turn.norm)

@@ -86,7 +86,7 @@ def _check_link(source: Source, state: State, event: Event) -> None:
 
 
 def apply_event(
-    source: Source, state: State, event: Event, body: dict[str, Any], *, vector: Any = None, trust: bool = True
+    source: Source, state: State, event: Event, body: dict[str, Any], *, known: Any = None, trust: bool = True
 ) -> State:
     """The state after one more event, which must be in the database where it changes the past.
 
@@ -99,7 +99,7 @@ def apply_event(
         again = replay_again(source, state.study, event.seq, snapshots)
         again.snapshots, again.next_shot, state = state.snapshots, state.next_shot, again
     else:
-        update_state(state, event, body, vector=vector)
+        update_state(state, event, body, known=known)
     state.hash = event.hash
     if state.seq >= state.next_shot:
         keep_snapshot(state)

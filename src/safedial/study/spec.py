@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from safedial.core.promise import CERTIFIED, PROMISES
@@ -39,17 +40,17 @@ class StudySpec:
     folding: str
     fields: dict[str, Any]
 
-    @property
+    @cached_property
     def rules_version(self) -> int:
         """Which rules the study lives by: those of the version that its first event names, 1 where it names none."""
         return self.rules.version
 
-    @property
+    @cached_property
     def learner(self) -> type[Learner]:
         """The class of its learner, which says what it needs."""
         return self.rules.learner
 
-    @property
+    @cached_property
     def ordered(self) -> bool:
         """Whether outcomes are learned from in decision order."""
         return self.folding == "prefix" and self.learner.in_order

@@ -14,7 +14,7 @@ from safedial.study.answer import StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
 from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_own_id
+from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
 from safedial.study.log import event_hashes, events_about, read_event, read_events
 from safedial.study.requests import actor_name, read_raw
 from safedial.study.spec import StudySpec
@@ -114,7 +114,7 @@ class StudyReader:
         return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
 
     def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
-        return {seq: str(id_of(self.spec.rules_version, self.name, seq, name)) for seq, name in hashes.items()}
+        return {seq: id_text(self.spec.rules_version, self.name, seq, name) for seq, name in hashes.items()}
 
     def _event(self, decision_id: str) -> Event:
         asked = read_own_id(self.name, decision_id)

@@ -13,7 +13,7 @@ from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
-from safedial.study.ids import id_of
+from safedial.study.ids import id_text
 
 
 def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator[dict[str, Any]]:
@@ -55,7 +55,7 @@ def _write_events(path: Path, rules: Rules, name: str, events: Iterable[Event]) 
     with open(path, "w", encoding="utf-8") as file:
         for event in events:
             if EVENT_KINDS[event.kind].decides:
-                ids[event.seq] = str(id_of(rules.version, name, event.seq, event.hash))
+                ids[event.seq] = id_text(rules.version, name, event.seq, event.hash)
             file.write(json.dumps(shown_event(event, ids.get(event.decision)), ensure_ascii=False) + "\n")
 
 
@@ -63,7 +63,7 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
     body = event.fields()
     names = rules.features.names if rules.features else [f"x{column}" for column in range(rules.dim)]
     row = {
-        "decision_id": str(id_of(rules.version, name, event.seq, event.hash)),
+        "decision_id": id_text(rules.version, name, event.seq, event.hash),
         "seq": event.seq,
         "round": body.get("round"),
         "at": moment(event.at),

@@ -53,11 +53,12 @@ class StudyTransaction:
         actor: str,
         decision: int = 0,
         reason: str = "",
-        vector: Any = None,
+        known: Any = None,
         at: int | None = None,
     ) -> Event:
         """Append one event and apply it; where it makes a rule of the guard fire, the alarm follows at once.
 
+        `known` is what a decision or an outcome was made from: its context, or its sample, which need no reading again.
         `at` is its time, where that was looked at before: a decision bears the time at which no outcome was overdue.
         """
         state = self.state
@@ -66,7 +67,7 @@ class StudyTransaction:
         self._fresh.append(event)
         if EVENT_KINDS[kind].revises:  # a replay reads it from the database
             self.flush()
-        self.state = apply_event(self.source, state, event, body, vector=vector)
+        self.state = apply_event(self.source, state, event, body, known=known)
         if self.state.due:
             self._alarm(self.state.due)
         return event
@@ -137,16 +138,13 @@ class StudyTransaction:
             self.written += len(self._fresh)
             self._fresh = []
         if self._keys:
-            rows = [
-                {"study_id": self.source.study, "key": key, "digest": digest, "seq": seq}
-                for key, (digest, seq) in self._keys.items()
-            ]
             if self._old:
                 drop_keys(self.connection, self.source.study, sorted(self._old))
                 self._old = set()
-            add_keys(self.connection, rows)
+            add_keys(self.connection, self.source.study, self._keys)
             self._keys = {}
-        failpoints.hit("inserted")
+        if failpoints.armed:
+            failpoints.hit("inserted")
 
     def follow(self, head: Head) -> bool:
         """Apply what other writers appended; False where the log is not the one this state came from."""

@@ -204,7 +204,7 @@ class _Check:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
         vector = self.decide_again(state, event, body) if means.decides else None
-        self.state = apply_event(self.source, state, event, body, vector=vector, trust=False)
+        self.state = apply_event(self.source, state, event, body, known=vector, trust=False)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
         """A stored snapshot must be the one that the event behind it vouches for (from version 2 of the rules on)."""

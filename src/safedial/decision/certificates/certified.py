@@ -31,10 +31,11 @@ def certificate(decision: Decision) -> dict[str, Any]:
 def _common(decision: Decision) -> dict[str, Any]:
     """What every certificate holds, whatever the promise."""
     rules, choice, written = decision.rules, decision.choice, decision.rules.to_dict()
+    promise = decision.promise
     return {
-        "promise": decision.promise,
+        "promise": promise,
         "statement": statement(decision),
-        "holds": PROMISES[decision.promise].proved,
+        "holds": PROMISES[promise].proved,
         "round": decision.round,
         "context": decision.context.tolist(),
         "extrapolated": list(decision.extrapolated),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.core.margin import noise_margin, round_risk, tail_factor
+from safedial.core.margin import noise_margin, round_risk
 from safedial.core.promise import PROMISES
 from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
 from safedial.decision.certificates.shared_terms import REPORTED, exact_curves, overrides
@@ -38,7 +38,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     """Plain values: the estimate, the bound, the margins, and what it rests on."""
     rules, choice, seen = decision.rules, decision.choice, decision.prediction
     spec, bounds = rules.spec, choice.bounds
-    factor = tail_factor(spec, decision.round) if PROMISES[rules.policy.promise].from_constants else 0.0
+    with_margins = PROMISES[rules.policy.promise].from_constants
     uncut = seen.cost + bounds.cost_radius * seen.width if bounds.cost_radius else bounds.cost_upper
     return {
         "assumptions": assumptions(rules),
@@ -63,8 +63,8 @@ def facts(decision: Decision) -> dict[str, Any]:
         "cost_upper_uncut": uncut,
         "cost_upper": bounds.cost_upper,
         "margin": spec.margin,
-        "noise_margin": noise_margin(spec, decision.round, bounds.noise) if factor else 0.0,
-        "sensor_margin": sensor_margin(spec, decision.round) if factor else 0.0,
+        "noise_margin": noise_margin(spec, decision.round, bounds.noise) if with_margins else 0.0,
+        "sensor_margin": sensor_margin(spec, decision.round) if with_margins and spec.sensors_err else 0.0,
     }
 
 

@@ -269,7 +269,7 @@ class ConformalLearner(Learner):
         return float(exchangeability.evidence(self.rounds.capital))
 
     @property
-    def alarmed(self) -> bool:
+    def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
         """Whether the evidence ever reached 100 since the watch began."""
         return bool(self.rounds.alarmed)
 

@@ -6,6 +6,7 @@ A policy of one's own may bring its learner, a subclass of `Learner` whose const
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +45,9 @@ def make_learner(rules: Rules) -> Learner:
         tie = TIE if rules.version > 1 else 0.0
         return ConformalLearner(policy, dim, ridge, risk=rules.spec.violation_risk, tie=tie)
     if kind is LinearLearner:
-        return LinearLearner(dim, ridge, make_radius_state(policy, dim, rounded_spec(rules.spec)))
+        spec = rounded_spec(rules.spec)
+        stated = spec.coefficient_bound if rules.version > 1 else math.inf
+        return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=stated)
     return kind(rules)
 
 

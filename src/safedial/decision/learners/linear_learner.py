@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import cost_exceeds_norms, cost_radius_of, reward_radius_of
+from safedial.core.confidence import cost_radius_of, reward_radius_of
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, explained, round_up
-from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import linear_terms
 from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.decision.learners.pending_samples import Pending
@@ -53,10 +52,14 @@ ROWS = 4096
 
 
 class LinearLearner(Learner):
-    """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it."""
+    """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it, and
+    `coefficient_bound` is the stated S, where data may refute it.
+    """
 
-    def __init__(self, dim: int, ridge: float, extras: RadiusState | None = None) -> None:
-        self.dim, self.ridge, self.extras = dim, ridge, extras
+    def __init__(
+        self, dim: int, ridge: float, extras: RadiusState | None = None, *, coefficient_bound: float = math.inf
+    ) -> None:
+        self.dim, self.ridge, self.extras, self.coefficient_bound = dim, ridge, extras, coefficient_bound
         self.gram = np.asfortranarray(np.eye(dim) * ridge)
         self.inverse = np.asfortranarray(np.eye(dim) / ridge)
         self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
@@ -115,12 +118,17 @@ class LinearLearner(Learner):
         return reward, reward_radius * width, cost, cost_radius * width, share * seen.cost_slack
 
     def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
-        """As they are: the linear policies answer floats with floats."""
-        return prediction, choice
+        """Both as they are, but refuted where even the lowest mean cost in the confidence set, ⟨x,μ̂⟩ − β·width, lies
+        above S‖x‖.
 
-    def refutes(self, prediction: Prediction, choice: Choice, spec: SafetySpec) -> bool:
-        """Whether the estimated cost lies above what the stated norms allow."""
-        return bool(cost_exceeds_norms(prediction, choice.bounds, spec))
+        `core.confidence.bound` finds data that lie below what the stated norms allow; the clip would hide data that lie
+        above it. On the event that the confidence set holds, either refutes ‖μ*‖ ≤ S.
+        """
+        bounds = choice.bounds
+        lowest = prediction.cost - prediction.cost_slack - bounds.cost_radius * prediction.width
+        if lowest > self.coefficient_bound * prediction.norm:
+            choice = choice._replace(bounds=bounds._replace(refuted=True))
+        return prediction, choice
 
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
         """Fold in an outcome, if it teaches anything."""
@@ -214,15 +222,15 @@ class LinearLearner(Learner):
 
     def _fold_in(self, context: Array, direction: Array, weight: float, gain: float) -> None:
         """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when the room for waiting samples is full."""
-        self.known = None
-        if self.pending.full:
+        self.known, pending = None, self.pending
+        if not pending.room:
             dsyr(-gain, direction, a=self.inverse, overwrite_a=1, lower=1)
             dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
             self._refresh_scale()
             return
         row = math.sqrt(weight) * context
-        self.pending.add(row, math.sqrt(gain) * direction)
-        if self.pending.full:
+        pending.add(row, math.sqrt(gain) * direction)
+        if pending.count == pending.room:
             self._apply_pending()
         else:
             self.diagonal += row * row
@@ -265,11 +273,13 @@ class LinearLearner(Learner):
 
     def _direction(self, vector: Array) -> Array:
         """inverse·vector, waiting samples included."""
-        return self.pending.less_moves(vector, dsymv(1.0, self.inverse, vector, lower=1))
+        product = dsymv(1.0, self.inverse, vector, lower=1)
+        return self.pending.less_moves(vector, product) if self.pending.count else product
 
     def _residual(self, context: Array, direction: Array) -> Array:
         """x − Σy, waiting samples included."""
-        return self.pending.less_rows(direction, dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1))
+        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+        return self.pending.less_rows(direction, residual) if self.pending.count else residual
 
     def _repaired(self, context: Array, norm: float, direction: Array) -> tuple[float, float, Array, float]:
         """The best of three proposals: the given one, one step of refinement, and 0, which is as good as no data.
@@ -301,7 +311,9 @@ class LinearLearner(Learner):
         )
 
     def _refresh_scale(self) -> None:
-        self.diagonal: Array = self.pending.diagonal(self.gram)
+        self.diagonal: Array = self.gram.diagonal().copy()
+        if self.pending.count:
+            self.pending.add_to_diagonal(self.diagonal)
         self._set_scale()
 
     def _set_scale(self) -> None:

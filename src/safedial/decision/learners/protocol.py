@@ -55,6 +55,8 @@ class Learner(ABC):
     """How many outcomes were learned from."""
     starts: Any = None
     """How many decisions were at a declared or certified start dose; None for a learner without one."""
+    alarmed: bool = False
+    """Whether its own evidence has reached 100."""
 
     @classmethod
     def check(cls, policy: Policy, spec: SafetySpec) -> None:
@@ -164,11 +166,6 @@ class Learner(ABC):
         return None
 
     @property
-    def alarmed(self) -> bool:
-        """Whether its own evidence has reached 100."""
-        return False
-
-    @property
     def stop_rule(self) -> str:
         """The rule that its evidence belongs to."""
         return "drift" if self.watches_itself else "alarm"
@@ -188,12 +185,10 @@ class Learner(ABC):
         """How far rounding may move its predictions on another processor; None where it does not say."""
         return None
 
-    def refutes(self, prediction: Any, choice: Choice, spec: Any) -> bool:
-        """Whether the data contradict what the spec states about the cost."""
-        return False
-
     def view(self, prediction: Any, choice: Choice) -> tuple[Any, Choice]:
-        """What a decision keeps: plain values that later rounds leave alone."""
+        """What a decision keeps: plain values that later rounds leave alone. The choice's bounds are marked as refuted
+        where the data contradict what the spec states.
+        """
         return prediction, plain_choice(choice)
 
     def open(self, context: Array) -> Any:
@@ -218,7 +213,7 @@ class Learner(ABC):
         """The round at `place` has no outcome, for a reason that has nothing to do with it."""
 
     def count_start(self, promise: str) -> None:
-        """Count a decision by its promise."""
+        """Count a decision by its promise, where `starts` is a number."""
 
     def watch_afresh(self) -> None:
         """Begin its own evidence anew."""
