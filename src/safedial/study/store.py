@@ -193,7 +193,7 @@ class Store:
         states = {study: self._states.pop(study, None) or self._load(study) for study in wanted}
         transaction = reading if is_read_only(self.engine) else writing
         with transaction(self.engine) as connection:
-            transactions = {study: self._desk(connection, study, state) for study, state in states.items()}
+            transactions = {study: self._transaction(connection, study, state) for study, state in states.items()}
             failpoints.hit("locked")
             for study, transaction in transactions.items():
                 keys = [job.key for job in jobs if job.key is not None and job.study == study]
@@ -222,18 +222,18 @@ class Store:
             if not _same(spec, known):
                 self._studies[study] = name, spec
             state = load_state(source, self._studies[study][1], self._shots.get(study, ()))
-            told = self._heads.get(study)
-            event = None if told is None else read_event(connection, study, told.seq)
-        if told is not None and (event is None or event.hash != told.hash):
-            raise self._taken_back(name, told.seq)
+            acknowledged = self._heads.get(study)
+            event = None if acknowledged is None else read_event(connection, study, acknowledged.seq)
+        if acknowledged is not None and (event is None or event.hash != acknowledged.hash):
+            raise self._taken_back(name, acknowledged.seq)
         return state
 
-    def _desk(self, connection: Any, study: int, state: State) -> StudyTransaction:
+    def _transaction(self, connection: Any, study: int, state: State) -> StudyTransaction:
         name, _ = self._studies[study]
-        head, told = lock_head(connection, study), self._heads.get(study)
+        head, acknowledged = lock_head(connection, study), self._heads.get(study)
         transaction = StudyTransaction(Source(connection, study, name, self.own_policy(study)), state)
-        if (told is not None and head.seq < told.seq) or not transaction.follow(head):
-            raise self._taken_back(name, state.seq if told is None else told.seq)
+        if (acknowledged is not None and head.seq < acknowledged.seq) or not transaction.follow(head):
+            raise self._taken_back(name, state.seq if acknowledged is None else acknowledged.seq)
         return transaction
 
     def _taken_back(self, name: str, seq: int) -> StudyError:
