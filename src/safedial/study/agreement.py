@@ -64,9 +64,9 @@ class Agreement:
             return _agrees(_plain(again), body)
         rules = state.study.rules
         self.spent += min(2.0 * room, math.log1p(norm * norm / rules.spec.ridge))
-        told, own = dict(body["prediction"]), _plain(again["prediction"])
-        if not _close(own.pop("log_det"), told.pop("log_det"), NUMBER, self.spent) or not _close(
-            own, told, NUMBER, room
+        stated, own = dict(body["prediction"]), _plain(again["prediction"])
+        if not _close(own.pop("log_det"), stated.pop("log_det"), NUMBER, self.spent) or not _close(
+            own, stated, NUMBER, room
         ):
             return False
         slack = learner.predict(vector, norm).cost_slack
@@ -93,9 +93,9 @@ def _near(a: NDArray[Any], b: NDArray[Any], share: float) -> bool:
     return np.allclose(a, b, rtol=0.0, atol=share * size, equal_nan=True)
 
 
-def _plain(told: dict[str, Any]) -> dict[str, Any]:
+def _plain(stated: dict[str, Any]) -> dict[str, Any]:
     """As it is read from a log."""
-    return orjson.loads(canonical(told))
+    return orjson.loads(canonical(stated))
 
 
 def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:

@@ -80,14 +80,14 @@ class StudyDecision(NamedTuple):
             rests.append(LEFT_OUT if leaves_out else VOIDED)
         if rests and self.body["imported"] and rules.learner.history_counts(rules):
             rests.append(IMPORTED)
-        told = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
+        recorded = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
         if self.decision.rules.version > 1:
             resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
-            told |= {"rules": self.decision.rules.version, "resumed": resumed}
-            told |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
-            told |= {name: self.body.get(name) for name in Noted._fields}
+            recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
+            recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
+            recorded |= {name: self.body.get(name) for name in Noted._fields}
         named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
-        return {**facts, **named, **told, "raw_context": self._raw(), "assumptions": rests}
+        return {**facts, **named, **recorded, "raw_context": self._raw(), "assumptions": rests}
 
     def _raw(self) -> dict[str, float] | list[float]:
         """The context as it was given, by the features' names where they have some."""

@@ -89,7 +89,7 @@ class State:
 
     def summary(self) -> dict[str, Any]:
         """Counts and the watch, for people."""
-        told = {
+        facts = {
             "seq": self.seq,
             "decisions": self.rounds,
             "imported": self.imported,
@@ -107,8 +107,8 @@ class State:
             "stopped": self.stopped,
         }
         if self.study.rules_version > 1:
-            told |= {"unwatched": self.watch.unwatched, "resumes": len(self.resumes)}
-            told["corrected_violations"] = self.corrected_violations
+            facts |= {"unwatched": self.watch.unwatched, "resumes": len(self.resumes)}
+            facts["corrected_violations"] = self.corrected_violations
             if self.learner.starts is not None:
-                told["start_rounds"] = self.learner.starts
-        return told
+                facts["start_rounds"] = self.learner.starts
+        return facts

@@ -58,7 +58,7 @@ class Store:
     def __init__(self, storage: str, *, create: bool = True) -> None:
         self.storage = storage
         self.engine = connect(storage, create=create)
-        self._transaction = reading if is_read_only(self.engine) else writing
+        self._begin = reading if is_read_only(self.engine) else writing
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
         self._policies: dict[int, Policy] = {}
@@ -192,8 +192,8 @@ class Store:
     def _attempt(self, jobs: list[_Job]) -> list[tuple[_Job, Any, InvalidInput | None]]:
         wanted = sorted({job.study for job in jobs})
         states = {study: self._states.pop(study, None) or self._load(study) for study in wanted}
-        with self._transaction(self.engine) as connection:
-            transactions = {study: self._desk(connection, study, state) for study, state in states.items()}
+        with self._begin(self.engine) as connection:
+            transactions = {study: self._transaction(connection, study, state) for study, state in states.items()}
             if failpoints.armed:
                 failpoints.hit("locked")
             for study, transaction in transactions.items():
@@ -225,18 +225,18 @@ class Store:
             if not _same(spec, known):
                 self._studies[study] = name, spec
             state = load_state(source, self._studies[study][1], self._shots.get(study, ()))
-            told = self._heads.get(study)
-            event = None if told is None else read_event(connection, study, told.seq)
-        if told is not None and (event is None or event.hash != told.hash):
-            raise self._taken_back(name, told.seq)
+            acknowledged = self._heads.get(study)
+            event = None if acknowledged is None else read_event(connection, study, acknowledged.seq)
+        if acknowledged is not None and (event is None or event.hash != acknowledged.hash):
+            raise self._taken_back(name, acknowledged.seq)
         return state
 
-    def _desk(self, connection: Any, study: int, state: State) -> StudyTransaction:
+    def _transaction(self, connection: Any, study: int, state: State) -> StudyTransaction:
         name, _ = self._studies[study]
-        head, told = lock_head(connection, study), self._heads.get(study)
+        head, acknowledged = lock_head(connection, study), self._heads.get(study)
         transaction = StudyTransaction(Source(connection, study, name, self.own_policy(study)), state)
-        if (told is not None and head.seq < told.seq) or not transaction.follow(head):
-            raise self._taken_back(name, state.seq if told is None else told.seq)
+        if (acknowledged is not None and head.seq < acknowledged.seq) or not transaction.follow(head):
+            raise self._taken_back(name, state.seq if acknowledged is None else acknowledged.seq)
         return transaction
 
     def _taken_back(self, name: str, seq: int) -> StudyError:
