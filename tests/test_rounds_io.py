@@ -93,7 +93,7 @@ def test_context_columns_must_be_there_and_not_be_outcomes():
 
 
 def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
-    from safedial.diagnostics.promise import watch_log
+    from safedial.diagnostics.promise_watch import watch_log
     from safedial.study import create_study
 
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)

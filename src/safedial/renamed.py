@@ -25,6 +25,7 @@ RENAMED = {
     "safedial.datasets.battery.schema": ("safedial.datasets.battery.step_table",),
     "safedial.datasets.battery.summary": ("safedial.datasets.battery.folder_summary",),
     "safedial.diagnostics.noise": ("safedial.diagnostics.noise_check",),
+    "safedial.diagnostics.promise": ("safedial.diagnostics.promise_watch",),
     "safedial.diagnostics.rounds": ("safedial.diagnostics.residuals",),
     "safedial.diagnostics.tails": ("safedial.diagnostics.tails_check",),
     "safedial.eluder": ("safedial.theory",),

@@ -26,7 +26,7 @@ def monitor(
     Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """
     from safedial.cli.output import need_pictures, print_json, print_pairs
-    from safedial.diagnostics.promise import watch_log
+    from safedial.diagnostics.promise_watch import watch_log
     from safedial.errors import require
 
     need_pictures(out)
