@@ -9,6 +9,9 @@ import pytest
 from safedial import Agent, InvalidInput, SafetySpec, create_study, io, make_policy
 from safedial.agent_file import FORM, FORM_VERSION
 from safedial.core.scale import power_scale
+from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.rounds import Round
+from safedial.decision.watch import Watch
 from tests.conftest import make_spec
 
 X = [0.6, 0.6]
@@ -336,3 +339,56 @@ def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
     agent = noisy_agent(0.9, policy=plain)
     assert agent.informative_rounds > 0
     assert (agent.stopped == "noise_broken", agent.noise_evidence < 1.0) == (False, True)
+
+
+@pytest.fixture
+def watch():
+    agent = agent_of()
+    return Watch(agent._rules, agent._learner)
+
+
+def promised(number=1, **changes):
+    return Round(number, None, 0.5, 0.0, True, np.array(X), 0.85)._replace(**changes)
+
+
+def test_a_round_whose_baseline_leaves_no_room_proves_nothing(watch):
+    turn = watch.promised(promised(baseline_cost=9.0))
+    assert (turn.watched, watch.evidence, watch.new_watched) == (False, 1.0, 0)
+
+
+def test_only_rounds_that_promised_something_are_missed(watch):
+    watch.unseen(promised(watched=False))
+    assert watch.unwatched == 0
+    watch.unseen(promised())
+    assert (watch.unwatched, watch.new_unwatched) == (1, 1)
+    watch.resumed("too_many_unwatched", 1)
+    watch.unseen(promised(), -1)
+    assert (watch.unwatched, watch.new_unwatched) == (0, 0)
+
+
+def test_each_rule_begins_anew_what_it_watches_and_nothing_else(watch):
+    watch.crossed = watch.noisy = True
+    watch.resumed("drift", 3)
+    assert (watch.due, watch.watched_from) == ("noise_broken", 0)
+    watch.resumed("stop_rule", 4)
+    assert (watch.due, watch.tails_from) == ("noise_broken", 0)
+    watch.resumed("noise_broken", 5)
+    assert (watch.due, watch.tails_from) == ("", 5)
+
+
+def test_under_version_1_a_round_counts_when_it_is_learned_from_or_lost(watch):
+    """Not where more was applied than advised, where nothing was promised, and where no setting was certified."""
+
+    def told(applied, baseline_cost=0.0):
+        return normalise(watch.rules, Outcome(applied, 0.1, 0.6, baseline_cost), np.array(X))
+
+    silent = [(promised(), told(1.0)), (promised(watched=False), told(0.5)), (promised(), told(0.0, 9.0))]
+    for turn, sample in silent:
+        watch.learned(turn, sample)
+    watch.lost(promised(watched=False))
+    assert watch.evidence == 1.0
+    watch.lost(promised())
+    assert watch.evidence < 1.0
+    for number in range(1, 6):
+        watch.learned(promised(number), told(0.5))
+    assert watch.crossed
