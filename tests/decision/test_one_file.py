@@ -159,3 +159,11 @@ def test_the_command_line_and_the_service_say_that_it_is_opened_in_python(tmp_pa
         refused = caller.get("/v1/studies/own")
         assert (refused.status, refused.code) == (409, "own_policy")
         assert caller.get("/metrics").status == 200
+
+
+def test_what_a_learner_does_not_say_has_a_default():
+    rules = Agent(2, SPEC, policy=cautious())._rules
+    learner = RecentLearner(rules)
+    assert learner.rounding(CONTEXTS[0], 1.0) is None, "verify elsewhere compares the decisions themselves"
+    assert RecentLearner.history_counts(rules)
+    assert RecentLearner.least_setting(rules) is None
