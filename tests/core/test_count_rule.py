@@ -140,6 +140,10 @@ def test_rounds_before_a_base_was_fitted_lengthen_the_window_but_do_not_count():
     size, rank = window(150, 0.05, since=90)
     assert later.scale() == largest_scale(np.array(values[90 - size :]), rank)
     assert later.window == (size, rank)
+    batch = BatchWindow(np.array([values[:85]]), 0.05, earlier=60)
+    for value in values[85:]:
+        batch.append(value)
+    assert batch.scales().tolist() == [later.scale()]
 
 
 def test_before_there_are_enough_rounds_nothing_is_counted():

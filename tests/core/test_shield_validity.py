@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import growth
+from safedial.core import count_rule
 from safedial.core.count_rule import SPREAD_RANK, climb_limit, spread_risk
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import (
@@ -322,6 +323,38 @@ def test_a_rare_fragile_group_plays_its_start_until_it_is_ready():
             over = int((right[look] & members).sum())
             assert binomtest(over, int(members.sum()), RISK, alternative="greater").pvalue > LEVEL, "within each group"
     assert_broken(wrong)
+
+
+def test_splitting_by_parity_lets_a_learner_read_off_the_calibration_rounds_and_by_time_does_not():
+    """Two units in five are fragile. The settings of the rounds that train reveal λ̂, and with it the context of the
+    calibration round that set it; the learner then gives that context alone a tiny base, and so one by one.
+    """
+    rng, rounds, risk = np.random.default_rng(14), 201, 0.1
+    fragile, place = rng.random((SEEDS, rounds)) < 0.4, rng.random((SEEDS, rounds))
+    base, masked = 1.0 + place, np.zeros(fragile.shape, dtype=bool)
+    parity, split = np.zeros((2, rounds, SEEDS), dtype=bool)
+    fits = [0, *range(10, rounds, 5)]
+    for step in range(rounds):
+        tolerated = np.where(fragile & ~masked, 0.5 / base, math.inf)
+        scale = count_rule.largest_scale(*latest(tolerated[:, 1:step:2], risk))
+        setting = np.clip(scale * base[:, step], 0.05, 2.0)
+        parity[step] = fragile[:, step] & (setting > 0.5)
+        if step % 2 == 0:
+            revealed = 0.5 * base[:, step] / setting - 1.0
+            masked |= np.abs(place - revealed[:, None]) < 1e-9
+        since = max(fit for fit in fits if fit == 0 or count_rule.is_calibrated(step - fit, step, risk))
+        later = np.where(fragile, 0.5 / base, math.inf)[:, since:step]
+        scale = count_rule.largest_scale(*latest(later, risk, step))
+        split[step] = fragile[:, step] & (scale * base[:, step] > 0.5 * (1 + 1e-12))
+    assert_kept(split, risk)
+    assert parity[100:].mean() > 0.3
+
+
+def latest(tolerated, risk, count=None):
+    """The scales of the window, and the rank."""
+    own = tolerated.shape[1]
+    size, rank = count_rule.window(own if count is None else count, risk, since=own)
+    return tolerated[:, own - size :], rank
 
 
 def test_with_a_confidence_the_share_that_exceeds_is_kept_given_the_past():

@@ -127,12 +127,21 @@ class BatchWindow:
     """The count rule for many sequences at once: one lane for each, or for each seed and group.
 
     `append` and `scales` take the lanes they are about; a lane's rounds that are not appended do not count.
+
+    Args:
+        lanes: how many, or the tolerated scales so far, (lanes, rounds).
+        risk, confidence, least, earlier: as for `CountWindow`.
     """
 
-    def __init__(self, lanes: int, risk: float, *, confidence: float | None = None, least: int = 1) -> None:
-        self.risk, self.confidence, self.least = risk, confidence, least
-        self.values = np.full((lanes, 64), -math.inf)
-        self.count = np.zeros(lanes, dtype=np.int64)
+    def __init__(
+        self, lanes: Any, risk: float, *, confidence: float | None = None, least: int = 1, earlier: int = 0
+    ) -> None:
+        self.risk, self.confidence, self.least, self.earlier = risk, confidence, least, earlier
+        past = np.empty((lanes, 0)) if isinstance(lanes, int) else np.asarray(lanes, dtype=float)
+        lanes, rounds = past.shape
+        self.values = np.full((lanes, rounds + 64), -math.inf)
+        self.values[:, :rounds] = past
+        self.count = np.full(lanes, rounds, dtype=np.int64)
         self._table = np.zeros((0, 2), dtype=np.int64)
         self._scale = np.full(lanes, -math.inf)
         self._held, self._below, self._upto = np.zeros((3, lanes), dtype=np.int64)
@@ -168,7 +177,8 @@ class BatchWindow:
         most = int(count.max(initial=0))
         if most >= len(self._table):
             extra = range(len(self._table), 2 * most + 64)
-            rows = [window(each, self.risk, confidence=self.confidence, least=self.least) for each in extra]
+            options = {"confidence": self.confidence, "least": self.least}
+            rows = [window(self.earlier + each, self.risk, since=each, **options) for each in extra]
             self._table = np.concatenate([self._table, np.array(rows, dtype=np.int64)])
         found = self._table[count]
         return found[:, 0], found[:, 1]
