@@ -78,7 +78,7 @@ def hp_shield(
     """
     setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, chooser)
-    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt)
+    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
         inside = not isinstance(base, int) or base < dim

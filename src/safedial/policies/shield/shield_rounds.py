@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,12 +35,17 @@ class Setup(NamedTuple):
     climb: float | None = CLIMB
     confidence: float | None = None
     adapt: float | None = None
+    predicts_reward: bool = False
 
 
 class Promise(NamedTuple):
-    """What the first decision states: the cost's limit, δ, and for 0/1 costs the lower risk and the step beyond."""
+    """What the first decision states: the cost's limit, δ, and for 0/1 costs the lower risk and the step beyond.
+
+    `middle` is the cost in the middle of its bracket, for the settings that a base learns from.
+    """
 
     cost: Cost
+    middle: Cost
     risk: float
     count_risk: float
     step: float
@@ -52,6 +58,21 @@ class Advice(NamedTuple):
     setting: Array
     start: Array
     scale: Array
+
+
+def middle_of(cost: Cost) -> Cost:
+    """The same cost with one elasticity or slope, the mean of both, and a floor low enough to learn from.
+
+    The bracket's own bound lies the lower the further a setting was from the threshold, which a base would follow.
+    """
+    growth = cost.growth
+    if growth.name == "spread":
+        return cost
+    parameters = dict(growth.parameters)
+    parameters["low"] = parameters["high"] = 0.5 * (parameters["low"] + parameters["high"])
+    if growth.name == "relative":
+        parameters["floor"] = min(parameters["floor"], 0.01 * cost.limit)
+    return replace(cost, growth=growth._replace(parameters=parameters))
 
 
 class ShieldRounds:
@@ -101,13 +122,8 @@ class ShieldRounds:
         if self.setup.adapt is not None:
             exceeded = np.where(known, self.promise.cost.exceeded(total), self.promise.risk)
             self.level = adapted(self.level, exceeded, risk=self.promise.risk, rate=self.setup.adapt)
-        if self.setup.family == "scale":
-            own = np.log(np.clip(limit, range_.start, range_.end) / self.setup.protocol(context))
-        else:
-            own = cost
-        self.ridge.add(context, np.stack([np.where(known, own, 0.0), reward], axis=-1), known)
-        if self.count >= self.bases.next_fit:
-            self._fit()
+        if self.setup.learned or self.setup.predicts_reward:
+            self._train(context, reward, cost, total=total, applied=applied, known=known)
         if self.setup.learned:
             self._change_base()
 
@@ -121,7 +137,7 @@ class ShieldRounds:
         cost = Cost(threshold=threshold, growth=growth)
         lower = spread_risk(growth, risk) if spread else risk
         step, least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
-        self.promise = Promise(cost, risk, lower, step, least)
+        self.promise = Promise(cost, middle_of(cost), risk, lower, step, least)
         self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
         self.level = np.full(self.lanes, risk)
 
@@ -159,10 +175,18 @@ class ShieldRounds:
         lower = applied < self.advice.setting
         self.used = [*self.used[1 - RECENT :], np.where(lower, np.minimum(given, self.advice.scale), self.advice.scale)]
 
-    def _fit(self) -> None:
-        coef = self.ridge.coef()
-        self.reward_coef = coef[..., 1]
-        self.bases.add(self.count, coef[..., 0])
+    def _train(self, context: Array, reward: Array, cost: Array, *, total: Array, applied: Array, known: Any) -> None:
+        """Learn from a round, and fit a base when there are a tenth more."""
+        target = cost
+        if self.setup.family == "scale":
+            protocol = self.setup.protocol(context)
+            likely = self.promise.middle.tolerated(total, applied) / protocol
+            target = np.log(np.clip(likely, 0.1 * self.setup.start_scale, 10.0 / protocol))
+        self.ridge.add(context, np.stack([target, reward], axis=-1), known)
+        if self.count >= self.bases.next_fit:
+            coef = self.ridge.coef()
+            self.reward_coef = coef[..., 1]
+            self.bases.add(self.count, coef[..., 0])
 
     def _change_base(self) -> None:
         """Use the newest base that is calibrated: all rounds since its fit are restated in its scale."""
