@@ -26,7 +26,7 @@ from safedial.core.tolerated import (
     tolerated_setting,
 )
 
-RISK, SEEDS, ROUNDS, LEVEL = 0.05, 2000, 201, 1e-6
+RISK, SEEDS, ROUNDS, LEVEL = 0.05, 1200, 201, 1e-6
 LOOKS = (25, 50, 100, 200)
 THRESHOLD = 2.0
 START = 0.1

@@ -17,7 +17,7 @@ from safedial.policies.hp_shield import hp_shield
 from safedial.policies.shield.bases import Bases, Fit
 from tests.conftest import make_spec
 
-RISK, LEVEL, SEEDS, ROUNDS = 0.05, 1e-6, 500, 201
+RISK, LEVEL, SEEDS, ROUNDS = 0.05, 1e-6, 400, 201
 LOOKS = (25, 50, 100, 200)
 SPEC = make_spec(threshold=2.0, violation_risk=RISK)
 BRACKET = growth.relative(0.7, 1.4, floor=0.5)
@@ -97,7 +97,7 @@ def test_the_promise_holds_for_each_base_and_family(options):
 
 
 def test_with_an_exact_curve_each_base_spends_the_whole_risk():
-    """All rounds from 20 on, 500 runs: within 0.004 of δ, over six standard errors between runs."""
+    """All rounds from 20 on, 400 runs: within 0.004 of δ, over six standard errors between runs."""
     world = Patients()
     world.power[:] = 1.0
     for options in ({}, {"learned": True}, {"family": "offset"}):
