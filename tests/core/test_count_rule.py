@@ -172,6 +172,9 @@ def test_the_batched_window_agrees_with_the_online_one_in_every_lane():
         some = np.flatnonzero(rng.random(6) < 0.5)
         assert batch.scales(some).tolist() == [alone[lane].scale() for lane in some]
     assert batch.scales(np.arange(0)).size == 0
+    for _ in range(400):
+        batch.append(math.nan)
+    assert np.all(batch.scales() == -INF), "what is not a number tolerates nothing"
 
 
 def test_a_batch_of_equal_lanes_agrees_with_the_definition():

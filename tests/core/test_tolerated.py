@@ -175,6 +175,15 @@ def test_a_base_of_nothing_plays_the_start_at_any_scale():
     assert tolerated_offset(0.0, 1.0, Range(0.0, 2.0), threshold=1.0) == -math.inf
 
 
+def test_a_prediction_that_is_no_number_gets_the_start_and_tolerates_any_scale_if_the_start_is_tolerated():
+    range_, unknown = Range(0.5, 2.0), np.array([math.nan, 1.0])
+    assert offset_setting(np.array([math.inf, 0.0]), unknown, range_, threshold=1.0).tolist() == [0.5, 1.0]
+    assert tolerated_offset(0.7, unknown, range_, threshold=1.0)[0] == math.inf
+    assert tolerated_offset(0.4, unknown, range_, threshold=1.0)[0] == -math.inf
+    assert tolerated_offset(2.0, unknown, range_, threshold=1.0).tolist() == [math.inf, math.inf]
+    assert scaled_setting(math.inf, math.nan, range_) == 0.5
+
+
 def test_of_several_costs_the_least_tolerant_counts_and_the_risk_is_not_split():
     costs = {
         "trough": Cost(threshold=20, growth=growth.relative(1, 1, floor=0)),

@@ -125,17 +125,26 @@ def test_lower_settings_and_lost_outcomes_keep_the_promise_and_lower_the_climb()
     assert_kept(play(policy, world, applied=applied, lost=lambda step: gone[step])[1])
 
 
-def test_a_lower_setting_is_what_the_climb_limit_counts_from():
+def test_rounds_that_were_given_less_neither_raise_nor_lower_the_climb_limit():
     policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), start_scale=0.1)
-    world = Patients(seeds=1, rounds=60)
+    world = Patients(seeds=1, rounds=80)
     world.tolerance[:] = 1e6
-    free, _ = play(policy, world)
-    held, _ = play(policy, world, applied=lambda step, advised: np.minimum(advised, 0.06))
-    assert free.max() == 1.0
-    assert held.max() == 0.06
-    last = []
-    play(policy, world, applied=lambda step, advised: last.append(advised.item()) or np.minimum(advised, 0.06))
-    assert max(last) == pytest.approx(1.25 * 0.06)
+    advised = {}
+
+    def keep(name, most):
+        def applied(step, setting):
+            advised.setdefault(name, []).append(setting.item())
+            return np.minimum(setting, most(step))
+
+        return applied
+
+    play(policy, world, applied=keep("free", lambda step: 1.0))
+    play(policy, world, applied=keep("held", lambda step: 0.06))
+    play(policy, world, applied=keep("paused", lambda step: 0.01 if 24 <= step < 60 else 1.0))
+    assert max(advised["free"]) == 1.0
+    assert 0.06 < max(advised["held"]) <= 1.25 * 0.06
+    assert advised["paused"][24:60] == [advised["free"][24]] * 36
+    assert advised["paused"][61] == advised["free"][25]
 
 
 def test_costs_of_0_or_1_climb_by_steps():
@@ -160,6 +169,8 @@ def test_the_sign_chooser_plays_the_start_where_no_benefit_is_expected():
     late, benefit = settings[100:], world.benefit[100:, 0]
     assert np.all(late[benefit < -0.5] == pytest.approx(0.1 * 0.3))
     assert late[benefit > 0.5].mean() > 1.5 * 0.1 * 0.3
+    probed, _ = play(hp_shield(base=0, growth=BRACKET, chooser="sign", probe=0.05), world)
+    assert probed[100:][benefit < -0.5].max() < 0.05
 
 
 def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
@@ -187,6 +198,7 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
         ({"climb": 1}, "climb = 1: must be a number > 1 or None; try 1.25"),
         ({"confidence": 1.0}, "confidence = 1.0: must be a number in"),
         ({"adapt": 0}, "adapt = 0: must be a number in"),
+        ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
         ({"chooser": "best"}, "chooser = 'best': must be 'largest' or 'sign'"),
     ],
 )

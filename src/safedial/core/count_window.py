@@ -147,7 +147,8 @@ class BatchWindow:
         self._held, self._below, self._upto = np.zeros((3, lanes), dtype=np.int64)
 
     def append(self, tolerated: Any, lanes: Any = None) -> None:
-        """One more countable round of each lane; −∞ where its outcome is not known."""
+        """One more countable round of each lane; −∞ where its outcome is not known, as which NaN is taken."""
+        tolerated = np.fmax(tolerated, -math.inf)
         lanes = np.arange(len(self.count)) if lanes is None else lanes
         places = self.count[lanes]
         if places.max(initial=0) >= self.values.shape[1]:

@@ -193,11 +193,13 @@ def tolerated_scale(tolerated: Any, base: Any, range: Range) -> Any:
 def offset_setting(scale: Any, predicted: Any, range: Range, *, threshold: Any, size: Any = 1.0) -> Any:
     """The offset family: the largest setting whose predicted cost per unit, plus −λ·size, keeps a threshold > 0.
 
-    With λ = −q this is HP-Conformal's sup{a : a·(ĉ + q) ≤ τ}, at most the end and never below the start.
+    With λ = −q this is HP-Conformal's sup{a : a·(ĉ + q) ≤ τ}, at most the end and never below the start. A prediction
+    that is not a number gets the start.
     """
     rate = predicted - scale * size
     xp = namespace(rate, threshold)
-    return range.played(xp.where(rate > 0.0, threshold / xp.where(rate > 0.0, rate, 1.0), math.inf))
+    setting = threshold / xp.where(rate > 0.0, rate, 1.0)
+    return range.played(xp.where(rate > 0.0, setting, xp.where(rate <= 0.0, math.inf, -math.inf)))
 
 
 def tolerated_offset(tolerated: Any, predicted: Any, range: Range, *, threshold: Any, size: Any = 1.0) -> Any:
@@ -208,10 +210,11 @@ def tolerated_offset(tolerated: Any, predicted: Any, range: Range, *, threshold:
     """
     reach = range.reach(tolerated)
     xp = namespace(reach, predicted, threshold, size)
-    inside = xp.logical_and(reach > 0.0, reach < math.inf)
+    inside = xp.logical_and(xp.logical_and(reach > 0.0, reach < math.inf), predicted == predicted)
     rate = threshold / xp.where(inside, reach, 1.0)
     offset = (predicted - rate - 16.0 * UNIT * (abs(predicted) + rate)) / size
-    return lowered(xp.where(inside, offset, xp.where(reach > 0.0, math.inf, -math.inf)))
+    anywhere = xp.logical_or(reach == math.inf, xp.logical_and(predicted != predicted, reach > -math.inf))
+    return lowered(xp.where(inside, offset, xp.where(anywhere, math.inf, -math.inf)))
 
 
 def lowered(scale: Any) -> Any:

@@ -58,6 +58,7 @@ def hp_shield(
     confidence: float | None = None,
     adapt: float | None = None,
     chooser: Literal["largest", "sign"] = "largest",
+    probe: float | None = None,
 ) -> Policy:
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
@@ -72,12 +73,14 @@ def hp_shield(
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
-        chooser: "largest": the cap; "sign": the start where the predicted reward is negative.
+        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative.
+        probe: None, or the share of the cap that such a round gets. With an exact curve a small share tells as much as
+            the whole; with a bracket it tells little, and such rounds hold the scale back.
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
     setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
-    _check(climb, confidence, adapt, chooser)
+    _check(climb, confidence, adapt, chooser, probe)
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
@@ -98,7 +101,7 @@ def hp_shield(
         threshold, risk = float(np.squeeze(spec.threshold)), float(np.squeeze(spec.violation_risk))
         setting, start, scale = rounds.advise(context, threshold=threshold - baseline_cost, risk=risk)
         index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
-        chosen = np.where(index >= 0.0, setting, start)
+        chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
         chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))
         bounds = Bounds(index, scale, 0.0, 0.0, False)
         return Choice(chosen, SafeSet(setting, np.full(rounds.batch, True)), bounds, index)
@@ -116,7 +119,7 @@ def hp_shield(
         return state
 
     options = {"base": base, "growth": growth, "learned": learned, "family": family, "start_scale": start_scale}
-    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser}
+    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
     return Policy("hp_shield", "HP-Shield", "conformal", decide, options, init=init, predict=predict, update=update)
 
 
@@ -129,7 +132,7 @@ def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: An
     require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
     scaled = growth.name != "spread" or family == "scale"
     require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
-    share = isinstance(start_scale, (int, float)) and not isinstance(start_scale, bool) and 0.0 < start_scale <= 1.0
+    share = _number(start_scale) and 0.0 < start_scale <= 1.0
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     return Setup(growth, _protocol(base), learned or family == "offset", family, float(start_scale))
@@ -139,11 +142,22 @@ def _protocol(base: Any) -> Any:
     return base if callable(base) else lambda context: context[..., base]
 
 
-def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any) -> None:
-    number = isinstance(climb, (int, float)) and not isinstance(climb, bool)
-    require(climb is None or (number and climb > 1.0), "climb", climb, "must be a number > 1 or None", f"try {CLIMB}")
+def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) -> None:
+    require(
+        climb is None or (_number(climb) and climb > 1.0),
+        "climb",
+        climb,
+        "must be a number > 1 or None",
+        f"try {CLIMB}",
+    )
     share = confidence is None or (isinstance(confidence, float) and 0.0 < confidence < 1.0)
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
     if adapt is not None:
         check_rate(adapt, 0.05)
     require(chooser in ("largest", "sign"), "chooser", chooser, "must be 'largest' or 'sign'")
+    part = probe is None or (_number(probe) and 0.0 < probe <= 1.0)
+    require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

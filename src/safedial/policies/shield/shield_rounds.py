@@ -80,6 +80,7 @@ class ShieldRounds:
 
     def __init__(self, dim: int, *, ridge: float, batch: tuple[int, ...], setup: Setup) -> None:
         self.batch, self.setup, self.lanes = batch, setup, math.prod(batch)
+        self.promise: Any = None
         self.ridge = Ridge(self.lanes, dim, 2, ridge)
         self.bases = Bases(self.lanes, dim)
         self.base = self.bases.waiting[0]
@@ -87,7 +88,8 @@ class ShieldRounds:
         self.contexts: list[Array] = []
         self.limits: list[Array] = []
         self.applied: list[Array] = []
-        self.used: list[Array] = []
+        self.recent = np.full((self.lanes, RECENT), -1)
+        self.used = np.full((self.lanes, RECENT), -math.inf)
 
     @property
     def count(self) -> int:
@@ -95,16 +97,15 @@ class ShieldRounds:
 
     def advise(self, context: Array, *, threshold: float, risk: float) -> Advice:
         """The largest setting at contexts (lanes, d). The first call fixes threshold and risk."""
-        if not hasattr(self, "promise"):
-            self._state(threshold, risk)
+        promise = self.promise or self._state(threshold, risk)
         range_, learned = self._range(context), self._predicted(self.base, context)
-        scale = self.promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
+        scale = promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
         if self.setup.family == "offset":
-            setting = offset_setting(scale, learned, range_, threshold=self.promise.cost.limit)
-            setting = np.maximum(np.minimum(setting, self._most(range_.start)), range_.start)
+            setting = offset_setting(scale, learned, range_, threshold=promise.cost.limit)
+            setting = np.maximum(np.minimum(setting, self._most()), range_.start)
             scale = setting
         else:
-            scale = np.minimum(scale, self._most(range_.start / learned))
+            scale = np.minimum(scale, self._most())
             setting = scaled_setting(scale, learned, range_)
             scale = np.maximum(scale, range_.start / learned)
         self.advice = Advice(setting, range_.start, scale)
@@ -131,7 +132,7 @@ class ShieldRounds:
         """The predicted reward per unit, from all rounds up to the last fit."""
         return Fit(0, self.reward_coef).value(context)
 
-    def _state(self, threshold: float, risk: float) -> None:
+    def _state(self, threshold: float, risk: float) -> Promise:
         growth = self.setup.growth
         spread = growth.name == "spread"
         cost = Cost(threshold=threshold, growth=growth)
@@ -140,6 +141,7 @@ class ShieldRounds:
         self.promise = Promise(cost, middle_of(cost), risk, lower, step, least)
         self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
         self.level = np.full(self.lanes, risk)
+        return self.promise
 
     def _rates(self) -> Array:
         """δ_t as a share of the risk at which the count rule runs."""
@@ -161,19 +163,20 @@ class ShieldRounds:
             return tolerated_offset(limit, learned, range_, threshold=self.promise.cost.limit)
         return tolerated_scale(limit, learned, range_)
 
-    def _most(self, start: Array) -> Any:
-        if self.setup.climb is None:
-            return math.inf
-        return climb_limit(np.stack(self.used, axis=-1), start, climb=self.setup.climb) if self.used else start
+    def _most(self) -> Any:
+        """The climb limit; −∞, which means the start, before any round is known."""
+        return math.inf if self.setup.climb is None else climb_limit(self.used, -math.inf, climb=self.setup.climb)
 
     def _remember(self, context: Array, limit: Array, applied: Array) -> None:
-        """Keep the round, and for the climb limit the scale that was really given."""
+        """Keep the round, and for the climb limit its scale: not if it was given less than it could have been, which
+        is neither evidence for that scale nor a reason to fall back from it.
+        """
+        full = applied >= self.advice.setting
+        self.recent[full] = np.concatenate([self.recent[full, 1:], np.full((full.sum(), 1), self.count)], axis=1)
+        self.used[full] = np.concatenate([self.used[full, 1:], self.advice.scale[full, None]], axis=1)
         self.contexts.append(context)
         self.limits.append(limit)
         self.applied.append(applied)
-        given = applied if self.setup.family == "offset" else applied / self._predicted(self.base, context)
-        lower = applied < self.advice.setting
-        self.used = [*self.used[1 - RECENT :], np.where(lower, np.minimum(given, self.advice.scale), self.advice.scale)]
 
     def _train(self, context: Array, reward: Array, cost: Array, *, total: Array, applied: Array, known: Any) -> None:
         """Learn from a round, and fit a base when there are a tenth more."""
@@ -194,11 +197,16 @@ class ShieldRounds:
         if base is self.base:
             return
         self.base = base
-        context = np.stack(self.contexts[base.since :], axis=1)
-        limit = np.stack(self.limits[base.since :], axis=1)
+        context, limit = (np.stack(part[base.since :], axis=1) for part in (self.contexts, self.limits))
         past = self._tolerated(base, limit, context, self._range(context))
         options = {"confidence": self.setup.confidence, "least": self.promise.least, "earlier": base.since}
         self.window = BatchWindow(past, self.promise.count_risk, **options)
         if self.setup.family == "scale":
-            recent = zip(self.applied[-RECENT:], self.contexts[-RECENT:], strict=True)
-            self.used = [applied / self._predicted(base, context) for applied, context in recent]
+            self._restate()
+
+    def _restate(self) -> None:
+        """The scales of the last rounds in the new base's."""
+        context, applied = np.stack(self.contexts, axis=1), np.stack(self.applied, axis=1)
+        lane = np.arange(self.lanes)[:, None]
+        given = applied[lane, self.recent] / self._predicted(self.base, context[lane, self.recent])
+        self.used = np.where(self.recent >= 0, given, -math.inf)
