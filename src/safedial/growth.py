@@ -9,6 +9,6 @@ cost per unit of the dial, for costs with a baseline. `spread(step, sigma)`: for
 11.43
 """
 
-from safedial.core.growth import Growth, additive, relative, spread
+from safedial.core.brackets import Growth, additive, relative, spread
 
 __all__ = ["Growth", "additive", "relative", "spread"]

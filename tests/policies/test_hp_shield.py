@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, growth
+from safedial import InvalidInput, LinearWorld, growth, simulate
 from safedial.core.count_rule import climb_limit
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
@@ -171,6 +171,20 @@ def test_the_sign_chooser_plays_the_start_where_no_benefit_is_expected():
     assert late[benefit > 0.5].mean() > 1.5 * 0.1 * 0.3
     probed, _ = play(hp_shield(base=0, growth=BRACKET, chooser="sign", probe=0.05), world)
     assert probed[100:][benefit < -0.5].max() < 0.05
+
+
+def test_a_simulation_of_the_paper_s_world_earns_more_than_the_start_alone():
+    policy = hp_shield(
+        base=lambda context: np.ones(context.shape[:-1]),
+        growth=growth.relative(1, 1, floor=0),
+        family="offset",
+        start_scale=0.14,
+        chooser="sign",
+        probe=0.01,
+    )
+    run = simulate(policy, LinearWorld(dim=3), make_spec(threshold=0.5, violation_risk=RISK), rounds=150, seeds=40)
+    assert run.violations.mean() / 150 < RISK
+    assert run.reward.sum() > 0.5 * run.exact_clairvoyant_reward.sum()
 
 
 def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():

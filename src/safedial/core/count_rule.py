@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.growth import Growth
+from safedial.core.brackets import Growth
 from safedial.core.namespace import namespace, normal_quantile
 from safedial.errors import require
 
@@ -187,7 +187,7 @@ def climb_limit(used: Any, start: Any, *, climb: float = CLIMB) -> Any:
 def spread_risk(growth: Growth, risk: float) -> float:
     """δ₀ = Φ(Φ⁻¹(δ) − ln h/σ): the risk at which the count rule runs for 0/1 costs, h·λ̂ being played.
 
-    >>> from safedial.core.growth import spread
+    >>> from safedial.core.brackets import spread
     >>> round(spread_risk(spread(1.25, 0.5), 0.05), 4)
     0.0183
     """

@@ -1,7 +1,7 @@
 """The tolerated scale: the largest scale of a family of settings at which a past round would have kept the threshold.
 
 A family a_λ(x), non-decreasing in its scale λ, is what is really played: floored to a level, at most the dial's end,
-never below the start a₀(x). For a round with setting s and cost c, the bracket's bound B (`core.growth`) gives
+never below the start a₀(x). For a round with setting s and cost c, the bracket's bound B (`core.brackets`) gives
 
     z* = sup{z : B(z) ≤ τ}                   the tolerated setting (`Cost.tolerated`), the smallest over several costs
     T̂ = sup{λ : a_λ(x) ≤ z*}                 the tolerated scale (`tolerated_scale`, `tolerated_offset`)
@@ -38,7 +38,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.core.growth import LARGEST_EXPONENT, Growth, Reading, growth_from_dict
+from safedial.core.brackets import LARGEST_EXPONENT, Growth, Reading, growth_from_dict
 from safedial.core.namespace import FLOATS, namespace
 from safedial.core.rounding import UNIT
 from safedial.errors import InvalidInput, require
@@ -56,7 +56,7 @@ class Cost:
         direction: "above": the cost must not exceed τ. "below": it must not fall below τ, as a glucose of 70 mg/dl.
         on: "measured" if τ limits the cost as measured, "true" if the cost without the bracket's `error`.
 
-    >>> from safedial.core.growth import additive
+    >>> from safedial.core.brackets import additive
     >>> low_glucose = Cost(threshold=70, growth=additive(4, 30), direction="below")
     >>> round(low_glucose.tolerated(100.0, 2.0), 9)  # 100 mg/dl at 2 units: one unit more cannot bring it below 70
     3.0

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.adaptive import check_rate
+from safedial.core.brackets import Growth
 from safedial.core.confidence import Bounds
 from safedial.core.count_rule import CLIMB
-from safedial.core.growth import Growth
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.errors import require

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.adaptive import adapted
+from safedial.core.brackets import Growth
 from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, spread_risk
 from safedial.core.count_window import BatchWindow
-from safedial.core.growth import Growth
 from safedial.core.tolerated import Cost, Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
 

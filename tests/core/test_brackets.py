@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from safedial import growth
-from safedial.core.growth import GROWTHS, growth_from_dict
+from safedial.core.brackets import GROWTHS, growth_from_dict
 from safedial.errors import InvalidInput
 
 
