@@ -115,8 +115,8 @@ def test_jax_gives_the_same_answers():
     with jax.enable_x64(True):
         outcome, setting, base, range_ = draw("relative", True)
         cost = BRACKETS["relative"](0.7, 1.4, 0.0)
-        outcome_, setting_, base_, start, end = map(jax.numpy.asarray, (outcome, setting, base, *range_[:2]))
-        found = scales(cost, outcome_, setting_, base_, Range(start, end, range_.levels))
+        compiled = jax.jit(lambda a, b, c, start, end: scales(cost, a, b, c, Range(start, end, range_.levels)))
+        found = compiled(outcome, setting, base, *range_[:2])
         for one, other in zip(scales(cost, outcome, setting, base, range_), found, strict=True):
             assert isinstance(other, jax.Array)
             np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
