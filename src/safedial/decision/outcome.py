@@ -48,7 +48,7 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
         raise refusal("action", setting, f"must lie between {dial.low:g} and {dial.high:g}", way_out)
     share = setting if rules.is_identity else dial.action(setting)
     cost_intensity = share if rules.is_identity else float(dose.cost.effect(share))
-    reward_intensity = cost_intensity if dose.reward is dose.cost else float(dose.reward.effect(share))
+    reward_intensity = share if dose.reward.name == "identity" else float(dose.reward.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
     if rules.policy.binary_cost:
         require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs")

@@ -206,7 +206,8 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
 
 def read_baseline(rules: Rules, baseline_cost: Any) -> float:
     """A stated baseline cost, in its range."""
-    value = real("baseline_cost", baseline_cost)
+    plain = type(baseline_cost) is float and math.isfinite(baseline_cost)
+    value = baseline_cost if plain else real("baseline_cost", baseline_cost)
     low, high = rules.baseline_range
     if not low <= value <= high:
         way_out = "state another baseline_range at the start, if it is right: a lower baseline raises the dose"

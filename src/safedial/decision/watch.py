@@ -94,7 +94,7 @@ class Watch:
         cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, turn.action)
         if cost is None:
             self.unseen(turn)
-        elif counts and cost > counted_from(spec, float(turn.number)):
+        elif counts and cost > spec.threshold and cost > counted_from(spec, float(turn.number)):
             self.monitor = monitor.revise(self.monitor)
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
 

@@ -230,10 +230,10 @@ def check_outcome(
 def check_decision(transaction: StudyTransaction, decision: DecisionId) -> None:
     """Refuse an id that is not that of a decision of this log."""
     turn = transaction.state.open.get(decision.seq) or transaction.state.expired.get(decision.seq)
-    if turn is not None:
-        check_id(decision, decision._replace(tag=turn.tag))
-    else:
+    if turn is None:
         the_decision(transaction, decision)
+    elif turn.tag != decision.tag:
+        check_id(decision, decision._replace(tag=turn.tag))
 
 
 def the_decision(transaction: StudyTransaction, decision: DecisionId) -> Event:
