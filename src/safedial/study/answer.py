@@ -170,14 +170,14 @@ def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) 
     return Receipt(None if decision_id is None else str(decision_id), event.seq, created, bytes(event.hash).hex())
 
 
-def decided(spec: StudySpec, name: str, event: Event, context: Any) -> StudyDecision:
-    """The answer for a `decided` event from the log."""
-    body = event.fields()
-    return answered(spec, name, event, decision_of(spec.rules, body, context), body)
-
-
-def answered(spec: StudySpec, name: str, event: Event, decision: Decision, body: dict[str, Any]) -> StudyDecision:
-    """The answer for a `decided` event, its decision and its body."""
+def decided(
+    spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
+) -> StudyDecision:
+    """The answer for a `decided` event. It is made from the body, so that a decision says the same when it is new and
+    when it is read again, whatever numbers a policy or learner of one's own works with.
+    """
+    body = event.fields() if body is None else body
+    decision = decision_of(spec.rules, body, context)
     folding = spec.folding if spec.learner.in_order else "prefix"
     named = id_text(spec.rules_version, name, event.seq, event.hash)
     return StudyDecision(named, event.seq, name, event.at, body, decision, folding, bytes(event.hash).hex())

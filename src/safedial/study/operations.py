@@ -9,10 +9,9 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from safedial.decision.decision import Decision
 from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.errors import require
-from safedial.study.answer import Receipt, StudyDecision, answered, decided, receipt
+from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
 from safedial.study.event_bodies import Noted, body_of, noted_in
@@ -62,24 +61,20 @@ def once(transaction: StudyTransaction, key: str | None, request: Any, make: Cal
 def ask(
     transaction: StudyTransaction, *, asked: Asked, noted: Noted, baseline_cost: float, actor: str
 ) -> StudyDecision:
-    made: list[tuple[Decision, dict[str, Any]]] = []
+    bodies = []
 
     def make() -> Event:
         at = transaction.time_of_decision()
         decision = decide_next(transaction.state, asked.vector, asked.norm, asked.raw, baseline_cost)
-        body = body_of(decision, asked.raw, transaction.state, noted)
-        made.append((decision, body))
-        return transaction.append("decided", body, actor=actor, known=asked.vector, at=at)
+        bodies.append(body_of(decision, asked.raw, transaction.state, noted))
+        return transaction.append("decided", bodies[0], actor=actor, known=asked.vector, at=at)
 
     event, created = once(transaction, noted.key, asking(asked.raw, baseline_cost, noted), make)
     if not created and not EVENT_KINDS[event.kind].decides:
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
-    state, name = transaction.state, transaction.source.name
-    if created:
-        answer = answered(state.study, name, event, *made[0])
-    else:
-        answer = decided(state.study, name, event, context_of(state, event.fields()["context"]))
-    return answer._replace(replayed=not created, stopped=state.stopped)
+    context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
+    made = decided(transaction.state.study, transaction.source.name, event, context, bodies[0] if created else None)
+    return made._replace(replayed=not created, stopped=transaction.state.stopped)
 
 
 def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any], *, actor: str) -> Receipt:
