@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
-COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .PHONY: run setup test test-full test-portable test-text check format bench bench-service lock clean
 
