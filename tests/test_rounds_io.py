@@ -67,13 +67,13 @@ def test_actions_may_be_in_the_dials_units():
         (",", ";", "with commas between cells"),
         ("cost", "costs", "cost"),
         ("reward", "gain", "reward"),
-        ("x2", "x1", "one name"),
+        ("x2", "x1", "the same name"),
         ("0.5,0.3", "1.5,0.3", r"row 1, column 'action' = 1.5.*0 and 1"),
         ("0.5,0.3", "-0.1,0.3", "column 'action'"),
         ("0.3,0.4\n2", "0.3,nan\n2", "row 1, column 'cost'.*every outcome"),
         ("0.3,0.4\n2", "0.3,\n2", "row 1, column 'cost'"),
         ("0.1,0.2", "inf,0.2", "row 1, column 'x1'"),
-        ("0.1,0.2", "Ann,0.2", "name the context columns"),
+        ("0.1,0.2", "Ann,0.2", "not a context column"),
         ("0.1,0.2", "0.1,0.2,0.3", "row 1"),
         ("\n2,", "\n1,", "must increase"),
     ],
@@ -93,7 +93,7 @@ def test_context_columns_must_be_there_and_not_be_outcomes():
 
 
 def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
-    from safedial.diagnostics.promise import watch_log
+    from safedial.diagnostics.promise_watch import watch_log
     from safedial.study import create_study
 
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from safedial.decision.decision import Decision
     from safedial.decision.units import Dial, Features
     from safedial.diagnostics import check_log
-    from safedial.diagnostics.promise import watch_log
+    from safedial.diagnostics.promise_watch import watch_log
     from safedial.planning import plan
     from safedial.policies import (
         POLICIES,
@@ -93,7 +93,7 @@ _LAZY = {
     "Study": "safedial.study",
     "tabulated": "safedial.core.dose",
     "thompson": "safedial.policies",
-    "watch_log": "safedial.diagnostics.promise",
+    "watch_log": "safedial.diagnostics.promise_watch",
 }
 
 __all__ = [

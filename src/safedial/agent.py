@@ -1,7 +1,7 @@
 """`Agent`: the in-memory online learner.
 
     context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
-    outcome ─► outcome.normalise ─► learner.learn, monitor
+    outcome ─► outcome.normalise ─► watch.told, learner.learn
 
 The learner follows from the policy (decision/learners/kinds.py): linear, over function
 classes, conformal, or one's own.
@@ -18,20 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.agent_file import FORM, FORM_VERSION, arguments, dump, restore
-from safedial.core import monitor
+from safedial.agent_file import FORM, FORM_VERSION, dump, load_agent, restored
 from safedial.core.dose import Dose, DoseCurve
-from safedial.core.rounding import rounded_spec
 from safedial.core.scale import NoiseScale
 from safedial.core.spec import SafetySpec
-from safedial.decision.decide import decide
-from safedial.decision.decision import Decision, Rules
-from safedial.decision.learners.kinds import make_learner
-from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted_from, normalise
-from safedial.decision.rounds import Advice
+from safedial.decision.decision import Decision
+from safedial.decision.in_memory import InMemoryRounds
+from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.rounds import Asked
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import (
-    NewContext,
     check_decision,
     column,
     in_row,
@@ -42,21 +38,17 @@ from safedial.decision.validation import (
     read_new_context,
     read_new_contexts,
 )
-from safedial.errors import InvalidInput, require
-from safedial.io import read_archive, write_archive
+from safedial.errors import require
+from safedial.io import write_archive
 from safedial.policies import Policy
 
 Vector = NDArray[np.float64]
 Context = Sequence[float] | Vector | Mapping[str, float]
 
-ALARM_LEVEL = 0.01
 UNSAID: Any = object()
 
-OPEN_LIMIT = 100_000
-"""Decisions without an outcome that are remembered; older ones can be reported by context and action only."""
 
-
-class Agent:
+class Agent(InMemoryRounds):
     """Advises one safe action at a time and learns from its outcome.
 
     Args:
@@ -98,20 +90,9 @@ class Agent:
         baseline_range: tuple[float | None, float | None] | None = None,
         seed: int = 0,
     ) -> None:
-        given = (dim, spec, policy, dose, dial, features, start_action, fallback_action)
-        self._start(make_rules(*given, baseline_range=baseline_range), seed)
-
-    def _start(self, rules: Rules, seed: Any) -> None:
-        """Nothing learned, nothing decided."""
-        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-        require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
-        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
-        self._learner = make_learner(rules)
-        self._decisions = 0
-        self._open: dict[int, Advice] = {}
-        self._monitor, self._alarmed_at, self._expected = monitor.init(), 0, 0
-        self._frozen = False
-        self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
+        parts: Any = {"policy": policy, "dose": dose, "dial": dial, "features": features}
+        actions = {"start_action": start_action, "fallback_action": fallback_action, "baseline_range": baseline_range}
+        self._start(make_rules(dim=dim, spec=spec, **parts, **actions), seed)
 
     def __repr__(self) -> str:
         rules = self._rules
@@ -122,7 +103,7 @@ class Agent:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as `save` writes it, but with the rules as they are, the user's own functions included."""
-        return _restored, (type(self), self._rules, *dump(self))
+        return restored, (type(self), self._rules, *dump(self))
 
     @property
     def spec(self) -> SafetySpec:
@@ -157,7 +138,7 @@ class Agent:
     @property
     def violations(self) -> int:
         """How many watched outcomes exceeded the threshold: those of decisions that were not in doubt, as advised."""
-        return int(self._monitor.violations)
+        return int(self._watch.monitor.violations)
 
     @property
     def decisions(self) -> int:
@@ -175,8 +156,17 @@ class Agent:
 
         For HP-Conformal: evidence that rounds are not exchangeable; ≥ 100 with probability at most 0.01 if they are.
         """
-        own = self._learner.evidence
-        return float(monitor.evidence(self._monitor)) if own is None else own
+        self._expect()
+        return self._watch.evidence
+
+    @property
+    def noise_evidence(self) -> float:
+        """Evidence that the noise exceeds what was stated: 1 at the start; ≥ 200 with probability ≤ 0.01 + 2δ′ if not.
+
+        Only policies with a linear estimate and a radius gather any.
+        """
+        self._expect()
+        return self._watch.noise_evidence
 
     @property
     def frozen(self) -> bool:
@@ -185,11 +175,19 @@ class Agent:
 
     @property
     def alarmed(self) -> bool:
-        """Whether the evidence reached 100. The fallback is then advised until `resume` is called."""
-        return self._alarmed_at > 0
+        """Whether the evidence reached its limit. The fallback is then advised until `resume` is called."""
+        return bool(self._stopped)
+
+    @property
+    def stopped(self) -> str:
+        """Which rule stopped the agent: "alarm", "drift" (HP-Conformal), "noise_broken", or "" while none has."""
+        return self._stopped
 
     def resume(self, *, forget: bool = False) -> None:
         """Take the alarm back and watch afresh: a person's decision, after finding out what went wrong.
+
+        It takes back the rule that stopped the agent and no other: after `noise_broken` the evidence of violations
+        stays, after an alarm that of the noise; if it has reached its own limit, it stops the agent at once.
 
         Args:
             forget: HP-Conformal only: start up again without the earlier rounds, where they no longer resemble the
@@ -198,10 +196,12 @@ class Agent:
         if forget:
             self._learner.forget()
             self._open.clear()
+            self._expected = self._decisions
         self._learner.watch_afresh()
-        self._monitor, self._alarmed_at = monitor.init(), 0
-        self._expected = self._decisions
-        self._open = {number: advice._replace(watched=False) for number, advice in self._open.items()}
+        self._expect()
+        self._watch.resumed("noise_broken" if self._stopped == "noise_broken" else "alarm", self._decisions)
+        self._stopped = ""
+        self._notice()
 
     def decide(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) that arises without any action.
@@ -210,17 +210,13 @@ class Agent:
         `preview`. `allow_extrapolation` takes a context outside the stated ranges of its features, and marks the
         decision (`Decision.extrapolated`).
         """
-        asked = read_new_context(self._rules, context, allow_extrapolation)
-        baseline = read_baseline(self._rules, baseline_cost)
-        self._begin()
-        return self._decide(asked, baseline)
+        return self._decide([self._read(context, baseline_cost, allow_extrapolation)])[0]
 
     def preview(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
         """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
-        asked = read_new_context(self._rules, context, allow_extrapolation)
+        asked = self._read(context, baseline_cost, allow_extrapolation)
         foreseen = self._learner.foresee(asked.vector, asked.norm)
-        baseline = read_baseline(self._rules, baseline_cost)
-        return self._advise(asked, foreseen, baseline, coin=0.5)._replace(preview=True)
+        return self._advise(asked, foreseen, coin=0.5)._replace(preview=True)
 
     def decide_many(
         self,
@@ -236,9 +232,8 @@ class Agent:
         asked = read_new_contexts(self._rules, contexts, allow_extrapolation)
         baselines = column("baseline_costs", baseline_costs, len(asked))
         for row, baseline in enumerate(baselines):
-            in_row(row, read_baseline, self._rules, baseline)
-        self._begin()
-        return [self._decide(each, baseline) for each, baseline in zip(asked, baselines, strict=True)]
+            asked[row] = asked[row]._replace(baseline_cost=in_row(row, read_baseline, self._rules, baseline))
+        return self._decide(asked)
 
     def update(
         self,
@@ -283,12 +278,8 @@ class Agent:
             number = self._number_of(vector, round)
             known = self._open[number].baseline_cost if number else 0.0
             applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
-        sample = normalise(self._rules, applied, reward, cost, baseline, vector)
-        place = self._open[number].place if number else None
-        self._fold(vector, norm, sample, number, unrelated=unrelated)
-        if unrelated and place is not None and sample.intensity == 0.0:
-            self._learner.leave_out(place)
-            self._notice()
+        sample = normalise(self._rules, Outcome(applied, reward, cost, baseline), vector)
+        self._learn(vector, norm, sample, number, unrelated=unrelated)
 
     def update_many(
         self,
@@ -304,13 +295,16 @@ class Agent:
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
         columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
-        rows = enumerate(zip(*columns, [vector for vector, _ in vectors], strict=True))
-        samples = [in_row(number, normalise, self._rules, *row) for number, row in rows]
+        outcomes = [Outcome(*row) for row in zip(*columns, strict=True)]
+        samples = [
+            in_row(row, normalise, self._rules, outcome, vector)
+            for row, (outcome, (vector, _)) in enumerate(zip(outcomes, vectors, strict=True))
+        ]
         numbers = [*self._open, *[0] * len(vectors)][: len(vectors)]
         for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=True)):
             in_row(row, self._check_open, vector, number)
         for vector, sample, number in zip(vectors, samples, numbers, strict=True):
-            self._fold(*vector, sample, number)
+            self._learn(*vector, sample, number)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file; `Agent.load` gives an agent that decides the same, bit for bit."""
@@ -334,104 +328,9 @@ class Agent:
             dose: where a dose curve is your own.
             noise_scale: where the spec's is your own.
         """
-        header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
-        try:
-            agent = cls.__new__(cls)
-            given = arguments(header, policy=policy, dose=dose, noise_scale=noise_scale)
-            agent._start(make_rules(**given), header["seed"])
-            restore(agent, header, arrays)
-        except InvalidInput:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"path = {str(path)!r}: lacks a part of a safedial save file ({error})") from error
-        return agent
+        return load_agent(cls, path, policy=policy, dose=dose, noise_scale=noise_scale)
 
-    def _begin(self) -> None:
-        self._learner.begin()
-        self._notice()
-
-    def _notice(self) -> None:
-        """Take note of the learner's own alarm."""
-        if self._learner.alarmed and not self._alarmed_at:
-            self._alarmed_at = max(self._decisions, 1)
-
-    def _decide(self, asked: NewContext, baseline_cost: float) -> Decision:
-        coin = self._rng.random() if self._rules.policy.randomised else 0.5
-        decision = self._advise(asked, self._learner.predict(asked.vector, asked.norm), baseline_cost, coin)
-        self._decisions += 1
-        self._learner.count_start(decision.promise)
-        watched = decision.certified and not self._learner.watches_itself
-        place = self._learner.open(asked.vector)
-        self._open[self._decisions] = Advice(place, decision.action, baseline_cost, watched)
-        if len(self._open) > OPEN_LIMIT:
-            self._expect()
-            del self._open[next(iter(self._open))]
-        return decision
-
-    def _advise(self, asked: NewContext, prediction: Any, baseline_cost: float, coin: float) -> Decision:
-        rules, number = self._rules, self._decisions + 1
-        stopped = self._learner.stop_rule if self.alarmed else ""
-        learner, spec = self._learner, self._safe_spec
-        more: Any = {"coin": coin, "stopped": stopped}
-        decision = decide(rules, spec, learner, prediction, asked.vector, number, baseline_cost, **more)
-        return decision._replace(extrapolated=asked.extrapolated) if asked.extrapolated else decision
-
-    def _fold(self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool = True) -> None:
-        """Learn from the outcome of round `number` (0: history), and watch it."""
-        self._expect()
-        advice = self._open.pop(number, None)
-        withheld = advice is not None and sample.intensity == 0.0 and self._intensity(advice.action) > 0.0
-        if withheld and not unrelated and self._learner.in_order and self._rules.policy.learns:
-            self._frozen = True
-        if not self._frozen:
-            self._learner.learn(vector, norm, sample, advice.place if advice else None)
-        if advice is not None:
-            self._watch(advice, sample, number)
-        self._notice()
-
-    def _intensity(self, setting: float) -> float:
-        return float(self._rules.dose.cost.effect(self._rules.dial.action(setting)))
-
-    def _expect(self) -> None:
-        """Count the decisions made since the last call as kept; a violation revises that when it is reported."""
-        spec = self._rules.spec
-        for number in range(self._expected + 1, self._decisions + 1):
-            advice = self._open.get(number)
-            risk = allowed_risk(spec, advice.baseline_cost, float(number)) if advice and advice.watched else None
-            if risk is not None:
-                self._monitor = monitor.update(self._monitor, False, risk)
-            elif advice and advice.watched:
-                self._open[number] = advice._replace(watched=False)
-        self._expected = self._decisions
-
-    def _number_of(self, vector: Vector, round: int | None) -> int:
-        """The open round that an outcome reported by its context belongs to; 0 for history."""
-        if round is not None:
-            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
-        number = next(iter(self._open), 0) if round is None else int(round)
-        self._check_open(vector, number)
-        return number
-
-    def _check_open(self, vector: Vector, number: int) -> None:
-        advice = self._open.get(number)
-        self._learner.check_report(vector, number, advice.place if advice else None, self._decisions)
-
-    def _watch(self, advice: Advice, sample: Sample, number: int) -> None:
-        """Set the outcome against the promise, at the setting that was advised."""
-        cost = cost_at_advice(self._rules, sample, advice.action)
-        if self._learner.watches_itself:
-            over = float(cost is not None and cost > self._rules.spec.threshold)
-            seen = self._monitor
-            self._monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + over)
-        elif advice.watched and cost is not None and cost > counted_from(self._rules.spec, float(number)):
-            self._monitor = monitor.revise(self._monitor)
-            if not self._alarmed_at and monitor.alarm(self._monitor, ALARM_LEVEL):
-                self._alarmed_at = self._decisions
-
-
-def _restored(kind: type[Agent], rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Agent:
-    """The agent that was pickled."""
-    agent = kind.__new__(kind)
-    agent._start(rules, header["seed"])
-    restore(agent, header, arrays)
-    return agent
+    def _read(self, context: Context, baseline_cost: float, allow_extrapolation: bool) -> Asked:
+        asked = read_new_context(self._rules, context, allow_extrapolation)
+        baseline = read_baseline(self._rules, baseline_cost)
+        return asked._replace(baseline_cost=baseline) if baseline else asked

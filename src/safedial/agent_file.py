@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from safedial.core.monitor import Monitor
 from safedial.core.scale import NoiseScale
-from safedial.decision.certificates.certified import plain_options
-from safedial.decision.conformal_options import OFF
-from safedial.decision.own_functions import own_values, saved_dose, saved_spec
-from safedial.decision.rounds import Advice
-from safedial.decision.units import Dial, Features
-from safedial.errors import require
-from safedial.policies import Policy, make_policy
+from safedial.decision.learners.kinds import saved_policy
+from safedial.decision.own_functions import own_values, with_own_functions
+from safedial.decision.rounds import Round
+from safedial.decision.rules import Rules
+from safedial.decision.watch import COUNTS, FLAGS
+from safedial.errors import InvalidInput
+from safedial.io import read_archive
+from safedial.policies import Policy
 from safedial.version import __version__
 
 FORM, FORM_VERSION = "safedial-agent", 2
@@ -23,87 +20,64 @@ FORM, FORM_VERSION = "safedial-agent", 2
 
 
 def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(header, arrays) of an agent; `arguments` and `recall` take them back, bit for bit."""
-    rules, watch = agent._rules, agent._monitor
+    """(header, arrays) of an agent; `saved_rules` and `restored` take them back, bit for bit."""
+    rules, form = agent._rules, agent._rules.to_dict()
     header = {
         "safedial_version": __version__,
-        "dim": rules.dim,
-        "spec": rules.spec.to_dict(),
-        "policy": {"name": rules.policy.name, "options": plain_options(rules.policy.options)},
-        "dose": rules.dose.to_dict(),
+        **form,
+        "policy": {"name": form["policy"].pop("name"), "options": form["policy"]},
         **({"own": own} if (own := own_values(rules)) else {}),
-        "dial": rules.dial.to_dict(),
-        "features": rules.features.to_dict() if rules.features else None,
-        "start_action": rules.start_action,
-        "fallback_action": rules.fallback_action,
         "rules": rules.version,
-        "baseline_range": [None if math.isinf(end) else end for end in rules.baseline_range],
-        "counts": [agent._decisions, agent._alarmed_at],
+        "counts": [agent._decisions, int(agent.alarmed)],
         "expected": agent._expected,
         "frozen": agent._frozen,
-        "open": [[number, *advice] for number, advice in agent._open.items()],
+        "stopped": agent._stopped,
+        "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
+        "open": [turn[:5] for turn in agent._open.values()],
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
-    seen = np.append(watch.log_evidence, [watch.rounds, watch.violations])
-    return header, {**agent._learner.state(), "monitor": seen}
+    return header, {**agent._learner.state(), "monitor": agent._watch.packed()}
 
 
-def arguments(
-    header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None
-) -> dict[str, Any]:
-    """The arguments of `make_rules` that give a header's rules, with the user's own functions where it had some."""
-    saved = header["policy"]
-    if policy is not None:
-        require(policy.name == saved["name"], "policy", policy.name, f"must be the saved one, {saved['name']!r}")
-        given = plain_options(policy.options)
-        other = sorted(name for name, value in saved["options"].items() if not _same(name, given, value))
-        require(not other, "policy", policy.name, f"has other options than the saved one: {', '.join(other)}")
-    own = sorted(name for name, value in saved["options"].items() if isinstance(value, dict))
-    require(
-        policy is not None or not own,
-        "policy",
-        saved["name"],
-        f"was saved with your own {', '.join(own)}, which the file does not hold",
-        "give the policy again: Agent.load(path, policy=...)",
-    )
-    options = saved["options"] if policy is None else policy.options
-    if saved["name"] == "hp_conformal":
-        options = {**options, **{name: saved["options"].get(name, value) for name, value in OFF.items()}}
-        policy = None
-    return {
-        "dim": header["dim"],
-        "spec": saved_spec(header, noise_scale),
-        "policy": policy or make_policy(saved["name"], **options),
-        "start_action": header["start_action"],
-        "dose": saved_dose(header, dose),
-        "dial": Dial(**header["dial"]),
-        "features": Features(**header["features"]) if header["features"] else None,
-        "fallback_action": header["fallback_action"],
-        "baseline_range": header.get("baseline_range"),
-        "version": header.get("rules", 1),
-    }
+def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Rules:
+    """The rules of a header, with the user's own functions where it had some.
+
+    A header holds the policy's options in an object of their own. Early ones state no version, and no guards.
+    """
+    given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
+    made = saved_policy(header["policy"]["name"], header["policy"]["options"], policy)
+    return Rules.from_dict({**given, "policy": made}, version=header.get("rules", 1))
 
 
-def _same(name: str, given: dict[str, Any], saved: Any) -> bool:
-    """Whether an option is the saved one; a start dose, a feature's name and the guards were resolved before saving."""
-    stated = given.get(name)
-    resolved = (name == "start_dose" and stated is None) or (name == "group" and isinstance(stated, str))
-    return resolved or stated == saved or (name in OFF and name not in given)
-
-
-def _advice(saved: list[Any]) -> Advice:
-    """An open decision; earlier versions kept only its place, so the monitor cannot count it."""
-    return Advice(*saved) if len(saved) > 1 else Advice(saved[0], math.inf, 0.0, False)
-
-
-def restore(agent: Any, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Put what was learned, counted and watched back into a fresh agent."""
+def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """An agent of a class and its rules, with what was learned, counted and watched."""
+    agent = kind.__new__(kind)
+    agent._start(rules, header["seed"])
     agent._learner.restore(arrays)
-    agent._decisions, agent._alarmed_at = header["counts"]
-    agent._open = {number: _advice(rest) for number, *rest in header["open"]}
+    agent._decisions, alarmed = header["counts"]
+    agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
     agent._expected = header.get("expected", agent._decisions)
     agent._frozen = header.get("frozen", False)
     agent._rng.bit_generator.state = header["coin"]
-    *log_evidence, rounds, violations = arrays["monitor"]
-    agent._monitor = Monitor(np.array(log_evidence), rounds, violations)
+    agent._watch.unpack(arrays["monitor"])
+    for name, value in header.get("watch", {"crossed": bool(alarmed)}).items():
+        setattr(agent._watch, name, value)
+    if "watch" not in header:
+        # Earlier versions did not watch the noise: it is watched in the rounds that are decided from here on.
+        agent._expect()
+        agent._watch.resumed("noise_broken", agent._decisions)
+    agent._stopped = header.get("stopped", agent._watch.due)
+    return agent
+
+
+def load_agent(kind: Any, path: Any, *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Any:
+    """The agent of a save file, with the user's own functions."""
+    header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
+    try:
+        rules = saved_rules(header, policy=policy, dose=dose, noise_scale=noise_scale)
+        return restored(kind, rules, header, arrays)
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"path = {str(path)!r}: lacks a part of a safedial save file ({error})") from error

@@ -1,8 +1,8 @@
-"""A small client of the decision service: time-outs, retries that cannot decide twice, and an action when all fails.
+"""A small client of the decision service: timeouts, retries that cannot decide twice, and a fallback if all fail.
 
-It needs nothing but the standard library. A service that is away, overloaded or broken never leaves a caller without an
-answer: `ask` then gives the fallback action, marked as such, and logs a warning. `tell` cannot be replaced by anything;
-it raises `ServiceUnavailable`, and the caller keeps the outcome and sends it again, which is safe.
+It needs only the standard library. If the service is unreachable, overloaded or broken, `ask` returns the fallback
+action, marked as such, and logs a warning, so a caller always gets an answer. `tell` has no fallback: it raises
+`ServiceUnavailable`. Keep the outcome and send it again later, which is safe.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from safedial.errors import InvalidInput, require
 log = logging.getLogger("safedial.client")
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504)
-"""Answers after which the same request may succeed; it carries the same idempotency key."""
+"""Status codes after which the same request, with the same idempotency key, may succeed."""
 
 
 LATER = ("hash", "replayed", "stopped")
-"""What services of later versions say besides."""
+"""Further fields, which later versions of the service send."""
 
 ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
 
 
 class ServiceUnavailable(ConnectionError):
-    """The service did not answer, or could not, after every retry. Send the same again later."""
+    """The service did not answer, even after every retry. Send the same request again later."""
 
 
 class Advice(NamedTuple):
-    """What to set the dial to. Where `fallback` is True no decision was made, so there is no id to report on.
+    """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
 
-    `hash` is that of the decision's event; `replayed` marks an earlier answer, given again for the same key; `stopped`
-    names the rule by which the study has stopped by now.
+    `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key; `stopped`
+    names the rule that has stopped the study since.
     """
 
     action: float
@@ -57,15 +57,15 @@ class Advice(NamedTuple):
 
 
 class Client:
-    """One service. Use one client a thread, or share it: each thread has a connection of its own.
+    """A client of one service. Threads may share it: each thread has its own connection.
 
     Args:
-        url: http://127.0.0.1:8000, say.
-        key: an access key, sd_…; none on loopback while the store has no keys.
+        url: for example http://127.0.0.1:8000.
+        key: an access key, sd_…; not needed on loopback while the store has no keys.
         timeout: seconds for each attempt.
         retries: further attempts after the first, with growing pauses.
-        fallback_action: what `ask` gives where the service does not; in the dial's units.
-        pause: seconds before the first retry; doubled each time, with a random part.
+        fallback_action: the action that `ask` returns if the service does not answer; in the dial's units.
+        pause: seconds before the first retry; doubled each time, with random variation.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Client:
         return f"Client({self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]})"
 
     def create_study(self, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a study, or find the one that this specification made."""
+        """Create a study, or return the existing one with the same specification."""
         return self._send("POST", "/v1/studies", {"name": name, "spec": dict(spec)}, key=f"create-{name}")
 
     def studies(self) -> list[dict[str, Any]]:
         return self._send("GET", "/v1/studies")["studies"]
 
     def study(self, name: str) -> dict[str, Any]:
-        """Counts, evidence, specification; whether and why it has stopped."""
+        """A study's counts, evidence and specification, and whether and why it has stopped."""
         return self._send("GET", f"/v1/studies/{_quoted(name)}")
 
     def ask(
@@ -111,11 +111,11 @@ class Client:
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
     ) -> Advice:
-        """Advice for a context; the fallback action where the service cannot give any.
+        """Advice for a context; the fallback action if the service does not answer.
 
-        `key` (a visit, say) and `meta` ({"patient": "P-04"}) are kept with the decision; without a key one is made.
-        A refusal of the request itself (a wrong context, a key that may not) raises `InvalidInput`: nothing is wrong
-        with the service then.
+        `key` (for example a visit) and `meta` ({"patient": "P-04"}) are stored with the decision; without a key, one is
+        generated. If the service refuses the request (a wrong context, a key without the right), `ask` raises
+        `InvalidInput`.
         """
         body: dict[str, Any] = {"context": context if isinstance(context, Mapping) else list(context)}
         body |= {"baseline_cost": baseline_cost}
@@ -127,7 +127,7 @@ class Client:
             if not answer.keys() >= ADVICE:
                 raise ServiceUnavailable(f"{self!r}: an answer without an action")
         except ServiceUnavailable as error:
-            log.warning("no advice from the service (%s): the fallback action %g is used", error, self.fallback_action)
+            log.warning("no advice from the service (%s): using the fallback action %g", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
         advice = Advice(**{name: answer[name] for name in (*ADVICE, *LATER) if name in answer})
         if advice.replayed and advice.stopped:
@@ -145,7 +145,7 @@ class Client:
         throttled: bool = False,
         unrelated: bool = False,
     ) -> dict[str, Any]:
-        """Report an outcome, with the options of `Study.tell`; sent again after a failure, it is written once."""
+        """Report an outcome, with the options of `Study.tell`. Repeats after a failure are recorded only once."""
         body: dict[str, Any] = {"reward": reward, "cost": cost, "applied_action": applied_action}
         more = {"observed_at": observed_at, "throttled": throttled, "unrelated": unrelated}
         return self._about(
@@ -178,12 +178,12 @@ class Client:
         return self._send("GET", f"/v1/decisions/{_quoted(decision_id)}")["explanation"]
 
     def verify(self, study: str, *, checkpoint: str | None = None) -> dict[str, Any]:
-        """Check a study's log; `checkpoint` is a SEQ:HASH that was kept elsewhere."""
+        """Check a study's log; `checkpoint` is a SEQ:HASH that you kept elsewhere."""
         query = "" if checkpoint is None else f"?checkpoint={_quoted(checkpoint)}"
         return self._send("GET", f"/v1/studies/{_quoted(study)}/verify{query}")
 
     def close(self) -> None:
-        """Let this thread's connection go."""
+        """Close this thread's connection."""
         connection = self._local.__dict__.pop("connection", None)
         if connection is not None:
             connection.close()
@@ -231,7 +231,7 @@ def _quoted(name: str) -> str:
 
 
 def _answer(text: bytes) -> dict[str, Any] | None:
-    """What the service said; None for anything else that answers in its place, a proxy's page say."""
+    """The service's answer; None for any other answer, such as a proxy's error page."""
     try:
         answer = json.loads(text)
     except ValueError:
@@ -240,7 +240,7 @@ def _answer(text: bytes) -> dict[str, Any] | None:
 
 
 def _refusal(status: int, text: bytes) -> InvalidInput:
-    """The service's words for a request that it will never take."""
+    """The error for a request that the service refuses."""
     try:
         problem = json.loads(text)
         code, words = problem["code"], problem.get("detail") or problem["title"]

@@ -1,4 +1,4 @@
-"""The one error a caller's input can cause, and the sentence it is written in."""
+"""The error that a caller's invalid input raises, and how its message is written."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import unicodedata
 from typing import Any
 
 JOINERS = "\u200c\u200d"
-"""Invisible characters that some scripts are written with."""
+"""Invisible characters that some scripts need."""
 
 
 class InvalidInput(ValueError):
-    """Input that breaks a stated rule. Nothing was changed by the call that raised it.
+    """Input that breaks a stated rule. The call that raised it changed nothing.
 
-    `code` names the rule for programs: a service answers with it, without the words, which may hold the value.
-    `public` is what it may add: words in which no value of the caller's stands.
+    `code` names the rule for programs. A service answers with the code and `public`, a text without the caller's
+    values, but not with the message, which may contain them.
     """
 
     def __init__(self, message: str = "", code: str = "invalid_input", *, public: str = "") -> None:
@@ -22,13 +22,13 @@ class InvalidInput(ValueError):
 
 
 class MissingExtra(ImportError):
-    """An optional package is needed for what was asked; the message says how to get it."""
+    """The call needs an optional package; the message says how to install it."""
 
 
 def require(
     holds: Any, argument: str, value: Any, rule: str, way_out: str = "", *, code: str = "invalid_input"
 ) -> None:
-    """Raise `InvalidInput` unless `holds`, naming the argument, its value, the rule and the way out.
+    """Raise `InvalidInput` unless `holds`; the message names the argument, its value, the rule and a remedy.
 
     >>> require(False, "threshold", -1, "must be > 0", "give the largest cost you accept")
     Traceback (most recent call last):
@@ -36,7 +36,12 @@ def require(
     safedial.errors.InvalidInput: threshold = -1: must be > 0; give the largest cost you accept
     """
     if not holds:
-        raise InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
+        raise refusal(argument, value, rule, way_out, code=code)
+
+
+def refusal(argument: str, value: Any, rule: str, way_out: str = "", *, code: str = "invalid_input") -> InvalidInput:
+    """The error that `require` raises, for checks that are made in every round and must cost nothing when they pass."""
+    return InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
 
 
 def _short(value: Any) -> str:
@@ -60,7 +65,7 @@ EXTRAS = {
         "language models that embed texts as contexts",
     ),
 }
-"""Extra → the packages it brings, and what they add."""
+"""Extra → the packages it installs, and what they add."""
 
 
 def how_to_install(*extras: str) -> str:
@@ -73,8 +78,8 @@ def how_to_install(*extras: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that shows as one piece of a line: control characters, line separators and marks that turn the direction of
-    writing, which could pass for lines or words of our own, as their escapes.
+    """Text that prints within one line: control characters, line separators and direction marks, which could make it
+    look like lines of our own, are escaped.
 
     >>> print(printable("typing error)\\n  2025-01-31 voided by the board"))
     typing error)\\n  2025-01-31 voided by the board
@@ -89,7 +94,7 @@ def printable(text: str) -> str:
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """Import `module`, or say kindly which extra of safedial brings it.
+    """Import `module`, or say which extra of safedial installs it.
 
     >>> import_extra("not_there", "plot")
     Traceback (most recent call last):
@@ -106,7 +111,7 @@ def import_extra(module: str, extra: str) -> Any:
 
 
 def explained(error: ModuleNotFoundError) -> str:
-    """What to do about a package that is not there; empty where no extra of safedial brings it.
+    """How to install a missing package; empty if no extra of safedial contains it.
 
     >>> print(explained(ModuleNotFoundError(name="fastapi.openapi")))
     this needs the package fastapi: pip install ".[service]" in safedial's source folder

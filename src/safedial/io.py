@@ -1,8 +1,8 @@
-"""Files: text and tables that are written whole or not at all, save files, and where a result came from.
+"""Files: text and tables that are written whole or not at all, save files, and the provenance of a result.
 
-A save file is one line that names the format and the digest of the rest; then a zip of plain arrays and a JSON header.
-There is no pickle in it. The digest covers every byte after the first line and is checked before anything is parsed, so
-a truncated or altered file is refused whole.
+A save file begins with one line that names the format and the digest of the rest; then comes a zip of plain arrays and
+a JSON header, without pickle. The digest covers every byte after the first line and is checked before anything is
+parsed, so a truncated or altered file is refused as a whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from safedial.version import __version__
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A place beside `path` to write to; it becomes `path` at the end, and goes where that fails."""
+    """A temporary path beside `path` to write to; it replaces `path` at the end, or is removed on failure."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         yield partial
@@ -46,7 +46,7 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a file whole: beside its place first, then moved there."""
+    """Write a whole file or nothing: to a temporary file first, then moved into place."""
     try:
         with replacing(path) as partial:
             partial.write_bytes(content)
@@ -56,7 +56,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 
 def read_text(path: str | os.PathLike[str], argument: str, way_out: str = "") -> str:
-    """The text of a file, or a sentence that says which argument could not be read and why.
+    """The text of a file, or an error that says which argument could not be read and why.
 
     >>> read_text("no_such_file.toml", "spec")
     Traceback (most recent call last):
@@ -91,7 +91,7 @@ def write_archive(
 
 
 def read_archive(path: str | os.PathLike[str], *, form: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and arrays of a file that `write_archive` made; anything else is refused with the reason."""
+    """The header and arrays of a file from `write_archive`; any other file is refused with a reason."""
     try:
         first_line, _, content = Path(path).read_bytes().partition(b"\n")
     except OSError as error:
@@ -121,7 +121,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """What `write_rows` wrote: numbers as floats, True and False as booleans, the rest as text."""
+    """Read a file from `write_rows`: numbers as floats, True and False as booleans, the rest as text."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             rows = [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
@@ -144,7 +144,7 @@ def _value(text: str | None) -> Any:
 
 
 def provenance(settings: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """All that is needed to repeat a run and to judge its timing."""
+    """Everything needed to repeat a run and to judge its timing."""
     return {
         "settings": settings,
         "seconds": round(seconds, 3),
@@ -161,7 +161,7 @@ def provenance(settings: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def output_folder(path: str | os.PathLike[str]) -> Path:
-    """Make the folder, or say why it cannot be written to."""
+    """Create the folder, or say why it is not writable."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ def write_json(path: Path, content: Any) -> Path:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from, or None outside one."""
+    """The commit of the checkout that contains this package, or None outside a checkout."""
     here = Path(__file__).parent
     try:
         asked = subprocess.run(  # noqa: S603 -- fixed words, no shell

@@ -1,4 +1,4 @@
-"""Progress of long work, reported to whoever shows it: a bar on the command line, nothing elsewhere."""
+"""Progress of long work: a bar on the command line, nothing elsewhere."""
 
 from __future__ import annotations
 

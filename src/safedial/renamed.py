@@ -1,4 +1,4 @@
-"""Modules that had another name before: for one more version they import, with a warning that says the new one."""
+"""Old module names: they still import for one more version, with a warning that gives the new name."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ RENAMED = {
     "safedial.datasets.battery.schema": ("safedial.datasets.battery.step_table",),
     "safedial.datasets.battery.summary": ("safedial.datasets.battery.folder_summary",),
     "safedial.diagnostics.noise": ("safedial.diagnostics.noise_check",),
+    "safedial.diagnostics.promise": ("safedial.diagnostics.promise_watch",),
     "safedial.diagnostics.rounds": ("safedial.diagnostics.residuals",),
     "safedial.diagnostics.tails": ("safedial.diagnostics.tails_check",),
     "safedial.eluder": ("safedial.theory",),
@@ -58,7 +59,7 @@ RENAMED = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Comes last: it is asked only for modules that no file provides."""
+    """Comes last, so Python asks it only for modules that have no file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,17 +1,17 @@
-"""Logs: one row a decision, as CSV.
+"""Logs as CSV, with one row per decision.
 
 | column | meaning |
 |---|---|
-| `action` | what was applied, in [0, 1], or in the dial's units where the spec file has a [dial] |
+| `action` | the applied action, in [0, 1], or the setting in the dial's units if the spec file has a [dial] |
 | `reward`, `cost` | as measured |
-| `round` | optional: the decision's number, increasing; else rows are taken in order |
-| `advised` | optional: what was advised, in the action's units |
+| `round` | optional: the decision's number, increasing; otherwise rows are in order |
+| `advised` | optional: the advised action, in the units of `action` |
 | `baseline_cost` | optional: the known cost without any action |
-| `time` | optional: for people |
-| all others | the context, in order; or those that you name, or that the spec file's [features] name |
+| `time` | optional: ignored here, for readers |
+| all others | the context, in order; or the columns that you or the spec file's [features] name |
 
-Rows stand in decision order and none is left out: a log without its worst rounds proves nothing. A study's export
-(`safedial study export NAME FILE.csv`) is read as well (see `resolved`).
+Rows must be complete and in decision order: a log without its worst rounds proves nothing. A study's export
+(`safedial study export NAME FILE.csv`) can be read too (see `resolved`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.core.promise import CERTIFIED, PROMISES
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text
@@ -41,7 +42,7 @@ NEEDED = ("action", "reward", "cost")
 class Log:
     """Rounds in decision order: contexts (n, d) after centring and scaling, actions in [0, 1].
 
-    `advised` is NaN where nothing is known about the advice, and −∞ where the promise does not cover the round.
+    `advised` is NaN if the advice is unknown, and −∞ if the promise does not cover the round.
     """
 
     names: tuple[str, ...]
@@ -53,16 +54,16 @@ class Log:
     advised: Array
     baseline_cost: Array
     learned: int | None = None
-    """How many of the rows the study learned from, where this is its export: the rest is for the monitor. None: all."""
+    """In a study's export, how many rows the study learned from; the rest are for the monitor. None: all."""
     unseen: Array = field(default_factory=lambda: np.empty(0))
-    """Rounds that promised something and have no outcome here."""
+    """Rounds with a promise but without an outcome in this log."""
 
     def __len__(self) -> int:
         return len(self.action)
 
     @property
     def prefix(self) -> Log:
-        """The rows to learn from: those before the first outcome that is missing for a reason that is not known."""
+        """The rows to learn from: those before the first outcome that is missing for an unknown reason."""
         return self if self.learned is None else self.rows(slice(self.learned))
 
     @property
@@ -85,14 +86,14 @@ def read_log(
     needs: Sequence[str] = NEEDED,
     least_rows: int = 1,
 ) -> Log:
-    """The log at `path`; the first thing wrong with it is named with its row and column.
+    """Read the log at `path`. An error names the first mistake with its row and column.
 
     Args:
-        context_columns: which columns are the context; by default the features' names, or all that are not known.
+        context_columns: the columns of the context; by default the features' names, or all but the known columns.
         features: how raw columns become the context.
         dial: the action's own units; by default [0, 1].
-        needs: the outcome columns that must be there; a missing one of the others reads as 0.
-        least_rows: fewer are refused.
+        needs: the required outcome columns; the others read as 0 if missing.
+        least_rows: the smallest number of rows allowed.
     """
     return parse_log(
         read_text(path, "log"),
@@ -114,7 +115,7 @@ def parse_log(
     least_rows: int = 1,
     widen_dial: str = "state a [dial] in the spec file",
 ) -> Log:
-    """The log of that text; `widen_dial` says how settings beyond the dial's range can be allowed.
+    """Parse the text of a log; `widen_dial` is advice for the error about a setting beyond the dial's range.
 
     >>> log = parse_log("age,action,reward,cost\\n0.3,0.5,0.1,0.2\\n0.4,0.6,0.0,0.1\\n")
     >>> log.names, len(log), log.cost.tolist()
@@ -171,22 +172,22 @@ def log_text(log: Log) -> str:
 
 
 def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list[str]]:
-    """Name → cells, of a table that is whole and large enough."""
+    """Name → cells, after checking that the table is complete and large enough."""
     lines = [row for row in csv.reader(io.StringIO(text)) if row]
-    require(lines, "log", "", "is empty", "give a CSV file with a header and one row a decision")
+    require(lines, "log", "", "is empty", "give a CSV file with a header and one row per decision")
     heads = [cell.strip() for cell in lines[0]]
     missing = [name for name in ("action", *(each for each in needs if each != "action")) if name not in heads]
     one = len(heads) == 1 and (";" in heads[0] or "\t" in heads[0])
     way_out = "save it with commas between cells and points in numbers" if one else "its header has " + ", ".join(heads)
     require(not missing, "log", missing, "lacks these columns", way_out)
     twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
-    require(not twice, "log", twice, "has columns of one name, or of none", "name each column once")
+    require(not twice, "log", twice, "has columns with the same name, or without one", "give each column its own name")
     for number, row in enumerate(lines[1:], start=1):
         whole = len(row) == len(heads)
-        require(whole, f"log row {number}", f"{len(row)} cells", f"must have {len(heads)}, as its header")
+        require(whole, f"log row {number}", f"{len(row)} cells", f"must have {len(heads)}, like the header")
     rows = len(lines) - 1
     rule = f"has too few rows: at least {least_rows} are needed"
-    require(rows >= least_rows, "log", f"{rows} rows", rule, "give one row a decision")
+    require(rows >= least_rows, "log", f"{rows} rows", rule, "give one row per decision")
     return {name: [row[index] for row in lines[1:]] for index, name in enumerate(heads)}
 
 
@@ -201,7 +202,7 @@ def _numbers(name: str, cells: Sequence[str]) -> Array:
 
 
 def _number(cell: str) -> float:
-    """A cell's number, or NaN where it is none."""
+    """A cell's number, or NaN if it is not a number."""
     try:
         return float(cell)
     except ValueError:
@@ -211,7 +212,7 @@ def _number(cell: str) -> float:
 def _hint(name: str) -> str:
     if name in ("reward", "cost"):
         return "every outcome must be known: wait for it, and leave no round out"
-    return "fill it in" if name in KNOWN else "name the context columns, if this is none"
+    return "fill it in" if name in KNOWN else "if this is not a context column, name those that are"
 
 
 def _shares(name: str, settings: Array, dial: Dial, widen_dial: str) -> Array:
@@ -233,15 +234,17 @@ CONTEXT = "context."
 
 
 class Exported(NamedTuple):
-    """Columns of a log; by row, whether the promise covers it and whether its outcome teaches (not if throttled)."""
+    """Columns of a log; by row, whether the promise covers it and whether its outcome is informative (not if
+    throttled).
+    """
 
     columns: dict[str, list[str]]
     covered: list[bool]
     teaches: list[bool]
     learned: int
-    """How many rows come before the first outcome that the study waits for, or that it lost for an unknown reason."""
+    """How many rows come before the first outcome that is still open, or missing for an unknown reason."""
     unseen: list[str]
-    """Rounds that promised something and have no outcome in the log."""
+    """Rounds with a promise but without an outcome in the log."""
 
 
 def is_export(columns: Mapping[str, Sequence[str]]) -> bool:
@@ -251,9 +254,9 @@ def is_export(columns: Mapping[str, Sequence[str]]) -> bool:
 def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
     """The rounds of an export whose outcomes are known.
 
-    Rounds that were declared void or expired for unrelated reasons are passed over, as the study does. The study learns
-    up to the first other round without an outcome; those behind it are there for the monitor. Imported rounds, which
-    come before the first decision, have numbers up to 0.
+    Rounds that are void or expired for unrelated reasons are skipped, as in the study. The study learns up to the first
+    other round without an outcome; later rounds are kept for the monitor. Imported rounds, which come before the first
+    decision, have numbers up to 0.
 
     >>> table = {"decision_id": ["a.2", "a.4"], "seq": ["2", "4"], "round": ["1", "2"], "action": ["0.5", "0.6"],
     ...          "applied_action": ["0.4", ""], "status": ["known", "open"], "promise": ["certified"] * 2,
@@ -269,7 +272,7 @@ def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
     covered, teaches, unseen, learned = [], [], [], None
     for cells in zip(*columns.values(), strict=True):
         row = dict(zip(columns, cells, strict=True))
-        promised = row["promise"] not in ("none", "imported")
+        promised = PROMISES.get(row["promise"], CERTIFIED).claimed
         exceeded = row["cost"] != "" and float(row["cost"]) > float(row.get("threshold") or math.inf)
         gone = row["status"] in ("open", "void", "expired")
         if gone and learned is None and row.get("unrelated") != "True":

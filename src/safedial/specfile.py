@@ -1,4 +1,4 @@
-"""The spec file: one TOML file that says what is promised and what the promise rests on.
+"""The spec file: one TOML file that states the promise and its assumptions.
 
     [spec]                      the fields of `SafetySpec`
     threshold = 0.5
@@ -13,9 +13,9 @@
     [features]                  optional; names, center, scale, intercept, ranges, units of raw values (`Features`)
     [dial]                      optional; low, high, unit, levels (`Dial`)
 
-The tables are those of a grid file with one value in each place: `safedial sweep run` takes a spec file as a grid of
-one cell, and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and
-`SpecFile.agent` take it as it is.
+The tables are those of a grid file with single values: `safedial sweep run` reads a spec file as a grid of one cell,
+and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and `SpecFile.agent`
+read it as it is.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from safedial.core.dose import Dose, curve_from_dict, identity
+from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
+from safedial.decision.rules import named_policy, read_parts, write_parts
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text, write_text
-from safedial.policies import Policy, make_policy
 
 if TYPE_CHECKING:
     from safedial.agent import Agent
 
 COMMENT = 100
-"""The width of comments."""
+"""The line width of comments."""
 
 BARE = re.compile("[A-Za-z0-9_-]+")
-"""A name that TOML takes without quotes."""
+"""A name that TOML accepts without quotes."""
 
 TABLES = ("spec", "dose", "world", "policy", "features", "dial", "sweep")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpecFile:
-    """What a spec file says; what it leaves out is None, or the plain form."""
+    """The content of a spec file; what it omits is None or the default."""
 
     spec: SafetySpec
     dose: Dose = field(default_factory=lambda: Dose.of(identity()))
@@ -90,12 +90,12 @@ dim = 2
 
 
 def load_spec(path: str | Path) -> SpecFile:
-    """The spec file at `path`; the first mistake is named with its table."""
+    """Read the spec file at `path`. An error names the first mistake and its table."""
     return parse_spec(read_text(path, "spec"))
 
 
 def parse_spec(text: str) -> SpecFile:
-    """The spec file of that text.
+    """Parse the text of a spec file.
 
     >>> parse_spec(EXAMPLE).spec.threshold, parse_spec(EXAMPLE).dim
     (0.5, 2)
@@ -114,50 +114,28 @@ def parse_spec(text: str) -> SpecFile:
         for key, value in tables[name].items():
             rule = "is a list: a spec file holds one value in each place"
             require(not isinstance(value, list), f"[{name}] {key}", value, rule, "a grid belongs to safedial sweep")
-    features = _made(Features, tables["features"], "features") if tables["features"] else None
+    chosen = _policy(content.get("policy"))
+    parts = read_parts({name: table for name, table in tables.items() if table or name == "spec"})
+    features = parts.get("features")
     dim = tables["world"].get("dim", features.dim if features else None)
     whole = dim is None or (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1)
     require(whole, "[world] dim", dim, "must be a whole number >= 1")
     fits = features is None or features.dim == dim
     require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")
-    return SpecFile(
-        spec=SafetySpec.from_dict(tables["spec"]),
-        dose=dose_from_table(tables["dose"]),
-        dim=dim,
-        policy=_policy(content.get("policy")),
-        features=features,
-        dial=_made(Dial, tables["dial"], "dial"),
-    )
+    return SpecFile(**parts, dim=dim, policy=chosen)
 
 
-def dose_from_table(table: Mapping[str, Any]) -> Dose:
-    """One curve for both, or a table for each of reward and cost; an empty table is the identity.
+def shortest_dose(written: dict[str, Any]) -> dict[str, Any]:
+    """A written dose in its shortest form: one curve where reward and cost have the same.
 
-    >>> dose_from_table({"reward": {"curve": "identity"}, "cost": {"curve": "power", "exponent": 2.0}}).cost.name
-    'power'
+    >>> shortest_dose({"reward": {"curve": "identity"}, "cost": {"curve": "identity"}})
+    {'curve': 'identity'}
     """
-    if not table:
-        return Dose.of(identity())
-    if "curve" in table:
-        return Dose.of(curve_from_dict(table))
-    pair = set(table) == {"reward", "cost"} and all(isinstance(each, Mapping) for each in table.values())
-    require(pair, "[dose]", dict(table), "must name a curve, or hold the tables [dose.reward] and [dose.cost]")
-    return Dose.from_dict(table)
-
-
-def dose_table(dose: Dose) -> dict[str, Any]:
-    """The inverse of `dose_from_table`, in its shortest form."""
-    reward, cost = dose.reward.to_dict(), dose.cost.to_dict()
-    return cost if reward == cost else {"reward": reward, "cost": cost}
-
-
-def named_policy(fields: Mapping[str, Any]) -> Policy:
-    """The policy that a [[policy]] table names, with its options."""
-    return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
+    return written["cost"] if written["reward"] == written["cost"] else written
 
 
 def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
-    """The file as TOML that `parse_spec` reads back; `notes` are comments: above a key of [spec], "" for the top.
+    """The file as TOML that `parse_spec` reads back. `notes` maps a key of [spec], or "" for the top, to a comment.
 
     >>> written = spec_text(parse_spec(EXAMPLE))
     >>> spec_text(parse_spec(written)) == written
@@ -165,19 +143,19 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
     """
     told = dict(notes or {})
     lines = _comment(told.pop("", "What is promised, and what the promise rests on (safedial)."))
-    tables: dict[str, Mapping[str, Any]] = {"[spec]": file.spec.to_dict()}
+    form = write_parts({name: getattr(file, name) for name in ("spec", "dose", "features", "dial")})
+    tables: dict[str, Mapping[str, Any]] = {"[spec]": form["spec"]}
     if file.dim is not None:
         tables["[world]"] = {"dim": file.dim}
     if not file.dose.is_identity:
-        written = dose_table(file.dose)
-        parts = {"[dose]": written} if "curve" in written else {f"[dose.{name}]": written[name] for name in written}
-        tables |= parts
+        dose = shortest_dose(form["dose"])
+        tables |= {"[dose]": dose} if "curve" in dose else {f"[dose.{name}]": curve for name, curve in dose.items()}
     if file.policy:
         tables["[[policy]]"] = file.policy
     if file.features:
-        tables["[features]"] = file.features.to_dict()
+        tables["[features]"] = form["features"]
     if file.dial != Dial():
-        tables["[dial]"] = {key: value for key, value in file.dial.to_dict().items() if value is not None}
+        tables["[dial]"] = {key: value for key, value in form["dial"].items() if value is not None}
     for head, table in tables.items():
         lines += ["", head]
         for key, value in table.items():
@@ -187,7 +165,7 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
 
 
 def save_spec(file: SpecFile, path: str | Path, *, notes: Mapping[str, str] | None = None) -> Path:
-    """Write a spec file whole or not at all; `load_spec` gives it back."""
+    """Write a whole spec file or nothing; `load_spec` reads it back."""
     return write_text(Path(path), spec_text(file, notes=notes))
 
 
@@ -196,20 +174,12 @@ def _policy(listed: Any) -> dict[str, Any] | None:
         return None
     one = isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], dict)
     require(one, "[[policy]]", listed, "must be one table", "a grid belongs to safedial sweep")
-    require("name" in listed[0], "[[policy]]", listed[0], "must have a name")
     named_policy(listed[0])
     return dict(listed[0])
 
 
-def _made(kind: Any, table: Mapping[str, Any], name: str) -> Any:
-    try:
-        return kind(**table)
-    except TypeError as error:
-        raise InvalidInput(f"[{name}] {dict(table)}: {error}") from error
-
-
 def _toml(value: Any) -> str:
-    """A value as TOML writes it: JSON, but for tables."""
+    """A value in TOML syntax, which is JSON's except for tables."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_toml_key(key)} = {_toml(part)}" for key, part in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -11,7 +11,7 @@ from safedial.errors import require
 
 
 def seed_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
-    """Student's interval for a mean over seeds; the value itself twice where there is one seed.
+    """Student's interval for a mean over seeds; with one seed, the value itself twice.
 
     >>> [round(end, 3) for end in seed_interval([1.0, 2.0, 3.0])]
     [-0.484, 4.484]
@@ -29,9 +29,9 @@ def seed_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
 def violation_interval(violations: Any, rounds: int, level: float = 0.95) -> tuple[float, float]:
     """An interval for the violation rate: the hull of two.
 
-    Wilson's interval pools all rounds; it is honest for rare events but ignores that seeds differ (each has its own
-    θ* and μ*). Student's interval over the seeds' own rates knows that, but is empty when no seed saw a violation.
-    The hull covers at least as often as either.
+    Wilson's interval pools all rounds; it is accurate for rare events but ignores that seeds differ (each has its own
+    θ* and μ*). Student's interval over the rates of the seeds accounts for that, but is empty if no seed has a
+    violation. The hull covers at least as often as either.
 
     >>> low, high = violation_interval([2, 3, 1], rounds=10_000)
     >>> bool(0 <= low < 0.0002 < high < 0.001)

@@ -106,7 +106,7 @@ def test_curves_that_do_as_well_count_as_uncertainty():
     alone = choose_curve(data, noise="proportional", name="identity", resamples=5)
     assert (alone.error, alone.rivals) == (0.0, ())
     found = calibrate(log, outcomes=("cost",), curve="identity", resamples=2)
-    assert "not known" in found.words("cost")
+    assert "its error is unknown" in found.words("cost")
 
 
 def test_constants_lie_above_the_truth_and_not_far():

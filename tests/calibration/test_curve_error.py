@@ -66,8 +66,8 @@ def test_violations_stay_within_the_risk_under_a_curve_that_is_wrong_by_so_much(
     [
         ({"error": 1.2}, "error"),
         ({"rounds": 0}, "rounds"),
-        ({"radius": "constrained"}, "no proof with a curve that is off"),
-        ({"radius": "noise-adaptive"}, "no proof with a curve that is off"),
+        ({"radius": "constrained"}, "no proof for an uncertain curve"),
+        ({"radius": "noise-adaptive"}, "no proof for an uncertain curve"),
         ({"radius": "paper", "dim": 1}, "dim = 1"),
         ({"spec": make_spec(promise="joint")}, "certified"),
         ({"spec": make_spec(cost_sensor_noise=0.1)}, "sensor"),

@@ -162,7 +162,7 @@ def test_a_calibration_that_learned_nothing_writes_no_spec_and_exits_1(tmp_path)
     words = ["calibrate", "pilot.csv", "--dial-high", "15", "--unit", "U", "--threshold", "5", "--resamples", "5"]
     done = run(*words, "--out", "made.toml", "--plot", "curve.png", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert "no spec file is made from this log. 146 of 150 costs are 0" in done.stderr
+    assert "this log does not support a spec file. 146 of 150 costs are 0" in done.stderr
     assert "Report the measured quantity" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.png", "pilot.csv"]
     done = run(*words, "--json", cwd=tmp_path)

@@ -67,7 +67,7 @@ def test_a_wrong_name_gets_one_line(extra, said):
 def test_the_help_names_the_classes_and_the_defaults():
     text = " ".join(run("simulate", "--help").stdout.replace("│", " ").split())
     for words in (
-        "features, binary or parametric [the world's own]",
+        "features, binary or parametric [the world's]",
         "noise-adaptive [mixture]",
         "conformal [certified]",
     ):

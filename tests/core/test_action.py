@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from safedial.core.action import choose, least_informative_intensity
+from safedial.core.action import choose
 from safedial.core.confidence import Bounds
 from safedial.core.safe_set import SafeSet
 from tests.conftest import make_spec
@@ -33,6 +33,6 @@ def test_the_choice_in_each_case(index, probe, least, intensity):
 
 
 def test_a_probe_is_as_strong_as_the_noisier_sensor_needs():
-    assert least_informative_intensity(make_spec()) == 0.0
+    assert make_spec().least_informative is None
     spec = make_spec(reward_sensor_noise=0.2, cost_sensor_noise=0.1, cost_noise=0.25)
-    assert least_informative_intensity(spec) == pytest.approx(0.4)
+    assert spec.least_informative == pytest.approx(0.4)

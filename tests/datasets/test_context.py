@@ -86,7 +86,7 @@ def test_precomputed_vectors_are_joined_by_key_in_any_order(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"text_sha256": np.array([b"0" * 16] * 2)}, "another text"),
+        ({"text_sha256": np.array([b"0" * 16] * 2)}, "not computed from the text"),
         ({"key": np.array([900, 901], dtype=np.int32)}, "no vector for any step"),
         ({"text_sha256": None}, "lacks text_sha256"),
         ({"embedding": np.array([[np.nan, 1.0], [0.0, 1.0]])}, "not whole"),

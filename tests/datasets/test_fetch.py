@@ -37,7 +37,7 @@ def test_what_is_there_is_not_fetched_again_and_what_was_damaged_is(server, tmp_
 def test_an_interrupted_download_goes_on_where_it_stopped(server, archive, tmp_path):
     half = len(archive) // 2
     server.break_after = half
-    with pytest.raises(InvalidInput, match=f"{half:,} bytes are kept: run it again to go on"):
+    with pytest.raises(InvalidInput, match=f"{half:,} bytes are kept: run it again to continue"):
         download(server.url, tmp_path / "a.zip", attempts=1)
     assert names(tmp_path / ".")[0] == "a.zip.partial"
     server.break_after = None
@@ -67,7 +67,7 @@ def test_odd_leftovers_end_in_the_right_file(server, archive, tmp_path, left):
 
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(server, tmp_path):
     folder = tmp_path / "data"
-    with pytest.raises(InvalidInput, match=r"SHA-256 of what came is .*, not 00.*removed"):
+    with pytest.raises(InvalidInput, match=r"SHA-256 of the download is .*, not 00.*removed"):
         fetch_archive(folder, server.url, sha256="0" * 64)
     assert names(folder) == []
 
@@ -85,7 +85,7 @@ def test_a_damaged_archive_is_refused_and_leaves_nothing(server, archive, tmp_pa
     middle = len(archive) // 2
     for body in (archive[:-100], archive[:middle] + b"\0" * 50 + archive[middle + 50 :], b"<html>Busy</html>"):
         server.body = body
-        with pytest.raises(InvalidInput, match="damaged or no zip file"):
+        with pytest.raises(InvalidInput, match="damaged or not a zip file"):
             fetch_archive(folder, server.url)
         assert names(folder) == []
     server.body = zipped({"README.txt": "nothing else"})

@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match=r"neither an RW nor a B file.*weather"):
         read_mat(tmp_path / "other.mat")
     (tmp_path / "page.mat").write_text("<html>Not found</html>" * 40)
-    with pytest.raises(InvalidInput, match="cut short or no MATLAB 5 file"):
+    with pytest.raises(InvalidInput, match="cut short or not a MATLAB 5 file"):
         read_mat(tmp_path / "page.mat")
 
 

@@ -91,7 +91,7 @@ def test_a_table_that_is_not_whole_is_named(folder):
         (lambda steps: steps.assign(start="2014"), "start = .*must hold a time"),
         (lambda steps: steps.assign(current="1 A"), "current = .*must hold a number"),
         (lambda steps: steps.assign(kind="sleep"), "kind = 'sleep': must be one of charge, discharge, rest"),
-        (lambda steps: steps.assign(step=1), r"\(group, step\) = \('RW26', 1\): comes more than once"),
+        (lambda steps: steps.assign(step=1), r"\(group, step\) = \('RW26', 1\): occurs more than once"),
         (lambda steps: steps.assign(v_end=np.nan), "v_end = 8: this many values are missing"),
         (lambda steps: steps.assign(temp_mean=np.inf), "temp_mean = inf: must be finite"),
         (lambda steps: steps.assign(duration=-1.0), "duration = -1.0: must be ≥ 0"),

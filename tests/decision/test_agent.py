@@ -18,8 +18,8 @@ def trained(**options):
         context = rng.uniform(-0.6, 0.6, 2)
         decision = agent.decide(context)
         share = decision.rules.dial.action(decision.action)
-        reward = decision.rules.dose.reward.effect(share) * (context @ [0.6, 0.2] + rng.normal(0, 0.2))
-        cost = decision.rules.dose.cost.effect(share) * (context @ [0.3, 0.5] + rng.normal(0, 0.2))
+        reward = decision.rules.dose.reward.effect(share) * (context @ [0.6, 0.2] + rng.normal(0, spec.reward_noise))
+        cost = decision.rules.dose.cost.effect(share) * (context @ [0.3, 0.5] + rng.normal(0, spec.cost_noise))
         agent.update(context, decision.action, float(reward), float(cost))
     return agent
 
@@ -379,7 +379,7 @@ def test_a_decision_is_reported_once_to_the_agent_that_made_it():
 
 
 def test_decisions_without_an_outcome_are_forgotten_in_the_end(monkeypatch):
-    monkeypatch.setattr("safedial.agent.OPEN_LIMIT", 5)
+    monkeypatch.setattr("safedial.decision.in_memory.OPEN_LIMIT", 5)
     agent = Agent(2, make_spec())
     decisions = [agent.decide([0.1, 0.2]) for _ in range(8)]
     agent.update(decisions[-1], reward=0.1, cost=0.1)

@@ -141,7 +141,7 @@ def test_a_noise_scale_is_refused_beside_function_classes(name):
     1e-3 and threshold 1e-3 the bound of a kernel class lay below the truth in 71 of 600 rounds, by up to 1.2.
     """
     policy = nonlinear_hp_ucb() if name == "linear" else POLICIES[name]
-    with pytest.raises(InvalidInput, match=r"noise_scale.*no proof beside function classes.*hp_probe"):
+    with pytest.raises(InvalidInput, match=r"noise_scale.*no proof with function classes.*hp_probe"):
         Agent(2, make_spec(noise_scale=power_scale(3.0)), policy=policy)
     Agent(2, make_spec(noise_scale=power_scale(3.0)), policy="hp_probe")
 
@@ -154,7 +154,7 @@ def test_an_agent_that_was_saved_with_a_noise_scale_and_a_class_is_loaded_with_a
     header["spec"]["noise_scale"] = {"scale": "power_scale", "exponent": 2.0}
     del header["rules"]  # as an earlier version wrote it
     io.write_archive(tmp_path / "agent", header, arrays, form=FORM, version=FORM_VERSION)
-    with pytest.warns(UserWarning, match=r"no proof beside function classes.*saved before"):
+    with pytest.warns(UserWarning, match=r"no proof with function classes.*saved before"):
         twin = Agent.load(tmp_path / "agent", policy=nonlinear_hp_probe())
     assert twin.decisions == 20
     assert twin.decide([0.3, 0.1]).certified

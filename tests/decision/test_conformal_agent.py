@@ -224,7 +224,7 @@ PAIR = {"form": "full", "confidence": 0.5}
 def test_an_agent_with_a_confidence_in_the_full_form_is_refused():
     """The Beta law of the realized rate is that of split scores: asked for .9, the rate was kept in .77 of the runs."""
     spec = SafetySpec(threshold=0.5, violation_risk=0.3, promise="conformal")
-    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no law with form='full'.*use form='split'"):
+    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no proof with form='full'.*use form='split'"):
         Agent(2, spec, policy=make_policy("hp_conformal", **PAIR), start_action=0.1)
     for options in ({"form": "full"}, {"confidence": 0.5}):
         Agent(2, spec, policy=make_policy("hp_conformal", **options), start_action=0.1)
@@ -232,7 +232,7 @@ def test_an_agent_with_a_confidence_in_the_full_form_is_refused():
 
 def test_an_agent_that_was_saved_with_that_pair_is_loaded_with_a_warning_and_goes_on():
     """data/full-confidence.agent is a file as version 0.1.0 wrote it before the pair was refused."""
-    with pytest.warns(UserWarning, match=r"has no law with form='full'.*saved before this was known"):
+    with pytest.warns(UserWarning, match=r"has no proof with form='full'.*saved before this was known"):
         agent = Agent.load(Path(__file__).parent / "data" / "full-confidence.agent")
     assert agent.decisions == 24
     decision = agent.decide([0.3, 0.3])

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.conformal_guards import leap, missing
 
 from safedial import Agent, Dial, InvalidInput, make_policy
-from safedial.decision.conformal_options import OFF
+from safedial.decision.learners.conformal_options import OFF
 from tests.decision.conformal_rounds import DIM, conformal_spec, outcome, taught
 
 STEP = Dial(low=0, high=10, unit="mg", levels=(0, 2, 4, 6, 8, 10))

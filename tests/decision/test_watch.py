@@ -6,8 +6,12 @@ Contexts have norm 0.85 and S = 1, so a mean cost of up to 0.85 a unit of intens
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, SafetySpec
+from safedial import Agent, InvalidInput, SafetySpec, create_study, io, make_policy
+from safedial.agent_file import FORM, FORM_VERSION
 from safedial.core.scale import power_scale
+from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.rounds import Round
+from safedial.decision.watch import Watch
 from tests.conftest import make_spec
 
 X = [0.6, 0.6]
@@ -204,3 +208,187 @@ def test_costs_within_the_stated_norms_never_refute_them():
             cost = share * (np.array(X) @ truth + 0.3 * rng.standard_normal())
             agent.update(X, share, 0.0, cost)
     assert refuted == 0
+
+
+TRUTH = {"reward": np.array([0.3, -0.2]), "cost": np.array([0.3, 0.2])}
+"""Coefficients of a world within the stated norms."""
+
+
+def outcome_in(rng, context, applied, *, noise=0.3, least_cost=-np.inf):
+    """What a setting does to a context, in a world whose noise or cost may be other than stated."""
+    seen = {name: applied * (context @ truth + noise * rng.standard_normal()) for name, truth in TRUTH.items()}
+    return seen | {"cost": max(seen["cost"], least_cost if applied else 0.0)}
+
+
+WORLDS = {"valid": {}, "noisy": {"noise": 0.9}, "costly": {"least_cost": 0.41}}
+
+
+@pytest.mark.parametrize("policy", ["hp_probe", "hp_ucb"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_an_agent_and_a_study_that_see_the_same_rounds_say_the_same_of_them(tmp_path, world, policy):
+    """Followed, raised, lowered, withheld, late and missing outcomes; some rounds are given nothing."""
+    rng = np.random.default_rng(len(world))
+    spec, waiting = make_spec(threshold=0.4, reward_noise=0.3, cost_noise=0.3), []
+    agent = Agent(2, spec, policy=policy)
+    fields = {"dim": 2, **spec.to_dict(), "policy": policy, "folding": "arrival", "guard": {"max_unwatched": 1.0}}
+    study = create_study("twin", fields, storage=f"sqlite:///{tmp_path}/twin.db")
+    with study.store:
+        for _ in range(40):
+            context = rng.uniform(-0.7, 0.7, 2).tolist()
+            mine, theirs = agent.decide(context), study.ask(context)
+            assert (mine.action, mine.limit) == (pytest.approx(theirs.action, abs=1e-12), theirs.limit)
+            waiting.append((mine, theirs))
+            while waiting and rng.random() < 0.6:
+                tell_both(agent, study, *waiting.pop(rng.integers(len(waiting))), rng, WORLDS[world])
+            seen = study.status()
+            assert agent.evidence == pytest.approx(seen["evidence"], rel=1e-9)
+            assert agent.noise_evidence == pytest.approx(seen["noise_evidence"], rel=1e-9)
+            assert (agent.stopped, agent.alarmed) == (seen["stopped"], bool(seen["stopped"]))
+    assert agent.stopped == {"valid": "", "noisy": "noise_broken", "costly": "alarm"}[world]
+
+
+def tell_both(agent, study, mine, theirs, rng, world):
+    kind = rng.choice(["followed", "raised", "lowered", "withheld"], p=[0.6, 0.15, 0.15, 0.1])
+    share = {"followed": 1.0, "raised": 1.5, "lowered": 0.5, "withheld": 0.0}[kind]
+    applied = min(1.0, share * mine.action)
+    said = outcome_in(rng, mine.context, applied, **world) | ({"unrelated": True} if kind == "withheld" else {})
+    agent.update(mine, action=applied, **said)
+    study.tell(theirs.id, applied_action=applied, **said)
+
+
+def noisy_agent(noise, seed=0, rounds=60, **changes):
+    rng, agent = np.random.default_rng(seed), agent_of(**changes)
+    for _ in range(rounds):
+        decision = agent.decide(rng.uniform(-0.7, 0.7, 2))
+        agent.update(decision, **outcome_in(rng, decision.context, decision.action, noise=noise))
+    return agent
+
+
+def test_noise_as_stated_stops_no_agent_and_three_times_as_much_stops_every_one():
+    """A false alarm has probability at most 0.01 + 2 delta' = 0.03 for each of 20 agents; the seeds are fixed."""
+    valid = [noisy_agent(0.3, seed) for seed in range(20)]
+    assert not any(agent.alarmed for agent in valid)
+    assert max(agent.noise_evidence for agent in valid) < 10.0
+    assert {noisy_agent(0.9, seed).stopped for seed in range(20)} == {"noise_broken"}
+
+
+def test_an_agent_that_the_noise_stopped_says_so_until_it_is_resumed():
+    agent = noisy_agent(0.9)
+    decision = agent.decide(X)
+    assert (decision.action, decision.limit, decision.promise) == (0.0, "noise_broken", "none")
+    assert "outcomes scatter more than the stated noise allows" in decision.certificate["statement"]
+    assert "outcomes scatter more than the stated noise allows" in decision.explain()
+    agent.resume()
+    assert (agent.alarmed, agent.stopped, agent.noise_evidence) == (False, "", 1.0)
+    assert agent.decide(X).certified
+
+
+def test_a_resume_takes_back_the_rule_that_stopped_the_agent_and_no_other():
+    agent = agent_of()
+    made = [agent.decide(X) for _ in range(8)]
+    for decision in made:
+        agent.update(decision, reward=9.0, cost=0.51)
+    assert (agent.stopped, agent.evidence > 100) == ("noise_broken", True)
+    agent.resume()
+    assert (agent.stopped, agent.evidence > 100, agent.noise_evidence) == ("alarm", True, 1.0)
+    agent.resume()
+    assert (agent.stopped, agent.evidence) == ("", 1.0)
+
+
+def test_rounds_that_were_open_at_a_resume_say_nothing_of_the_noise_after_it():
+    agent = agent_of()
+    waiting = [agent.decide(X) for _ in range(10)]
+    agent.update(waiting.pop(), reward=9.0, cost=0.1)
+    agent.resume()
+    for decision in waiting:
+        agent.update(decision, reward=9.0, cost=0.1)
+    assert (agent.noise_evidence, agent.stopped) == (1.0, "")
+
+
+def test_what_is_known_of_the_noise_is_saved(tmp_path):
+    for agent in (noisy_agent(0.3, rounds=5), noisy_agent(0.9)):
+        agent.decide(X)
+        agent.save(tmp_path / "agent")
+        again = Agent.load(tmp_path / "agent")
+        assert (again.stopped, again.noise_evidence) == (agent.stopped, agent.noise_evidence)
+        assert again._watch.tails == agent._watch.tails
+
+
+def test_a_file_from_before_the_noise_was_watched_begins_to_watch_it(tmp_path):
+    """Rounds that are open in it say nothing of the noise; those decided after it was loaded do."""
+    agent = noisy_agent(0.3)
+    waiting = agent.decide(X)
+    agent.save(tmp_path / "agent")
+    header, arrays = io.read_archive(tmp_path / "agent", form=FORM, version=FORM_VERSION)
+    earlier = {name: value for name, value in header.items() if name not in ("watch", "stopped")}
+    for alarmed, stopped in ((0, ""), (7, "alarm")):
+        earlier["counts"][1] = alarmed
+        io.write_archive(tmp_path / "earlier", earlier, arrays, form=FORM, version=FORM_VERSION)
+        again = Agent.load(tmp_path / "earlier")
+        assert (again.stopped, again.noise_evidence) == (stopped, 1.0)
+    again.resume()
+    again.update(again.decide(X), reward=-9.0, cost=-9.0)
+    assert again.stopped == "noise_broken"
+    again.resume()
+    again.update(X, waiting.action, -9.0, -9.0, round=waiting.round)
+    assert again.noise_evidence == 1.0
+
+
+def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
+    plain = make_policy("hp_ucb")._replace(name="mine", options={})
+    agent = noisy_agent(0.9, policy=plain)
+    assert agent.informative_rounds > 0
+    assert (agent.stopped == "noise_broken", agent.noise_evidence < 1.0) == (False, True)
+
+
+@pytest.fixture
+def watch():
+    agent = agent_of()
+    return Watch(agent._rules, agent._learner)
+
+
+def promised(number=1, **changes):
+    return Round(number, None, 0.5, 0.0, True, np.array(X), 0.85)._replace(**changes)
+
+
+def test_a_round_whose_baseline_leaves_no_room_proves_nothing(watch):
+    turn = watch.promised(promised(baseline_cost=9.0))
+    assert (turn.watched, watch.evidence, watch.new_watched) == (False, 1.0, 0)
+
+
+def test_only_rounds_that_promised_something_are_missed(watch):
+    watch.unseen(promised(watched=False))
+    assert watch.unwatched == 0
+    watch.unseen(promised())
+    assert (watch.unwatched, watch.new_unwatched) == (1, 1)
+    watch.resumed("too_many_unwatched", 1)
+    watch.unseen(promised(), -1)
+    assert (watch.unwatched, watch.new_unwatched) == (0, 0)
+
+
+def test_each_rule_begins_anew_what_it_watches_and_nothing_else(watch):
+    watch.crossed = watch.noisy = True
+    watch.resumed("drift", 3)
+    assert (watch.due, watch.watched_from) == ("noise_broken", 0)
+    watch.resumed("stop_rule", 4)
+    assert (watch.due, watch.tails_from) == ("noise_broken", 0)
+    watch.resumed("noise_broken", 5)
+    assert (watch.due, watch.tails_from) == ("", 5)
+
+
+def test_under_version_1_a_round_counts_when_it_is_learned_from_or_lost(watch):
+    """Not where more was applied than advised, where nothing was promised, and where no setting was certified."""
+
+    def told(applied, baseline_cost=0.0):
+        return normalise(watch.rules, Outcome(applied, 0.1, 0.6, baseline_cost), np.array(X))
+
+    silent = [(promised(), told(1.0)), (promised(watched=False), told(0.5)), (promised(), told(0.0, 9.0))]
+    for turn, sample in silent:
+        watch.learned(turn, sample)
+    watch.lost(promised(watched=False))
+    assert watch.evidence == 1.0
+    watch.lost(promised())
+    assert watch.evidence < 1.0
+    for number in range(1, 6):
+        watch.learned(promised(number), told(0.5))
+    assert watch.crossed

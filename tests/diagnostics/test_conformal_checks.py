@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput, LinearWorld, SafetySpec, check_log, make_policy, watch_log
 from safedial.diagnostics import CHECKS
-from safedial.diagnostics.conformal_checks import NOT_APPLICABLE, WAGERS
+from safedial.diagnostics.conformal_checks import BETS, NOT_APPLICABLE
 from safedial.plots.monitor_picture import draw_monitor
 from safedial.report.checks_page import write_checks
 from safedial.rounds_io import Log
@@ -137,7 +137,7 @@ def test_the_monitor_is_that_of_an_agent_and_excesses_are_counted_not_bet_on():
     told = watch.to_dict()
     low, high = binomtest(watch.violations, 300).proportion_ci(0.95, method="exact")
     assert (told["violation_rate_low"], told["violation_rate_high"]) == (pytest.approx(low), pytest.approx(high))
-    assert "no evidence, for the promise is marginal" in watch.verdict()
+    assert "not evidence, because the promise is marginal" in watch.verdict()
     assert "No alarm" in watch.verdict()
 
 
@@ -200,7 +200,7 @@ def test_the_page_and_the_picture(tmp_path):
     log = played(120)
     rounds, findings = check_log(log, SPEC)
     page = write_checks(tmp_path / "page.html", rounds, findings, log="log.csv", level=0.05).read_text()
-    assert page.count("For the promise:") == WAGERS + 3 + len(NOT_APPLICABLE)
+    assert page.count("For the promise:") == BETS + 3 + len(NOT_APPLICABLE)
     assert "on average over calibration rounds" in page
     assert draw_monitor(watch_log(log, SPEC), tmp_path / "watch.png").read_bytes().startswith(b"\x89PNG")
 
@@ -220,4 +220,4 @@ def test_the_commands_take_a_conformal_spec(tmp_path):
     done = run("monitor", "log.csv", "--spec", "spec.toml", "--out", "watch.png", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["alarm_round"] is None
-    assert "no evidence" in run("monitor", "log.csv", "--spec", "spec.toml", cwd=tmp_path).stdout
+    assert "not evidence" in run("monitor", "log.csv", "--spec", "spec.toml", cwd=tmp_path).stdout

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 from safedial import Agent, InvalidInput
 from safedial.bench.checks_power import SPEC, played
 from safedial.bench.monitor_power import bench_monitor
-from safedial.diagnostics.promise import watch_log
+from safedial.diagnostics.promise_watch import watch_log
 from tests.conftest import make_spec
 
 

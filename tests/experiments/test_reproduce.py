@@ -64,7 +64,7 @@ def test_what_cannot_run_here_is_said_and_the_rest_is_done(tmp_path):
         [sys.executable, "-c", words, *command], capture_output=True, text=True, check=False, env=kept
     )
     assert done.returncode == 0, done.stderr
-    assert "The battery experiment is skipped: no data folder is named" in done.stderr
+    assert "The battery experiment is skipped: no data folder is set" in done.stderr
     assert 'loop is skipped: this needs the package progpy: pip install ".[battery]"' in done.stderr
     assert "Not run yet: battery, closed_loop" in (tmp_path / "report.html").read_text()
 

@@ -126,7 +126,7 @@ def changing():
         ({"transform": 3}, "transform"),
         ({"transform": lambda x: np.zeros(5)}, "same leading shape"),
         ({"transform": lambda x: np.full((*x.shape[:-1], 3), np.inf)}, "finite"),
-        ({"transform": changing()}, "another number of features"),
+        ({"transform": changing()}, "a different number of features"),
         ({"transform": None, "misspecification": -0.1}, "misspecification"),
         ({"transform": None, "radius": "small"}, "radius"),
         ({"transform": None, "radius": "constrained"}, "radius"),

@@ -237,5 +237,5 @@ def test_a_group_that_is_no_column_is_refused(group):
 
 @pytest.mark.parametrize("spec", [make_spec(violation_risk=0.1), make_spec(violation_risk=0.1, promise="conformal")])
 def test_a_confidence_in_the_full_form_is_refused_in_simulations(spec):
-    with pytest.raises(InvalidInput, match=r"confidence = 0.9: has no law with form='full'.*use form='split'"):
+    with pytest.raises(InvalidInput, match=r"confidence = 0.9: has no proof with form='full'.*use form='split'"):
         simulate(make_policy("hp_conformal", form="full", confidence=0.9), LinearWorld(dim=2), spec, rounds=5, seeds=1)

@@ -78,4 +78,4 @@ def test_the_demo_ends_cleanly_on_an_interrupt_and_says_where_its_file_is(tmp_pa
     assert (demo.returncode, err) == (0, "")
     assert f"Everything is in {tmp_path}/demo.db" in out
     again = safedial("demo", "--folder", tmp_path, "--seconds", 1)
-    assert (again.returncode, "holds a demo.db already" in again.stderr) == (2, True)
+    assert (again.returncode, "already holds a demo.db" in again.stderr) == (2, True)

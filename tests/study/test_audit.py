@@ -180,4 +180,4 @@ def test_a_clock_that_goes_back_is_noted_and_is_no_error(lite, monkeypatch):
     report = lite.verify()
     assert (report.ok, report.clock_back, report.clock_back_at) == (True, 1, 5)
     code, out = run("study", "verify", "trial", "--storage", lite.store.storage)
-    assert (code, "Events dated before the one that they follow: 1, the first is 5." in out) == (0, True)
+    assert (code, "Events dated earlier than the event before them: 1; the first is 5." in out) == (0, True)

@@ -47,7 +47,7 @@ def test_a_round_from_the_shell(study, tmp_path):
     assert set(decision) == named
     told = answer(study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2, "--json"))
     assert (told["decision_id"], told["seq"], told["replayed"]) == (decision["id"], 3, False)
-    assert "Known already" in study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[1]
+    assert "Already recorded" in study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[1]
     assert answer(study("correct", decision["id"], "--cost", 0.1, "--reason", "typing error", "--json"))["seq"] == 4
     assert "typing error" in study("explain", decision["id"])[1]
     assert answer(study("explain", decision["id"], "--json"))["events"][0]["kind"] == "outcome"
@@ -104,24 +104,24 @@ def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
         return answer(study("ask", name, "0.6,0.3", "--json"))["id"]
 
     first, second, third, fourth = (ask("trial") for _ in range(4))
-    assert "learns nothing, until the outcome" in study("expire", first, "--reason", "six weeks")[1]
+    assert "learns nothing until the outcome" in study("expire", first, "--reason", "six weeks")[1]
     assert f"void {second} --unrelated" in study("expire", second, "--reason", "six weeks")[1]
-    assert "passed over" in study("void", first, "--reason", "moved away", "--unrelated")[1]
-    assert "passed over" in study("expire", third, "--reason", "moved away", "--unrelated")[1]
-    assert "learns nothing any more" in study("void", second, "--reason", "looked bad")[1]
+    assert "skips this round" in study("void", first, "--reason", "moved away", "--unrelated")[1]
+    assert "skips this round" in study("expire", third, "--reason", "moved away", "--unrelated")[1]
+    assert "learns nothing more" in study("void", second, "--reason", "looked bad")[1]
     told = study("tell", fourth, "--reward", 0, "--cost", 0, "--throttled")[1]
-    assert "learns nothing any more" in told
+    assert "learns nothing more" in told
     study("create", "arrival", *CREATE, "--set", "folding=arrival")
     assert "learns from its other rounds" in study("expire", ask("arrival"), "--reason", "six weeks")[1]
     fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
     study("create", "free", *(word for field in fields for word in ("--set", field)))
-    assert "no bound" in study("expire", ask("free"), "--reason", "six weeks")[1]
+    assert "unbounded" in study("expire", ask("free"), "--reason", "six weeks")[1]
 
 
 def test_an_import_says_what_the_rounds_are_used_for(study, tmp_path):
     rows = "".join(f"0.{n % 7},0.3,0.{n % 5 + 1},0.1,0.1\n" for n in range(20))
     (tmp_path / "pilot.csv").write_text(f"x0,x1,action,reward,cost\n{rows}")
-    assert "They are learned from" in study("import", "trial", tmp_path / "pilot.csv")[1]
+    assert "The study learns from them" in study("import", "trial", tmp_path / "pilot.csv")[1]
     fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
     made = answer(study("create", "free", *(word for field in fields for word in ("--set", field)), "--json"))
     only_train = made["spec"]["policy"].get("history") == "train"
@@ -160,7 +160,7 @@ def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
     ("words", "complaint"),
     [
         (["ask", "trial", "0.6"], "shape"),
-        (["ask", "trial", "a,b"], "numbers with commas"),
+        (["ask", "trial", "a,b"], "comma-separated numbers"),
         (["ask", "trial", "NaN,0.1"], "finite"),
         (["ask", "none", "0.1,0.1"], "no such study"),
         (["tell", "trial.9", "--reward", "1", "--cost", "1"], "no such decision"),

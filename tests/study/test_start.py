@@ -111,16 +111,14 @@ def test_a_correction_begins_from_no_doctored_snapshot_either(played):
         assert study.verify().ok
 
 
-def test_a_snapshot_saves_the_fold_of_what_came_before_it(played, monkeypatch):
+def test_a_snapshot_saves_the_replay_of_what_came_before_it(played, monkeypatch):
     """Otherwise nothing above would mean anything."""
     from safedial.study import replay_log
 
-    folded = []
-    monkeypatch.setattr(
-        replay_log, "fold", lambda *words, fold=replay_log.fold, **more: folded.append(1) or fold(*words, **more)
-    )
+    update, replayed = replay_log.update_state, []
+    monkeypatch.setattr(replay_log, "update_state", lambda *words, **more: replayed.append(1) or update(*words, **more))
     next_action(played)
-    assert 0 < len(folded) < 20
+    assert 0 < len(replayed) < 20
 
 
 def test_a_log_says_which_snapshots_it_vouches_for(played):

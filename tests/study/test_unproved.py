@@ -11,6 +11,7 @@ import pytest
 
 from safedial import Dose, InvalidInput, SafetySpec, identity
 from safedial.core.dose import DoseCurve
+from safedial.core.scale import own_scale
 from safedial.study import Store, create_study, list_studies, open_study, verify_study
 
 PAIR = {
@@ -33,7 +34,7 @@ def recorded(tmp_path):
 
 
 def test_a_new_study_with_a_confidence_in_the_full_form_is_refused(store):
-    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no law with form='full'.*use form='split'"):
+    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no proof with form='full'.*use form='split'"):
         create_study("new", PAIR, storage=store)
     assert list_studies(store) == []
     split = {**PAIR, "policy": {"name": "hp_conformal", "confidence": 0.5}}
@@ -58,5 +59,7 @@ def test_a_study_with_a_dose_curve_of_ones_own_is_refused_before_anything_is_wri
     for dose in (curve, Dose(identity(), curve)):
         with pytest.raises(InvalidInput, match="is your own curve, which a log cannot hold"):
             create_study("mine", spec, storage=store, dim=2, dose=dose)
+    with pytest.raises(InvalidInput, match=r"noise_scale.*your own curve, which a log cannot hold"):
+        create_study("mine", {**spec.to_dict(), "noise_scale": own_scale(lambda z, x: z)}, storage=store, dim=2)
     assert list_studies(store) == []
     assert create_study("mine", spec, storage=store, dim=2, dose=identity()).ask([0.1, 0.2]).action > 0

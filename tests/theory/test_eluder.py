@@ -360,7 +360,7 @@ def test_every_kernel_of_the_command_gives_bounds_in_order(kernel):
     [
         (["--class", "tree"], "--class = 'tree': must be one of finite, linear, kernel"),
         (["--class", "finite", "--values", "nowhere.csv"], "--values = 'nowhere.csv': is not a file"),
-        (["--class", "finite", "--values", "words.csv"], "must hold numbers only"),
+        (["--class", "finite", "--values", "words.csv"], "must hold only numbers"),
         (["--class", "finite", "--contexts", "0"], "--contexts = 0: must be >= 1"),
         (["--class", "linear", "--rounds", "3"], "--rounds = 3: must be >= 10"),
         (["--class", "kernel", "--kernel", "sigmoid:1"], "kernel = 'sigmoid:1'"),

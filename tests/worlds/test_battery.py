@@ -85,7 +85,7 @@ def test_a_certified_agent_in_the_loop_is_certified_and_its_residuals_are_its_ow
 
 def test_micro_doses_divide_the_heat_that_is_left_and_the_monitor_notices():
     exact = BatteryWorld(temperature_noise=0.0, energy_noise=0.0)
-    played = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0)
+    played = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, resume_noise=True)
     alarmed = alarm_round(played)
     assert alarmed is not None
     assert {each.limit for each in played[alarmed:]} == {"alarm"}
@@ -93,6 +93,14 @@ def test_micro_doses_divide_the_heat_that_is_left_and_the_monitor_notices():
     told = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, carry_over=True)
     assert alarm_round(told) is None
     assert not any(each.violated for each in told)
+
+
+def test_the_noise_that_micro_doses_seem_to_have_stops_the_agent_before_any_violation():
+    played = run_loop(Agent(6, spec(), policy="hp_probe"), BatteryWorld(), 150, 0)
+    stopped = alarm_round(played)
+    assert stopped is not None
+    assert {each.limit for each in played[stopped:]} == {"noise_broken"}
+    assert not any(each.violated for each in played)
 
 
 @pytest.mark.parametrize(

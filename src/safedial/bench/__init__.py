@@ -1,1 +1,1 @@
-"""Benchmarks that ship with the package: measured in one run beside the plain arithmetic."""
+"""Benchmarks for `safedial bench`: timings beside the plain arithmetic, and power studies."""

@@ -1,6 +1,6 @@
-"""How often each check of a log catches the world that breaks it, and how often it is wrong where the spec is true.
+"""How often each check of a log catches a world that breaks its assumption, and how often it flags a true spec.
 
-A world is a maker of logs, by seed and number of rounds; all are held against `SPEC`.
+A world is a function that makes a log from a seed and a number of rounds; every log is checked against `SPEC`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def bent(seed: int, rounds: int) -> Log:
 
 
 def changed(seed: int, rounds: int) -> Log:
-    """Half way, other coefficients."""
+    """The coefficients change halfway."""
     parts = [played(seed, rounds // 2), played(10_000 + seed, rounds - rounds // 2)]
     names = ("context", "action", "reward", "cost", "advised", "baseline_cost")
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
@@ -75,7 +75,7 @@ def hidden_baseline(seed: int, rounds: int) -> Log:
 
 
 def doses_by_context(seed: int, rounds: int) -> Log:
-    """A pilot without advice, in which a feature guides the doses."""
+    """A pilot without recorded advice, in which a feature guides the doses."""
     log = played(seed, rounds)
     action = np.clip(0.5 + 0.3 * log.context[:, 0] + 0.1 * np.random.default_rng(seed).normal(size=rounds), 0.05, 1.0)
     outcomes = {name: getattr(log, name) / log.action * action for name in ("reward", "cost")}
@@ -87,7 +87,7 @@ def noise_by_context(seed: int, rounds: int) -> Log:
 
 
 def noise_by_action(seed: int, rounds: int) -> Log:
-    """A sensor error that the spec does not know: wide where doses are small."""
+    """A sensor error that the spec does not state: large if doses are small."""
     return played(seed, rounds, replace(SPEC, cost_sensor_noise=0.04))
 
 
@@ -113,11 +113,11 @@ BREAKS: dict[str, tuple[str, Callable[[int, int], Log], int]] = {
     "noise by action": ("noise", noise_by_action, 400),
     "a slipped digit": ("influence", slipped_digit, 300),
 }
-"""World → the check that must catch it, the log's maker, its rounds."""
+"""World → the check that must catch it, the function that makes its log, and the number of rounds."""
 
 
 def bench_checks(runs: int, *, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """The share of `runs` logs of each world that its check catches, and of `runs` clean logs with any flag at all."""
+    """The share of `runs` logs of each world that its check catches, and the share of `runs` clean logs with a flag."""
     require(type(runs) is int and runs >= 1, "runs", runs, "must be a whole number >= 1")
     needed, power_of = needed_evidence(LEVEL), {}
     for world, (name, maker, rounds) in BREAKS.items():

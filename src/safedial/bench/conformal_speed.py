@@ -1,4 +1,4 @@
-"""How long one HP-Conformal decision takes with many rounds behind it."""
+"""How long one HP-Conformal decision takes after many rounds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How often the monitor is wrong, and how soon it is right.
+"""How often the monitor raises a false alarm, and how soon it catches a broken promise.
 
-The world: a fixed dose z, costs C = z(c + ξ) with Gaussian ξ, and z such that P(C > τ) is exactly the rate asked for.
-At the rate of the promise every alarm is false, and no world in which the promise holds gives more of them.
+The world: a fixed dose z, costs C = z(c + ξ) with Gaussian ξ, and z such that P(C > τ) is exactly the requested rate.
+At the promised rate every alarm is false, and no world that keeps the promise gives more of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MEAN_COST, NOISE, THRESHOLD = 0.2, 1.0, 0.5
 
 
 def first_alarms(rate: float, risk: float, *, level: float, runs: int, rounds: int, seed: int) -> Any:
-    """The round of the first alarm of each run; 0 where there is none."""
+    """The round of the first alarm of each run; 0 if there is none."""
     rng = np.random.default_rng([seed, 77])
     dose = THRESHOLD / (MEAN_COST + NOISE * float(ndtri(1.0 - rate)))
     state, alarms = monitor.init((runs,)), np.zeros(runs, dtype=int)

@@ -1,8 +1,8 @@
-"""How fast the non-linear classes are, beside a Gaussian process of scikit-learn that is refitted in each round.
+"""How fast the non-linear classes are, beside a scikit-learn Gaussian process that is refitted in each round.
 
-Finite: rounds per second of a whole simulation, one seed. Kernel: a decision and its update with `points` rounds behind
-them. scikit-learn's process has the same kernel and noise, no hyperparameter search, and both targets in one fit: what
-a user would write instead. Calls are interleaved, so that both see the same machine.
+Finite: rounds per second of a whole simulation, one seed. Kernel: a decision and its update after `points` rounds.
+scikit-learn's process has the same kernel and noise, no hyperparameter search, and both targets in one fit: what a user
+would write instead. Calls are interleaved, so that both run under the same load.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def bench_nonlinear(
 
 
 class _Kernel:
-    """Non-linear HP-UCB over the kernel class, a round at a time."""
+    """Non-linear HP-UCB over the kernel class, one round at a time."""
 
     def __init__(self, most: int) -> None:
         self.spec, self.policy = synthetic_spec(), nonlinear_hp_ucb(cost_class=kernel(max_points=most))

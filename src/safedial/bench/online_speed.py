@@ -1,9 +1,9 @@
 """How long one online decision and one update take, beside the bare arithmetic.
 
 `bare` is the shortest BLAS code for the same arithmetic as `Agent`: direction, residual and the dot products of
-core.rounding for a decision; the same, two rank-one updates and two axpys for an update. An agent does less: it keeps
-what it computed for the decision, and at high dimension it applies samples a few at a time, so the mean of an update
-says more than its median. Calls are interleaved, so that both see the same machine.
+core.rounding for a decision; the same, two rank-one updates and two axpys for an update. An agent does less: it reuses
+what it computed for the decision, and at high dimension it applies samples in small batches, so the mean of an update
+says more than its median. Calls are interleaved, so that both run under the same load.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:
 
 
 class _Bare:
-    """The same arithmetic with nothing around it."""
+    """The same arithmetic alone."""
 
     def __init__(self, dim: int) -> None:
         self.gram, self.inverse = np.asfortranarray(np.eye(dim)), np.asfortranarray(np.eye(dim))

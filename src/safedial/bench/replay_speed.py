@@ -1,9 +1,9 @@
 """How long a replay takes for each round, by engine, beside this machine's matrix product.
 
 hp_ucb, unit noise, τ = 0.5, contexts of norm 1. Each engine is timed from the call to the answer, set-up included.
-There every cost bound is cut at S‖x‖, so all actions are alike; differences are taken on a run without the cut. The
-slow engines are timed on fewer rounds, the first ones, and the report says how many. `triangle_us_per_round` is the
-bare arithmetic of a rank-one engine that keeps one triangle of Σ⁻¹ (symv, syr) and decides nothing.
+There every cost bound is cut at S‖x‖, so all actions are equal; engines are compared on a run without the cut. The
+slow engines are timed on the first rounds only, and the report says how many. `triangle_us_per_round` is the bare
+arithmetic of a rank-one engine that keeps one triangle of Σ⁻¹ (symv, syr) and makes no decisions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SPEC = synthetic_spec()
 
 REFERENCE_ROUNDS = 64
 REFERENCE_FLOPS, RANK_ONE_FLOPS = 2e11, 1e11
-"""What the slow engines may spend: some seconds each."""
+"""The time limit of the slow engines: some seconds each."""
 
 
 def bench_replay(
     dim: int, *, rounds: int, engine: str = "all", dtype: str = "float64", device: str | None = None
 ) -> dict[str, Any]:
-    """Microseconds a round, flop rates (4d² a round) and the largest difference in actions between the engines."""
+    """Microseconds per round, flop rates (4d² per round) and the largest difference in actions between the engines."""
     for name, value in (("dim", dim), ("rounds", rounds)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
     require(engine in CHOICES, "engine", engine, "must be one of " + ", ".join(CHOICES))
@@ -103,7 +103,7 @@ def _rounds(dim: int, count: int, dtype: str) -> tuple[Any, ...]:
 
 
 def _fastest(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str, Any], *, repeats: int) -> Replay:
-    """The fastest of `repeats` runs: the first also wakes threads and, in JAX, compiles."""
+    """The fastest of `repeats` runs: the first one also starts threads and, in JAX, compiles."""
     contexts, rewards, costs = given
     runs = (
         replay(POLICY, contexts, rewards, costs, SPEC, engine=engine, dtype=dtype, **options) for _ in range(repeats)
@@ -112,7 +112,7 @@ def _fastest(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str,
 
 
 def block_times(dim: int, *, rounds: int, blocks: list[int], dtype: str = "float64") -> dict[int, float]:
-    """Microseconds a round of `blocked` for each block size, interleaved, the best of three."""
+    """Microseconds per round of `blocked` for each block size, interleaved, the best of three."""
     given = _rounds(dim, rounds, dtype)
     times = {block: float("inf") for block in blocks}
     for _ in range(3):
@@ -123,7 +123,7 @@ def block_times(dim: int, *, rounds: int, blocks: list[int], dtype: str = "float
 
 
 def _largest_difference(outcomes: dict[str, Replay], name: str) -> float:
-    """Over every pair of engines, on the rounds both played."""
+    """The largest difference between any two engines, on the rounds both replayed."""
     traces = [getattr(outcome, name)[0] for outcome in outcomes.values()]
     pairs = [(left, right) for left in traces for right in traces if left is not right]
     shortest = [min(len(left), len(right)) for left, right in pairs]
@@ -134,7 +134,7 @@ def _largest_difference(outcomes: dict[str, Replay], name: str) -> float:
 
 
 def _triangle(contexts: Any, dtype: str) -> float:
-    """Microseconds a round of symv and syr on one triangle."""
+    """Microseconds per round of symv and syr on one triangle."""
     blas, inverse = routines(np.dtype(dtype)), scaled_identity(contexts.shape[1], 1.0, dtype)
 
     def loop() -> None:

@@ -1,9 +1,9 @@
-"""How fast a study answers, and how fast its log is verified and folded.
+"""How fast a study answers, and how fast its log is verified and replayed.
 
-`bench_load` lets threads ask (and, at a second go, tell as well) on one study: every answer comes after its commit, and
-callers that wait at the same time share one. `bench_log` fills a study with rounds and takes, in one run: the chain of
-hashes alone, the whole verification with every decision computed again (by one process and by two), the fold from the
-first event, and the fold from a snapshot.
+`bench_load` lets threads ask (and, in a second run, also tell) on one study: every answer comes after its commit, and
+callers that wait at the same time share one commit. `bench_log` fills a study with rounds and times, in one run: the
+hash chain alone, the whole verification with every decision recomputed (by one process and by two), rebuilding the
+state from the first event, and rebuilding it from a snapshot.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def study_spec(dim: int) -> dict[str, Any]:
 
 
 def bench_load(storage: str | None, *, dim: int, decisions: int, threads: int) -> dict[str, Any]:
-    """Decisions a second with `threads` callers, alone and each followed by its outcome."""
+    """Decisions per second with `threads` callers, alone and each followed by its outcome."""
     require(decisions >= threads >= 1, "threads", threads, "must be at least 1 and at most the decisions")
     report: dict[str, Any] = {"dim": dim, "threads": threads, "decisions": decisions}
     with _opened(storage) as store:
@@ -69,7 +69,7 @@ def bench_load(storage: str | None, *, dim: int, decisions: int, threads: int) -
 def bench_log(
     storage: str | None, *, dim: int, events: int, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """Fill a study with `events` events, then verify and fold it; rates a second, times in seconds."""
+    """Fill a study with `events` events, then verify and replay it; rates are per second, times in seconds."""
     require(events >= 10, "events", events, "must be at least 10")
     rounds = (events - 1) // 2
     with _opened(storage) as store:
@@ -85,7 +85,7 @@ def bench_log(
             states: list[State] = []
             cold = _timed(lambda: states.append(catch_up(source, State(study.spec))))
             warm = _timed(lambda: states.append(load_state(source, study.spec)))
-        require(pack(states[0]) == pack(states[1]), "snapshot", study.name, "must give the state of the whole fold")
+        require(pack(states[0]) == pack(states[1]), "snapshot", study.name, "must give the same state as the whole log")
     return {
         "dim": dim,
         "events": chained,
@@ -153,7 +153,7 @@ def _timed(work: Callable[[], Any]) -> float:
 
 @contextmanager
 def _opened(storage: str | None) -> Iterator[Store]:
-    """The store at a URL, or one in a folder that vanishes."""
+    """The store at a URL, or a new one in a temporary folder."""
     if storage is not None:
         with Store(storage) as store:
             yield store

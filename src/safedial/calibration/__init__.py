@@ -1,11 +1,11 @@
-"""The constants that a promise rests on, from pilot or published dose–response data.
+"""The constants that a promise needs, from pilot or published dose–response data.
 
     log ─► confounded? ─► families ─► fit, cross-validation, bootstrap ─► g with its uncertainty
                └─► powers, adjusted for the context ───────────────────────┘
                               └─► residuals, coefficients, contexts ─► κ_r, κ_c, S, L, each with its reason ─► spec file
 
-What comes out is a proposal for a person to judge. It is in-sample: use it for rounds to come, never to certify the log
-it was made from.
+The result is a proposal for a person to judge. It is in-sample: use it for future rounds, never to certify the log it
+was made from.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEVEL = 0.05
 """The chance of a false flag for confounded doses."""
 
 ORDERS = 20
-"""Orders of the rows over which that evidence is averaged."""
+"""The number of random orders of the rows over which that evidence is averaged."""
 
 
 def calibrate(
@@ -58,12 +58,12 @@ def calibrate(
     Args:
         outcomes: which of cost and reward the log holds; the reward's constants default to the cost's.
         curve: "auto", or a family's name.
-        noise: "proportional" to the intensity, as the paper's model has it, or "constant", as of a sensor; then the
+        noise: "proportional" to the intensity, as in the paper's model, or "constant", like a sensor's; then the
             deviation is proposed for both the noise and the sensor's noise.
-        caution: what S, L and κ are multiplied by.
-        resamples: of the bootstrap.
-        dial: the log's units, for words and pictures.
-        progress: called with the number of fits just finished, of `fits(log, ...)`.
+        caution: the factor applied to S, L and κ.
+        resamples: the number of bootstrap samples.
+        dial: the log's units, for text and pictures.
+        progress: called with the number of fits just finished, out of `fits(log, ...)`.
 
     >>> from safedial.core.dose import hill
     >>> from safedial.core.spec import SafetySpec
@@ -108,7 +108,7 @@ def calibrate(
 
 
 def _confounding(log: Log) -> Finding:
-    """Whether the context guided the doses that no advice is on record for, over random orders of the rows."""
+    """Whether the context guided the doses without recorded advice, averaged over random orders of the rows."""
     pilot = log.rows(np.isnan(log.advised))
     rng, count = np.random.default_rng(0), len(pilot)
     orders = [rng.permutation(count) for _ in range(ORDERS)]
@@ -120,10 +120,10 @@ def _confounding(log: Log) -> Finding:
         needed=1.0 / LEVEL,
         rounds=np.array([float(count)]),
         log_evidence=np.array([evidence]),
-        tested="Were doses chosen without the context, or can they be predicted from it?",
+        tested="Were doses chosen without the context, or does it predict them?",
         found=words(found[0], pilot.names, count) if count else "Advice is on record for every round.",
-        fine="Nothing speaks against doses chosen without the context. Reasons that are not in the log cannot be seen.",
-        broken=f"{BROKEN} The curves here are adjusted for the context, and less certain for it.",
+        fine="Nothing speaks against doses chosen without the context. No check can see reasons outside the log.",
+        broken=f"{BROKEN} The curves here are adjusted for the context, and therefore less certain.",
         explained=found[0].explained,
     )
 
@@ -144,7 +144,7 @@ def _proposals(
     if "reward" not in curves:
         found["reward_noise"] = Proposal(found["cost_noise"].value, "The log has no reward: taken from the cost.")
     if noise == "constant":
-        words = "Of one size at every dose: stated as the sensor's noise as well."
+        words = "The same size at every dose: also stated as the sensor's noise."
         found |= {f"{name}_sensor_noise": Proposal(found[f"{name}_noise"].value, words) for name in ("reward", "cost")}
     fitted = {name: (chosen.fit, data[name]) for name, chosen in curves.items()}
     found["coefficient_bound"] = propose_coefficient_bound(fitted, noise, caution)
@@ -158,7 +158,7 @@ def _check(log: Log, curve: str, noise: str, caution: float, resamples: int) -> 
     rule = f"rows with a dose are too few: at least {least} are needed at dimension {max(log.dim, 1)}"
     require(used >= least, "log", used, rule)
     levels = np.unique(log.action[log.action > 0.0])
-    rule = "is the only dose level: a curve cannot be fitted, since any g passes through one point"
+    rule = "is the only dose level: a curve cannot be fitted, because any g passes through one point"
     require(levels.size >= 2, "log", float(levels[0]), rule, "give rounds at two or more doses, or state the curve")
     known = families(log.action)
     rule = f"cannot be fitted to {levels.size} dose levels up to {levels[-1]:.3g}"

@@ -1,7 +1,7 @@
-"""Which curves the data allow where doses were chosen by the context.
+"""Which curves the data allow if the context guided the doses.
 
-`fit.py` rests on a mean that is linear in the context and on noise in proportion to the dose. Where doses are given at
-random, errors in either hardly touch the curve; where the context guides them, both bend it. Here neither is needed:
+`fit.py` assumes a mean that is linear in the context and noise proportional to the dose. If doses are random, errors in
+either hardly affect the curve; if the context guides them, both bend it. Here neither assumption is needed:
 
     y = g(α)^s·c(x) + noise       c(x) any combination of the context, its squares and products, and the square and the
                                   cube of p(x), the prediction of ln g(α) from these
@@ -10,10 +10,10 @@ For every s, with ρ(·) the residual of least squares on the terms of c multipl
 
     Z(s) = Σ ρ(y)·ρ(g^s ln g) / √Σ (ρ(y)·ρ(g^s ln g))²
 
-is about standard normal where g^s is the true curve, whatever the noise's size at a dose or context. The s with
-|Z(s)| ≤ z are those that the data allow. The terms with p(x), which stands for the doses' rule, take away what the
-rule does even where c has another form (as in E-estimation: Robins, Mark and Newey, Biometrics 1992). It needs that no
-reason behind a dose is missing from the context, and that no data can show.
+is about standard normal if g^s is the true curve, whatever the size of the noise at a dose or context. The data allow
+the s with |Z(s)| ≤ z. The terms with p(x), which represents the rule behind the doses, remove the effect of that rule
+even if c has another form (as in E-estimation: Robins, Mark and Newey, Biometrics 1992). The method assumes that the
+context holds every reason behind a dose, which no data can show.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from safedial.calibration.fit import Data, Noise, fit_curve
 from safedial.core.dose import DoseCurve, identity, power
 
 EXPONENTS = np.geomspace(0.1, 10.0, 201)
-"""The s that are tried. Where the data allow the first or the last, they set no bound on that side."""
+"""The values of s to try. If the data allow the first or the last, they set no bound on that side."""
 
 BAND, RANGE = 1.645, 1.960
 """z of the 90 % band and of the 95 % range."""
 
 ROWS_PER_TERM = 5
-"""Squares and products of the context are used where there are so many rows for each term."""
+"""Rows needed per term before squares and products of the context are used."""
 
 
 class Allowed(NamedTuple):
@@ -76,7 +76,7 @@ def _score(exponent: float, heights: Array, terms: Array, outcome: Array) -> flo
 
 
 def _terms(context: Array, heights: Array) -> Array:
-    """A basis of what c may be."""
+    """A basis of the functions that c may be."""
     first, second = np.triu_indices(context.shape[1])
     plain = _basis(np.column_stack([np.ones(len(context)), context]))
     rich = _basis(np.column_stack([plain, context[:, first] * context[:, second]]))
@@ -87,14 +87,14 @@ def _terms(context: Array, heights: Array) -> Array:
 
 
 def _basis(columns: Array) -> Array:
-    """Orthonormal columns that span the same, units and repetitions aside."""
+    """Orthonormal columns with the same span; units and repeated columns do not matter."""
     scaled = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
     left, sizes, _ = np.linalg.svd(scaled, full_matrices=False)
     return left[:, sizes > 1e-9 * sizes[0]]
 
 
 def _around(best: int, allowed: Array) -> tuple[float, float]:
-    """The ends of the run of allowed exponents about the best one; at least its neighbours."""
+    """The ends of the range of allowed exponents around the best one; at least its neighbours."""
     below, above = np.flatnonzero(~allowed[:best]), np.flatnonzero(~allowed[best + 1 :])
     first = min(below[-1] + 1 if below.size else 0, max(best - 1, 0))
     last = max(best + above[0] if above.size else len(allowed) - 1, min(best + 1, len(allowed) - 1))
@@ -102,7 +102,7 @@ def _around(best: int, allowed: Array) -> tuple[float, float]:
 
 
 def choose_adjusted(data: Data, *, noise: Noise) -> tuple[Chosen, Allowed]:
-    """The identity where the data allow it, else the power curve that agrees best with them; and what they allow."""
+    """The identity if the data allow it, else the power curve that fits best; and the powers that the data allow."""
     allowed = allowed_exponents(identity(), data)
     straight = allowed.range[0] <= 1.0 <= allowed.range[1]
     curve = identity() if straight else power(float(f"{allowed.best:.4g}"))
@@ -113,7 +113,7 @@ def choose_adjusted(data: Data, *, noise: Noise) -> tuple[Chosen, Allowed]:
 
 
 def widened(chosen: Chosen, data: Data) -> tuple[Chosen, Allowed]:
-    """A curve with the band and the error of those of its powers that the data allow; and what they allow."""
+    """A curve with the band and the error of its allowed powers; and the powers that the data allow."""
     curve = chosen.fit.curve
     allowed = allowed_exponents(curve, data)
     heights = np.asarray(curve.effect(GRID), dtype=float)

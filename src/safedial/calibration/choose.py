@@ -1,4 +1,4 @@
-"""Which family, and how sure: cross-validation and the bootstrap."""
+"""Chooses the family of a curve by cross-validation, and its uncertainty by the bootstrap."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class Chosen:
     """A curve for one outcome.
 
     Attributes:
-        fit: of the chosen family to all rows.
-        table: by family: free numbers, held-out loss a row, its difference from the best and that one's standard error.
+        fit: the chosen family, fitted to all rows.
+        table: by family: free numbers, held-out loss per row, its difference from the best and the difference's
+            standard error.
         grid, low, high: actions, and the 90 % band of g there by the bootstrap, widened to the rivals.
         error: ρ; in 95 % of bootstrap samples and for all rivals |c·g*(α)/ĝ(α) − 1| ≤ ρ at all doses of the log, where
             the constant c, which the coefficients absorb, makes the mean ratio 1.
-        rivals: the other families within one standard error of the best; where there is none and the chosen one has no
-            free number, which leaves the bootstrap nothing to vary, the next best.
+        rivals: the other families within one standard error of the best; if there is none and the chosen one has no
+            free number, so that the bootstrap has nothing to vary, the next best.
     """
 
     fit: Fit
@@ -48,10 +49,10 @@ def choose_curve(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Chosen:
-    """The simplest family whose held-out loss is within one standard error of the best, a spline only where no other
-    is; then the bootstrap.
+    """The simplest family whose held-out loss is within one standard error of the best, a spline only if no other is;
+    then the bootstrap.
 
-    Rows of a fold are drawn at random. The error of the difference is taken over rows, pairwise.
+    Rows are assigned to folds at random. The standard error of the difference is over pairs of rows.
     """
     known = families(data.action)
     tried = known if name == "auto" else {name: known[name]}
@@ -110,7 +111,7 @@ def _resampled(
 
 
 def departures(fit: Fit, effects: Sequence[Callable[[Any], Any]], actions: Array) -> list[float]:
-    """How far each curve, given by what it does, lies from the fitted one at the doses of the log, relatively."""
+    """The relative distance of each curve, given as a function, from the fitted one at the doses of the log."""
     doses = np.linspace(float(actions.min()), float(actions.max()), 50)
     weights = np.asarray(fit.curve.effect(actions))
     worst = []

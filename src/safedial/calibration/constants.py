@@ -1,4 +1,4 @@
-"""Proposals for S, L and κ, each with its reason. They are proposals: no data prove such a constant."""
+"""Proposals for S, L and κ, each with its reason. No data can prove such a constant."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ CONFIDENCE = 0.95
 
 
 class Proposal(NamedTuple):
-    """A constant and why."""
+    """A constant and its reason."""
 
     value: float
     reason: str
 
 
 def propose_noise(name: str, fit: Fit, data: Data, noise: Noise, caution: float) -> Proposal:
-    """κ: the larger of an upper bound on the residuals' deviation (χ², 95 %) and of the largest residual over
-    √(2 ln 2n), about which the largest of n Gaussian residuals lies; times `caution`.
+    """κ: the larger of an upper bound on the residuals' deviation (χ², 95 %) and the largest residual divided by
+    √(2 ln 2n), the typical size of the largest of n Gaussian residuals; times `caution`.
     """
     from scipy.special import chdtri
 
@@ -38,7 +38,7 @@ def propose_noise(name: str, fit: Fit, data: Data, noise: Noise, caution: float)
         value,
         f"{name} residuals {kind}have deviation {deviation:.3g}, at most {upper:.3g} (95 %); the largest is "
         f"{float(np.max(np.abs(left))):.3g}, as of noise with constant {tail:.3g}. Set by {cause}, times {caution:g}. "
-        "No data bound it from above: where you know a range or a law of the noise, use that.",
+        "No data bound it from above: if you know the range or the law of the noise, use that.",
     )
 
 
@@ -57,7 +57,7 @@ def propose_coefficient_bound(fits: dict[str, tuple[Fit, Data]], noise: Noise, c
 
 
 def propose_context_bound(context: Array, caution: float) -> Proposal:
-    """L: the longest context, with a margin; a later context beyond it will be refused, never clipped."""
+    """L: the norm of the longest context, with a margin; a longer context will be refused, never clipped."""
     longest = float(np.linalg.norm(context, axis=1).max())
     constant = bool(np.all(context == context[0]))
     margin = 1.0 if constant else caution
@@ -68,7 +68,7 @@ def propose_context_bound(context: Array, caution: float) -> Proposal:
 
 
 def round_up(value: float, digits: int = 2) -> float:
-    """Up to so many significant digits.
+    """Round up to `digits` significant digits.
 
     >>> round_up(0.1234), round_up(30.0), round_up(1.001)
     (0.13, 30.0, 1.1)

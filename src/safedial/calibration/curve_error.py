@@ -1,4 +1,4 @@
-"""An uncertain dose curve folded into the bound.
+"""Includes the uncertainty of a dose curve in the bound.
 
 Let the true curve be h with |h/g − 1| ≤ ρ at every dose that is used. A normalised cost is then y = r(c + ξ), r = h/g:
 
@@ -11,13 +11,13 @@ Both are covered by the same rule with larger constants:
     κ' = (1 + ρ)κ + ρSL/q,  q = √(2 ln 1/δ)         λS'² = λS² + 2b√(κ'²V + λS²) + b²,  b = ρSL√N
 
 for the cost, the `mixture` radius and N up to a planned number of rounds, V the largest ln det(Σ/λ) + 2 ln(1/δ′) by
-then: √(κ'²v + λS'²) ≥ √(κ'²v + λS²) + b for every v ≤ V. The promise then holds for every h within ρ of g, for so many
-rounds. That ρ holds is the calibration's estimate, not a proof.
+then: √(κ'²v + λS'²) ≥ √(κ'²v + λS²) + b for every v ≤ V. The promise then holds for every h within ρ of g, for that
+many rounds. That ρ holds is the calibration's estimate, not a proof.
 
 `determinant` and `paper` (d ≥ 2) are at least as wide as `mixture` with the same constants, so they are covered too.
 `constrained` also looks at ridges below λ, where ‖μ*‖ ≤ S' is used once more than the shift leaves room for, and
-`noise-adaptive` rests on another event: neither is. The spec holds neither the radius nor the number of rounds, and
-nobody counts them later: keep the policy that the spec was made for, and fold again for more rounds.
+`noise-adaptive` rests on another event: neither is covered. The spec holds neither the radius nor the number of rounds,
+and nothing checks them later: keep the policy that the spec was made for, and calibrate again for more rounds.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from dataclasses import replace
 
 from safedial.calibration.constants import round_up
 from safedial.core.confidence import check_dim
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 
 RADII = ("mixture", "determinant", "paper")
-"""Those that the proof is for."""
+"""The radii that the proof covers."""
 
 
 def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, radius: str = "mixture") -> SafetySpec:
@@ -40,8 +41,8 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     Args:
         error: ρ.
         dim: d.
-        rounds: N, the planned number of rounds. In later ones the promise is for the stated curve alone.
-        radius: the policy's. It must be one of `RADII`, and the policy must keep it.
+        rounds: N, the planned number of rounds. After them the promise holds only for the stated curve.
+        radius: the policy's radius. It must be one of `RADII`, and the policy must keep it.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
@@ -53,14 +54,15 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     require(sound, "error", error, "must be a number in [0, 1)", "a curve this uncertain needs more data")
     require(type(rounds) is int and rounds >= 1, "rounds", rounds, "must be the planned number of rounds, >= 1")
     sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
-    plain = not sensed and spec.promise == "certified" and spec.noise_scale is None
+    stated = PROMISES[spec.promise]
+    plain = not sensed and stated.from_constants and stated.each_round and spec.noise_scale is None
     require(
         plain,
         "spec",
         spec.promise,
-        "is folded for promise='certified', the sub-Gaussian margin, no sensor noise and no noise_scale only",
+        "works only with promise='certified', the sub-Gaussian margin, no sensor noise and no noise_scale",
     )
-    words = "has no proof with a curve that is off"
+    words = "has no proof for an uncertain curve"
     require(radius in RADII, "radius", radius, words, "use " + " or ".join(map(repr, RADII)))
     check_dim(radius, dim)
     reach = error * spec.coefficient_bound * spec.context_bound

@@ -1,7 +1,7 @@
 """Families of dose curves that can be fitted: how free numbers become the curve's parameters.
 
-Every parameter lies between two ends, reached through a logistic map from the real line, so that a fit needs no bounds:
-low·(high/low)^σ(t) for scales, low + (high − low)·σ(t) for places.
+A logistic map takes the real line to the range of each parameter, so that a fit needs no bounds: low·(high/low)^σ(t)
+for scales, low + (high − low)·σ(t) for locations.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ KNOTS = 4
 """The most inner knots of a spline."""
 
 FULL = 0.95
-"""A spline is fitted only where doses reach this share of the dial: its last piece is free."""
+"""A spline is fitted only if doses reach this share of the dial, because its last piece is free."""
 
 
 class Family(NamedTuple):
-    """A family: `make` turns its `size` free numbers into a curve; `starts` are where a fit begins."""
+    """A family: `make` turns its `size` free numbers into a curve; fits begin at `starts`."""
 
     name: str
     size: int
@@ -33,7 +33,7 @@ class Family(NamedTuple):
 
 
 def families(actions: Array) -> dict[str, Family]:
-    """The families that so many dose levels can tell: one level for the height, one more for every free number.
+    """The families that these dose levels can determine: one level for the height, one more for every free number.
 
     >>> list(families(np.array([0.2, 1.0, 0.2])))
     ['identity', 'power', 'emax', 'spline']
@@ -53,7 +53,7 @@ def families(actions: Array) -> dict[str, Family]:
 
 
 def _knots(levels: Array) -> Array:
-    """Inner knots: the lower levels themselves where they are few, else the levels nearest to even places."""
+    """Inner knots: the lower levels themselves if they are few, else the levels nearest to even spacing."""
     lower = levels[levels < FULL]
     if lower.size <= KNOTS:
         return lower
@@ -70,7 +70,7 @@ def _hill(free: Array) -> DoseCurve:
 
 
 def _spline(knots: Array) -> Family:
-    """Monotone through the knots: rises in shares e^t/Σe^t, the last one's t being 0; it starts as the identity."""
+    """Monotone through the knots: it rises by shares e^t/Σe^t, the last t being 0; fits start at the identity."""
 
     def make(free: Array) -> DoseCurve:
         shares = np.exp(np.clip(np.append(free, 0.0), -8.0, 8.0))

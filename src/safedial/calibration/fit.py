@@ -1,9 +1,9 @@
-"""One curve fitted to one outcome, the coefficients profiled out.
+"""Fits one curve to one outcome, with the coefficients profiled out.
 
     y_t = g_p(α_t)⟨x_t, μ⟩ + noise       noise of deviation κ·g_p(α_t) ("proportional", the paper's) or σ ("constant")
 
-For a fixed shape p, μ is weighted least squares and the deviation the root mean square of what is left; the shape then
-minimises the Gaussian negative log-likelihood a row, with the Jacobian of dividing by g in the proportional form:
+For a fixed shape p, μ is the weighted least-squares fit and the deviation is the root mean square of its residuals. The
+shape minimises the Gaussian negative log-likelihood per row with the Jacobian of dividing by g if proportional:
 
     ℓ(p) = ln κ̂_p + mean ln g_p(α_t)        or        ℓ(p) = ln σ̂_p
 """
@@ -71,13 +71,13 @@ def residuals(fit: Fit, data: Data, noise: Noise) -> Array:
 
 
 def covariance(fit: Fit, data: Data, noise: Noise) -> Array:
-    """Of the coefficients, for the fitted curve."""
+    """The covariance of the coefficients, for the fitted curve."""
     rows, _, _ = _scaled(fit.curve, data, noise)
     return fit.deviation**2 * np.linalg.pinv(rows.T @ rows)
 
 
 def _scaled(curve: DoseCurve, data: Data, noise: Noise) -> tuple[Array, Array, Array]:
-    """Rows and outcomes with noise of one deviation, and what the scaling adds to ℓ."""
+    """Rows and outcomes scaled to noise of equal deviation, and what the scaling adds to ℓ."""
     intensity = np.maximum(np.asarray(curve.effect(data.action), dtype=float), SMALLEST)
     if noise == "constant":
         return intensity[:, None] * data.context, data.outcome, np.zeros(len(intensity))

@@ -1,4 +1,4 @@
-"""What a calibration found, in numbers and in words."""
+"""The result of a calibration, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from safedial.errors import InvalidInput, require
 from safedial.specfile import SpecFile
 
 LARGEST_ERROR = 1.0
-"""A fitted curve that may be off by its own height says nothing about the dose's effect."""
+"""A fitted curve whose error may equal its own height says nothing about the dose's effect."""
 
 LARGEST_TIE = 1 / 3
-"""The share of equal costs, at several doses, beyond which costs say nothing about the dose."""
+"""If a larger share of costs is equal, at several doses, costs say nothing about the dose."""
 
 UNSEEN = (
-    "That no reason which is not in the log both guided the doses and changed the outcomes (confounding) is assumed: "
-    "no data show it."
+    "Assumed: no reason outside the log both guided the doses and changed the outcomes (confounding). No data can "
+    "show this."
 )
 
 
@@ -35,13 +35,13 @@ class Calibration:
     """Curves by outcome, and the proposals by name of the spec's field.
 
     Attributes:
-        confounding: whether the context guided the doses that no advice is on record for; evidence of 20 raises the
-            flag, which is false with probability at most 5 %.
-        allowed: by outcome, where that flag is raised: the powers of the curve that the data allow, adjusted for the
+        confounding: whether the context guided the doses without recorded advice; evidence of 20 raises the flag,
+            which is false with probability at most 5 %.
+        allowed: by outcome, if that flag is raised: the powers of the curve that the data allow, adjusted for the
             context.
         stated: whether the family was stated rather than chosen by the data.
         seen: the smallest and the largest positive dose of the log, as shares of the dial.
-        dial: the log's units, for words and pictures.
+        dial: the log's units, for text and pictures.
     """
 
     curves: dict[str, Chosen]
@@ -62,7 +62,7 @@ class Calibration:
 
     @property
     def problem(self) -> str:
-        """Why no promise should be made from this, in words; empty where nothing speaks against it."""
+        """Why this calibration cannot support a promise, in words; empty if it can."""
         outcome, action = self.data["cost"].outcome, self.data["cost"].action
         values, counts = np.unique(outcome, return_counts=True)
         common = int(np.argmax(counts))
@@ -75,17 +75,17 @@ class Calibration:
             )
         error = self.curves["cost"].error
         if error >= LARGEST_ERROR and not self.stated:
-            state = "or state the curve that you know, with --curve (in Python, curve=)"
+            state = "or state a known curve with --curve (in Python, curve=)"
             cause = (
-                f"give part of the doses at random, {state}"
+                f"give some doses at random, {state}"
                 if self.confounding.flagged
-                else f"give more rows at doses that differ, {state}"
+                else f"give more rows at different doses, {state}"
             )
-            return f"At the doses used the cost's curve may be off by {error:.0%}: its shape was not learned; {cause}."
+            return f"At the doses used, the cost's curve may be off by {error:.0%}: its shape was not learned; {cause}."
         return ""
 
     def spec_file(self, *, threshold: float, total_risk: float, features: Features | None = None) -> SpecFile:
-        """The proposals as a spec file; the threshold and the risk are yours to state."""
+        """The proposals as a spec file, with the threshold and the risk that you state."""
         if self.problem:
             raise InvalidInput(f"calibration: learned too little for a spec file. {self.problem}")
         require(0.0 < total_risk < 1.0, "total_risk", total_risk, "must lie strictly between 0 and 1", "0.05 is 5 %")
@@ -97,14 +97,14 @@ class Calibration:
         return SpecFile(spec=spec, dose=self.dose, dim=self.dim, dial=self.dial, features=features, policy=policy)
 
     def notes(self) -> dict[str, str]:
-        """The reasons, as comments of the spec file."""
-        top = ["Proposed by safedial calibrate, for a person to judge; it is made from data and proves nothing."]
+        """The reasons, as comments for the spec file."""
+        top = ["Proposed by safedial calibrate, for a person to judge: an estimate from data, not a proof."]
         top += [f"{name}: {self.words(name)}" for name in self.curves]
         top += [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else [UNSEEN]
         return {"": "\n".join(top)} | {name: each.reason for name, each in self.proposals.items()}
 
     def words(self, name: str) -> str:
-        """What was fitted, in a sentence."""
+        """The fitted curve, in a sentence."""
         chosen, (low, high) = self.curves[name], (self.dial.amount(end) for end in self.seen)
         edge = (
             f" Doses outside {low} to {high} were never given: there the curve is a guess." if self.seen[1] < 1 else ""
@@ -130,13 +130,13 @@ class Calibration:
 
 def _uncertainty(chosen: Chosen) -> str:
     if not chosen.error:
-        return "it was not compared with any other, so how far it is off is not known"
+        return "it was not compared with any other, so its error is unknown"
     words = f"at the doses used it is uncertain by {chosen.error:.1%}"
     return f"{words} (95 %{', and what ' + ', '.join(chosen.rivals) + ' would say' if chosen.rivals else ''})"
 
 
 def _rounded(curve: DoseCurve) -> DoseCurve:
-    """The curve with its numbers in four digits, which is more than a fit knows; as it is where that would spoil it."""
+    """The curve with four-digit numbers, more than a fit can determine; unchanged if rounding would break it."""
     plain = {name: np.vectorize(lambda part: float(f"{part:.4g}"))(value) for name, value in curve.parameters.items()}
     try:
         return curve_from_dict({"curve": curve.name, **{name: value.tolist() for name, value in plain.items()}})

@@ -1,4 +1,4 @@
-"""The command line: one command group a file; a command's file, and the heavy parts, are imported when it runs."""
+"""The command line: one file for each command group, imported only when one of its commands runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def _version(wanted: bool) -> None:
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Turn one dial anew for each context: high reward, and a promise on the realized cost in every round."""
+    """Set one dial for each context: high reward, and a promise on the realized cost in every round."""
 
 
 def make_app(wanted: str = "") -> typer.Typer:
-    """The program with all of its commands; where one of them is wanted, with that one alone, which starts sooner."""
+    """The program with all its commands, or with only the `wanted` one, which starts sooner."""
     made = typer.Typer(
         name="safedial",
         no_args_is_help=True,
@@ -59,12 +59,12 @@ def __getattr__(name: str) -> Any:
 
 
 class Interrupted(BaseException):
-    """Ctrl-C. A class of its own, which the command-line library does not swallow."""
+    """Ctrl-C. It is a separate class because the command-line library swallows KeyboardInterrupt."""
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one sentence on stderr and exit code 2, never a traceback; a warning is
-    one sentence as well.
+    """Run the command line. A user's mistake prints one sentence on stderr and exits with code 2, without a traceback;
+    a warning prints one sentence too.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -81,7 +81,7 @@ def main() -> None:
             raise
         sys.exit(_complain(explained(error), 2))
     except Interrupted:
-        sys.exit(_complain("interrupted; what was finished is kept", 130))
+        sys.exit(_complain("interrupted; finished work is kept", 130))
 
 
 def _interrupt(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""`safedial battery`: get NASA's battery data, say what a data folder holds, and embed its texts."""
+"""`safedial battery`: download NASA's battery data, list what a data folder holds, and embed its texts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
-battery = typer.Typer(
-    no_args_is_help=True, help="NASA's battery data: download it, say what is there, embed its texts."
-)
+battery = typer.Typer(no_args_is_help=True, help="NASA's battery data: download it, list it, embed its texts.")
 
-Data = Annotated[Path | None, typer.Option(help="The folder the data lies in. Default: SAFEDIAL_DATA.")]
+Data = Annotated[Path | None, typer.Option(help="The folder that holds the data. Default: SAFEDIAL_DATA.")]
 Weights = Annotated[
-    Path | None, typer.Option(help="A folder with a model of the same architecture. Default: the usual weights.")
+    Path | None, typer.Option(help="A folder with a model of the same architecture. Default: the published weights.")
 ]
 Cache = Annotated[
-    Path | None, typer.Option(help="Where vectors are kept. Default: SAFEDIAL_CACHE, or ~/.cache/safedial.")
+    Path | None, typer.Option(help="Where to keep the vectors. Default: SAFEDIAL_CACHE, or ~/.cache/safedial.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
@@ -25,10 +23,10 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 def fetch(
     data: Data = None,
     url: Annotated[str | None, typer.Option(help="Another archive. Default: NASA's RW9 to RW12, 425 MB.")] = None,
-    sha256: Annotated[str | None, typer.Option(help="What the archive's SHA-256 must be.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="The SHA-256 that the archive must have.")] = None,
     json: Json = False,
 ) -> None:
-    """Download NASA's archive and unpack its .mat files. Run it again to go on after an interruption."""
+    """Download NASA's archive and unpack its .mat files. After an interruption, run it again to continue."""
     from safedial.cli.output import print_json, progress_bar
     from safedial.datasets.battery.fetch import ARCHIVE, fetch_archive
     from safedial.progress import late_bar
@@ -51,11 +49,11 @@ def embed(
     embedder: Annotated[str, typer.Option(help="gemma3-270m, minilm or gemma-2b.")] = "gemma3-270m",
     weights: Weights = None,
     cache: Cache = None,
-    batch_size: Annotated[int, typer.Option(help="Texts at a time.")] = 16,
-    limit: Annotated[int | None, typer.Option(help="Embed at most so many texts now.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Texts in one batch.")] = 16,
+    limit: Annotated[int | None, typer.Option(help="Embed at most this many texts now.")] = None,
     json: Json = False,
 ) -> None:
-    """Embed the texts of a source with a language model, into a cache. Run it again to go on after an interruption."""
+    """Embed a source's texts with a language model, into a cache. After an interruption, run it again to continue."""
     from safedial.cli.output import print_json, progress_bar
     from safedial.experiments.battery_rounds import embed_source
 
@@ -70,7 +68,7 @@ def embed(
 
 @battery.command()
 def info(data: Data = None, json: Json = False) -> None:
-    """Say which sources a folder holds: rows of each battery and kind, time span, what to cite."""
+    """List the sources in a folder: rows of each battery and kind, time span, what to cite."""
     from safedial.cli.output import new_table, print_json, print_table
     from safedial.datasets.battery.folder_summary import summarize
 

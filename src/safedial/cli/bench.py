@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +20,7 @@ def online(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 26,
     policy: Annotated[str, typer.Option(help="hp_probe or hp_conformal.")] = "hp_probe",
     form: Annotated[str, typer.Option(help="hp_conformal: split or full.")] = "split",
-    rounds: Annotated[int, typer.Option(help="hp_conformal: rounds behind the first timed decision.")] = 100_000,
+    rounds: Annotated[int, typer.Option(help="hp_conformal: rounds before the first timed decision.")] = 100_000,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time Agent.decide and Agent.update, in microseconds."""
@@ -28,11 +29,16 @@ def online(
     from safedial.cli.output import print_json, print_pairs
     from safedial.errors import require
 
-    require(policy in ("hp_probe", "hp_conformal"), "--policy", policy, "must be hp_probe or hp_conformal")
-    if policy == "hp_conformal":
-        report, title = bench_conformal(dim, form=form, rounds=rounds), "Agent with many rounds behind it, microseconds"
-    else:
-        report, title = bench_online(dim), "Agent, microseconds (bare: the same arithmetic with nothing around it)"
+    benches: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+        "hp_probe": ("Agent, microseconds (bare: the same arithmetic alone)", lambda: bench_online(dim)),
+        "hp_conformal": (
+            "Agent after many rounds, microseconds",
+            lambda: bench_conformal(dim, form=form, rounds=rounds),
+        ),
+    }
+    require(policy in benches, "--policy", policy, "must be hp_probe or hp_conformal")
+    title, run = benches[policy]
+    report = run()
     if json:
         print_json(report)
     else:
@@ -42,14 +48,14 @@ def online(
 @bench.command()
 def replay(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 512,
-    rounds: Annotated[int, typer.Option(help="Rounds to replay; the slow engines are timed on the first ones.")] = 4096,
+    rounds: Annotated[int, typer.Option(help="Rounds to replay; slow engines are timed on the first few.")] = 4096,
     *,
     engine: Annotated[str, typer.Option(help="all (reference, rank_one, blocked), one of them, or jax.")] = "all",
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     device: Annotated[str | None, typer.Option(help="For jax: cpu or gpu.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Time the replay engines, in microseconds a round, beside a matrix product."""
+    """Time the replay engines, in microseconds per round, beside a matrix product."""
     from safedial.bench.replay_speed import bench_replay
     from safedial.cli.output import print_json, print_pairs
 
@@ -57,7 +63,7 @@ def replay(
     if json:
         print_json(report)
     else:
-        print_pairs("Replay, hp_ucb (GFLOP/s of blocked count 4d² a round)", report)
+        print_pairs("Replay, hp_ucb (GFLOP/s of blocked count 4d² per round)", report)
 
 
 @bench.command()
@@ -65,7 +71,7 @@ def checks(
     runs: Annotated[int, typer.Option(help="Logs of each world.")] = 100,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """How often each check of a log catches the world that breaks it, and how often clean logs raise a flag."""
+    """Measure how often each check of a log catches a broken assumption, and how often clean logs raise a flag."""
     from safedial.bench.checks_power import BREAKS, bench_checks
     from safedial.cli.output import new_table, print_json, print_table, progress_bar
 
@@ -85,12 +91,12 @@ def checks(
 @bench.command()
 def monitor(
     runs: Annotated[int, typer.Option(help="Runs of each world.")] = 2000,
-    rounds: Annotated[int, typer.Option(help="Rounds of a run.")] = 2000,
-    risk: Annotated[float, typer.Option(help="The promised risk of a round.")] = 0.05,
+    rounds: Annotated[int, typer.Option(help="Rounds in each run.")] = 2000,
+    risk: Annotated[float, typer.Option(help="The promised risk per round.")] = 0.05,
     level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """False alarms of the monitor at the promised rate, and how soon three times that rate is caught."""
+    """Measure the monitor's false alarms at the promised rate, and how soon it catches three times that rate."""
     from safedial.bench.monitor_power import bench_monitor
     from safedial.cli.output import print_json, print_pairs
 
@@ -104,14 +110,14 @@ def monitor(
 @bench.command()
 def study(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 16,
-    events: Annotated[int, typer.Option(help="Events of the log that is verified and folded.")] = 100_000,
+    events: Annotated[int, typer.Option(help="Events in the log that is verified and replayed.")] = 100_000,
     *,
     decisions: Annotated[int, typer.Option(help="Decisions under load.")] = 5_000,
-    threads: Annotated[int, typer.Option(help="Callers at the same time.")] = 16,
+    threads: Annotated[int, typer.Option(help="Concurrent callers.")] = 16,
     storage: Annotated[str | None, typer.Option(help="A store's URL. Default: SQLite in a temporary folder.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Time a study: decisions a second, and its log verified and folded."""
+    """Time a study: decisions per second, and how fast its log is verified and replayed."""
     from safedial.bench.study_speed import bench_load, bench_log
     from safedial.cli.output import print_json, print_pairs, progress_bar
 
@@ -127,8 +133,8 @@ def study(
 @bench.command()
 def nonlinear(
     functions: Annotated[int, typer.Option(help="Functions of the finite class.")] = 10_000,
-    points: Annotated[int, typer.Option(help="Rounds behind the kernel class's decision.")] = 2000,
-    rounds: Annotated[int, typer.Option(help="Rounds of the finite class's simulation.")] = 4000,
+    points: Annotated[int, typer.Option(help="Rounds before the kernel class's decision.")] = 2000,
+    rounds: Annotated[int, typer.Option(help="Rounds in the finite class's simulation.")] = 4000,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time the finite and the kernel class, beside a scikit-learn Gaussian process refitted in each round."""

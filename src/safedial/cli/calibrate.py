@@ -16,29 +16,29 @@ def calibrate(
     log: LogFile,
     *,
     out: Annotated[Path | None, typer.Option(help="Write a spec file here (needs --threshold).")] = None,
-    threshold: Annotated[float | None, typer.Option(help="The largest cost that you accept: yours to state.")] = None,
-    total_risk: Annotated[float, typer.Option(help="The risk of a round that you accept: yours to state.")] = 0.02,
+    threshold: Annotated[float | None, typer.Option(help="The largest cost you accept. Only you can state it.")] = None,
+    total_risk: Annotated[float, typer.Option(help="The risk you accept in each round. Only you can state it.")] = 0.02,
     curve: Annotated[str, typer.Option(help="auto, identity, power, emax, logistic, hill or spline.")] = "auto",
     noise: Annotated[
-        str, typer.Option(help="proportional to the intensity, or constant, as of a sensor.")
+        str, typer.Option(help="proportional to the intensity, or constant like a sensor's.")
     ] = "proportional",
-    caution: Annotated[float, typer.Option(help="What S, L and the noise constants are multiplied by.")] = 1.2,
+    caution: Annotated[float, typer.Option(help="Factor applied to S, L and the noise constants.")] = 1.2,
     standardize: Annotated[bool, typer.Option("--standardize", help="Centre and scale the features; add a 1.")] = False,
     dial_low: Annotated[float, typer.Option(help="The setting without effect.")] = 0.0,
-    dial_high: Annotated[float, typer.Option(help="The largest setting; actions of the log are in these units.")] = 1.0,
-    unit: Annotated[str, typer.Option(help="The dial's unit, for people.")] = "",
+    dial_high: Annotated[float, typer.Option(help="The largest setting; the log's actions are in these units.")] = 1.0,
+    unit: Annotated[str, typer.Option(help="The dial's unit, for display.")] = "",
     fold_rounds: Annotated[
-        int | None, typer.Option(help="Fold the curve's uncertainty into the bound, for so many planned rounds.")
+        int | None, typer.Option(help="Include the curve's uncertainty in the bound, for this many planned rounds.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves to this PNG file.")] = None,
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap.")] = 100,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples.")] = 100,
     context_columns: Columns = None,
     json: Json = False,
 ) -> None:
     """Fit a monotone dose curve and propose S, L and the noise constants, each with its reason.
 
-    The log needs action and cost; reward and context columns are used where they are there. Exit status: 0, or 1 if the
-    log says too little for a spec file, which is then not written; 2 if something is wrong with the input.
+    The log needs action and cost; reward and context columns are optional. Exit status: 0; 1 if the log holds too
+    little for a spec file, which is then not written; 2 if the input is wrong.
     """
     from safedial.calibration import calibrate as run
     from safedial.calibration import fits
@@ -48,7 +48,7 @@ def calibrate(
     from safedial.specfile import spec_text
 
     need_pictures(plot)
-    way_out = "the largest cost that is acceptable cannot be read from data"
+    way_out = "data cannot tell which cost you accept"
     require(out is None or threshold is not None, "--threshold", threshold, "is needed to write a spec file", way_out)
     dial = Dial(low=dial_low, high=dial_high, unit=unit)
     told, outcomes, features = _read(log, split(context_columns), dial, standardize)
@@ -75,12 +75,12 @@ def calibrate(
         _print(found, written)
     if found.problem:
         if not json:
-            typer.echo(f"safedial: no spec file is made from this log. {found.problem}", err=True)
+            typer.echo(f"safedial: this log does not support a spec file. {found.problem}", err=True)
         raise typer.Exit(1)
 
 
 def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) -> tuple[Any, tuple[str, ...], Any]:
-    """The log, its outcomes, and the features where they are standardised."""
+    """The log, its outcomes, and the features if they are standardised."""
     import csv
 
     from safedial.decision.units import Features
@@ -102,7 +102,7 @@ def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) ->
 
 
 def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | None, features: Any) -> tuple[Any, dict]:
-    """The spec file and its comments, with the curve's uncertainty folded in if asked."""
+    """The spec file and its comments; if asked, the bound includes the curve's uncertainty."""
     from dataclasses import replace
 
     from safedial.calibration.curve_error import fold_curve_error

@@ -1,4 +1,4 @@
-"""`safedial check`: does a log bear out the spec?"""
+"""`safedial check`: does a log agree with the spec?"""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def check(
     spec: SpecPath,
     *,
     out: Annotated[Path | None, typer.Option(help="Write a one-page HTML report here.")] = None,
-    target: Annotated[str, typer.Option(help="cost, on which the promise rests, or reward.")] = "cost",
+    target: Annotated[str, typer.Option(help="cost, which the promise concerns, or reward.")] = "cost",
     level: Annotated[float, typer.Option(help="Chance of any false flag, over all checks and all time.")] = 0.05,
     horizon: Annotated[int | None, typer.Option(help="Planned number of rounds. Default: the log's.")] = None,
     context_columns: Columns = None,
     json: Json = False,
 ) -> None:
-    """Check what the promise rests on: norms, tails, linearity, drift, dose curve, noise, single rounds.
+    """Check the promise's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.
 
-    Of a conformal spec: exchangeability, contexts, carry-over, information, dose curve, rounds at the start dose.
+    For a conformal spec: exchangeability, contexts, carry-over, information, dose curve, rounds at the start dose.
 
-    Exit status: 0 if no check raises a flag, 1 if one does, 2 if something is wrong with the input.
+    Exit status: 0 if no check raises a flag, 1 if one does, 2 if the input is wrong.
     """
     from safedial.cli.output import need_pictures, print_json
     from safedial.diagnostics import check_log

@@ -10,7 +10,7 @@ from safedial.errors import EXTRAS, how_to_install
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
-    """Say what is installed and what each missing extra would add."""
+    """List what is installed and what each missing extra would add."""
     from safedial.cli.output import new_table, print_json, print_table
 
     report = diagnose()
@@ -29,7 +29,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="One JSON object on
 
 
 def diagnose() -> dict[str, Any]:
-    """Versions of what is needed, and the state of every extra."""
+    """The versions of required packages, and the state of every extra."""
     import platform
     import sqlite3
     from importlib.metadata import version
@@ -50,7 +50,7 @@ def diagnose() -> dict[str, Any]:
 
 
 def sqlite_warning(version: tuple[int, ...]) -> str:
-    """What is known against a version of SQLite: the WAL-reset fault (https://sqlite.org/wal.html#walresetbug).
+    """A warning if this version of SQLite has the WAL-reset fault (https://sqlite.org/wal.html#walresetbug).
 
     >>> [bool(sqlite_warning(version)) for version in ((3, 51, 2), (3, 51, 3), (3, 50, 7), (3, 44, 6), (3, 45, 0))]
     [True, False, False, False, True]
@@ -60,6 +60,6 @@ def sqlite_warning(version: tuple[int, ...]) -> str:
         return ""
     return (
         f"SQLite {'.'.join(map(str, version))} can, very rarely, corrupt a file that several connections write at the "
-        "same moment (the WAL-reset fault of 3.7.0 to 3.51.2; repaired in 3.51.3, 3.50.7 and 3.44.6). Until you have a "
-        "newer one, keep backups of stores on SQLite, serve each by one worker, or use PostgreSQL."
+        "same time (the WAL-reset fault of 3.7.0 to 3.51.2; fixed in 3.51.3, 3.50.7 and 3.44.6). Until you upgrade, "
+        "back up your SQLite stores and serve each with one worker, or use PostgreSQL."
     )

@@ -19,13 +19,15 @@ def eluder(
     dim: Annotated[int, typer.Option(help="linear, kernel: dimension of the contexts.")] = 2,
     functions: Annotated[int, typer.Option(help="finite: functions with values uniform on [-1, 1].")] = 8,
     contexts: Annotated[int, typer.Option(help="finite, kernel: number of context points.")] = 12,
-    values: Annotated[Path | None, typer.Option(help="finite: a CSV of your own, functions by contexts.")] = None,
+    values: Annotated[
+        Path | None, typer.Option(help="finite: your own CSV, one function per line, one context per column.")
+    ] = None,
     method: Annotated[str, typer.Option(help="finite: auto, exact or greedy (a lower bound).")] = "auto",
     kernel: Annotated[str, typer.Option(help="kernel: rbf:0.5, matern52:1+polynomial:2, ...")] = "rbf:0.5",
     norm: Annotated[float, typer.Option(help="kernel: bound on the functions' norm.")] = 2.0,
     coefficient_bound: Annotated[float, typer.Option(help="linear: bound on the coefficients' norm.")] = 1.0,
     context_bound: Annotated[float, typer.Option(help="linear, kernel: bound on the contexts' norm.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="finite, kernel: seed of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="finite, kernel: random seed.")] = 0,
     rounds: Annotated[int | None, typer.Option(help="Theorem 3's bound at 10, 100, ... up to this.")] = None,
     threshold: Annotated[float, typer.Option(help="Theorem 3: the cost threshold.")] = 0.5,
     reward_noise: Annotated[float, typer.Option(help="Theorem 3: sub-Gaussian constant of the reward.")] = 1.0,
@@ -34,7 +36,7 @@ def eluder(
     ridge: Annotated[float, typer.Option(help="Theorem 3, linear and kernel: regularisation.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """The eluder dimension of a class (exact, or bounds that say which they are) and Theorem 3's regret bound."""
+    """Compute the eluder dimension of a class (exact, or marked as a bound) and Theorem 3's regret bound."""
     from safedial.cli.output import print_json, progress_bar
     from safedial.core.spec import SafetySpec
     from safedial.theory.cases import finite_case, kernel_case, linear_case, report, theorem3_curve
@@ -79,12 +81,12 @@ def _table(values: Path | None, functions: int, contexts: int, seed: int) -> Any
 
     if values is None:
         return np.random.default_rng(seed).uniform(-1.0, 1.0, (functions, contexts))
-    require(values.is_file(), "--values", str(values), "is not a file", "give a CSV: one function a line")
+    require(values.is_file(), "--values", str(values), "is not a file", "give a CSV with one function per line")
     try:
         return np.loadtxt(values, delimiter=",", ndmin=2)
     except (ValueError, UserWarning) as error:
         raise InvalidInput(
-            f"--values = {str(values)!r}: must hold numbers only, equally many a line ({error})"
+            f"--values = {str(values)!r}: must hold only numbers, the same count on each line ({error})"
         ) from error
 
 

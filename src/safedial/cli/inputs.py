@@ -1,4 +1,4 @@
-"""What the commands on logs share: their arguments, and reading a log as its spec says."""
+"""What the commands on logs share: their arguments, and reading a log according to its spec."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from safedial.rounds_io import Log
     from safedial.specfile import SpecFile
 
-LogFile = Annotated[Path, typer.Argument(metavar="LOG.csv", help="One row a decision: context, action, reward, cost.")]
-SpecPath = Annotated[Path, typer.Option("--spec", help="The spec file that the log is held against.")]
+LogFile = Annotated[
+    Path, typer.Argument(metavar="LOG.csv", help="One row per decision: context, action, reward, cost.")
+]
+SpecPath = Annotated[Path, typer.Option("--spec", help="The spec file to compare the log with.")]
 Columns = Annotated[
-    str | None, typer.Option(help="The context's columns, with commas between. Default: all that are not known.")
+    str | None, typer.Option(help="The context's columns, comma-separated. Default: all but the known columns.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 

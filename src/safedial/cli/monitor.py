@@ -1,4 +1,4 @@
-"""`safedial monitor`: is the promise kept, by the costs of a log?"""
+"""`safedial monitor`: do the costs of a log keep the promise?"""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def monitor(
 ) -> None:
     """Watch the promise over a log: evidence over time, and the round of the alarm.
 
-    Of a conformal spec the evidence is that rounds are not exchangeable; costs above the threshold are counted.
+    For a conformal spec, the evidence speaks against exchangeable rounds, and costs above the threshold are counted.
 
-    Exit status: 0 without an alarm, 1 with one, 2 if something is wrong with the input.
+    Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """
     from safedial.cli.output import need_pictures, print_json, print_pairs
-    from safedial.diagnostics.promise import watch_log
+    from safedial.diagnostics.promise_watch import watch_log
     from safedial.errors import require
 
     need_pictures(out)

@@ -18,7 +18,7 @@ OWN_CLASS = {"finite": "finite", "kernel": "kernel", "logistic": "binary", "dose
 
 
 class Shape(NamedTuple):
-    """What the command line says of non-linear worlds and classes."""
+    """The command line's options for non-linear worlds and classes."""
 
     functions: int
     kernel: str
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 
 def make_world(name: str, dim: int, noise: str, shape: Shape, linear: dict[str, Any]) -> World:
-    """A world by its name; options of the linear world are refused elsewhere."""
+    """A world by its name. Only the linear world accepts the options in `linear`."""
     require(name in WORLDS, "--world", name, "must be one of " + ", ".join(WORLDS))
     if name == "linear":
         return LinearWorld(dim=dim, noise=noise, **linear)
@@ -43,7 +43,7 @@ def make_world(name: str, dim: int, noise: str, shape: Shape, linear: dict[str, 
 
 
 def make_classes(cost: str | None, reward: str | None, *, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:
-    """The two classes by their names; by default the cost's is the world's own, and the reward's the same."""
+    """The two classes by their names. By default both are the class of the world."""
     name = cost or OWN_CLASS.get(world, "linear")
     chosen = _class(name, "--class", dim, spec, shape)
     if reward is None or reward == name:
@@ -52,7 +52,7 @@ def make_classes(cost: str | None, reward: str | None, *, world: str, dim: int, 
 
 
 def default_dose(world: str) -> str:
-    """The dose curve of a world where none is given."""
+    """The default dose curve of a world."""
     return DOSE if world == "dose-toxicity" else "identity"
 
 

@@ -1,4 +1,4 @@
-"""What a command prints: one JSON object alone on stdout, or a table; progress and errors on stderr."""
+"""What a command prints: one JSON object or a table on stdout; progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safedial.errors import printable
 
 
 def print_json(content: Any) -> None:
-    """One object, alone on stdout."""
+    """Print one JSON object and nothing else on stdout."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False)
     if not text.isprintable():
         text = json.dumps(content, allow_nan=False)
@@ -38,7 +38,7 @@ def new_table(title: str, *columns: str) -> Any:
 
 
 def need_pictures(path: Any) -> None:
-    """Say that pictures cannot be drawn before the work is done rather than after it."""
+    """Before the work starts, refuse a picture that could not be drawn at its end."""
     from safedial.errors import import_extra
 
     if path:
@@ -52,7 +52,7 @@ def print_table(table: Any) -> None:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it."""
+    """A value formatted for reading."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
     if isinstance(value, list):
@@ -62,9 +62,7 @@ def shown(value: Any) -> str:
 
 @contextmanager
 def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr with an estimate of what is left; it vanishes when done, and where stderr is not a terminal
-    nothing is drawn.
-    """
+    """A bar on stderr with the estimated time left. It disappears when done; without a terminal nothing is drawn."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -12,39 +12,40 @@ from safedial.cli.simulate import DOSES, SpecOptions, read_curve, stated_spec
 
 
 def plan(
-    rounds: Annotated[int, typer.Option(help="Rounds of the study.")],
+    rounds: Annotated[int, typer.Option(help="Rounds in the study.")],
     *,
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
-    total_risk: Annotated[float | None, typer.Option(help="The risk of a round [0.02].")] = None,
+    total_risk: Annotated[float | None, typer.Option(help="The risk per round [0.02].")] = None,
     cost_noise: Annotated[float | None, typer.Option(help="Sub-Gaussian constant of the cost [1].")] = None,
     reward_noise: Annotated[float | None, typer.Option(help="Sub-Gaussian constant of the reward [1].")] = None,
     coefficient_bound: Annotated[float | None, typer.Option(help="S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, typer.Option(help="L: bound on the contexts' norm [1].")] = None,
     baseline_cost: Annotated[float, typer.Option(help="The known cost without any action, in every round.")] = 0.0,
     dose: Annotated[str | None, typer.Option(help=f"The dose curve: {DOSES} [identity].")] = None,
-    spec: Annotated[Path | None, typer.Option(help="A spec file: all of the promise, unless said otherwise.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
     policy: Annotated[str | None, typer.Option(help="The policy [hp_probe].")] = None,
-    seeds: Annotated[int, typer.Option(help="Studies played in each scenario.")] = 100,
+    seeds: Annotated[int, typer.Option(help="Studies simulated in each scenario.")] = 100,
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what to expect of a study: violations, reward, doses, if the spec is true and if it is not.
+    """Forecast a study's violations, reward and doses, both if the spec is true and if it is not.
 
-    A conformal spec need not state noise, S and L. A forecast needs them: given here, they are assumptions about the
-    world, and marked as such.
+    A conformal spec need not state noise, S and L, but a forecast needs them. If you give them here, the forecast marks
+    them as assumptions about the world.
     """
     import time
 
     from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.core.dose import Dose
     from safedial.core.spec import CONSTANTS
+    from safedial.decision.rules import named_policy
     from safedial.errors import require
     from safedial.planning import complete, scenarios_for
     from safedial.planning import plan as run
     from safedial.policies import as_policy
     from safedial.report.plan_page import write_plan
-    from safedial.specfile import load_spec, named_policy
+    from safedial.specfile import load_spec
 
     fields = SpecOptions(
         threshold=threshold,
@@ -67,7 +68,7 @@ def plan(
     options |= {"dim": known, "dose": curve, "dial": file.dial if file else None}
     started = time.perf_counter()
     count = len(scenarios_for(chosen, complete(chosen, stated, assumed)))
-    with progress_bar(f"plan, {seeds} studies a scenario", rounds * count) as advance:
+    with progress_bar(f"plan, {seeds} studies per scenario", rounds * count) as advance:
         made = run(chosen, stated, **options, progress=advance)
     paths = write_plan(out, made, seconds=time.perf_counter() - started) if out else []
     if json:
@@ -89,6 +90,6 @@ def _print(made: Any, paths: list[Path]) -> None:
         table.add_row(*line)
     print_table(table)
     typer.echo("\n".join(made.words()))
-    typer.echo("(* the promise is not proved there. Reward: the share of what an all-knowing policy earns.)")
+    typer.echo("(* the promise is not proved there. Reward: as a share of an all-knowing policy's.)")
     if paths:
         typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))

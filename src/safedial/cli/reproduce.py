@@ -14,18 +14,18 @@ from typer.main import get_group
 if TYPE_CHECKING:
     from safedial.experiments.experiment import Experiment, Result
 
-Seeds = Annotated[int, typer.Option(help="How many seeds; the paper has 5.")]
-Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper has 10000.")]
-Out = Annotated[Path, typer.Option(help="Where to write.")]
+Seeds = Annotated[int, typer.Option(help="How many seeds; the paper uses 5.")]
+Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper uses 10000.")]
+Out = Annotated[Path, typer.Option(help="The output folder.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 HELP_OF_ALL = (
-    "Everything there is, and the report; the closed loop, the non-linear worlds and the toolkit with fewer rounds."
+    "Run all experiments and write the report; the closed loop, non-linear worlds and toolkit use fewer rounds."
 )
 
 
 class ExperimentGroup(TyperGroup):
-    """Makes its commands when it is first asked for one, so that `safedial --help` imports no experiment."""
+    """Creates its commands on first use, so that `safedial --help` imports no experiment."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         self._make_commands()
@@ -43,7 +43,7 @@ class ExperimentGroup(TyperGroup):
 
 
 reproduce = typer.Typer(
-    cls=ExperimentGroup, no_args_is_help=True, help="Reproduce the paper's results, ours beside the paper's."
+    cls=ExperimentGroup, no_args_is_help=True, help="Reproduce the paper's results and compare them with the paper."
 )
 
 
@@ -58,7 +58,7 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
 
     @made.command()
     def report(out: Out = Path("results"), json: Json = False) -> None:
-        """One self-contained HTML page from the results that are there."""
+        """Write one self-contained HTML page from the results in the folder."""
         _show(Result({}, [write_report(out, experiments)]), json)
 
     @made.command(name="all", help=HELP_OF_ALL)
@@ -101,7 +101,7 @@ def _make_command(group: Sequence[Experiment]) -> Callable[..., None]:
 
 
 def _options(run: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The keyword-only parameters of `run` but the bar, as Typer wants them."""
+    """The keyword-only parameters of `run`, except the bar, in the form Typer expects."""
     hints, options = get_type_hints(run, include_extras=True), []
     for parameter in inspect.signature(run).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "bar":

@@ -1,4 +1,4 @@
-"""`safedial serve`, `safedial key`, `safedial demo`: studies behind an address."""
+"""`safedial serve`, `safedial key`, `safedial demo`: studies over HTTP."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from safedial.cli.study_output import Storage
 key = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a store.")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-Reason = Annotated[str, typer.Option(help="Why, in words; it goes into the store's log.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the store's log.")]
 
 
 def serve(
     storage: Storage,
-    host: Annotated[str, typer.Option(help="Any address but loopback needs a key first.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address to bind. Any but loopback requires a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 for any that is free.")] = 8000,
-    workers: Annotated[int, typer.Option(help="Processes; more than one pays with PostgreSQL.")] = 1,
-    rate: Annotated[float | None, typer.Option(help="Requests a second for each key; 2000 unless given.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes. More than one is useful with PostgreSQL.")] = 1,
+    rate: Annotated[float | None, typer.Option(help="Requests per second for each key [2000].")] = None,
 ) -> None:
-    """Serve the studies of a store over HTTP, with an operator page at / and the API's description at /docs."""
+    """Serve a store's studies over HTTP, with an operator page at / and the API reference at /docs."""
     from safedial.service.server import serve as run
     from safedial.study.database import shown
 
-    typer.echo(f"safedial serves {shown(storage)} at http://{host}:{port}/ (Ctrl-C ends it)", err=True)
+    typer.echo(f"safedial serves {shown(storage)} at http://{host}:{port}/ (stop with Ctrl-C)", err=True)
     run(storage, host=host, port=port, workers=workers, rate=rate)
 
 
@@ -38,7 +38,7 @@ def create(
     study: Annotated[str, typer.Option(help="Limit the key to one study.")] = "",
     json: Json = False,
 ) -> None:
-    """Make a key. It is shown once: only its SHA-256 is kept."""
+    """Create a key. It is shown only once; the store keeps its SHA-256."""
     from safedial.cli.output import print_json
     from safedial.study import Store
     from safedial.study.keys import create_key, key_checkpoint
@@ -56,7 +56,7 @@ def create(
 
 @key.command("list")
 def list_(storage: Storage, json: Json = False) -> None:
-    """List every key that was ever made, revoked ones too."""
+    """List every key ever created, including revoked ones."""
     from safedial.cli.output import new_table, print_json, print_table
     from safedial.study import Store
     from safedial.study.keys import list_keys
@@ -80,7 +80,7 @@ def revoke(
     reason: Reason = "revoked at the command line",
     json: Json = False,
 ) -> None:
-    """Shut a key out; running services follow within a second."""
+    """Revoke a key. Running services refuse it within a second."""
     from safedial.cli.output import print_json
     from safedial.study import Store
     from safedial.study.keys import key_checkpoint, revoke_key
@@ -91,7 +91,7 @@ def revoke(
     if json:
         print_json({**gone.to_dict(), "checkpoint": mark})
     else:
-        typer.echo(f"Key {gone.id} opens nothing any more.")
+        typer.echo(f"Key {gone.id} is revoked.")
         typer.echo(f"Keep for `safedial key verify --checkpoint`: {mark}", err=True)
 
 
@@ -100,11 +100,11 @@ def verify(
     storage: Storage,
     checkpoint: Annotated[
         str | None,
-        typer.Option(help="SEQ:HASH, as `create` or `revoke` printed it last; a key made since is then found."),
+        typer.Option(help="The latest SEQ:HASH from `create` or `revoke`; detects a key added since."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check the store's own log, and that keys and studies are those in it; exit 1 where they are not."""
+    """Check the store's own log and that it matches the keys and studies. Exit status 1 if it does not."""
     from safedial.cli.output import print_json
     from safedial.cli.study_output import verify_words
     from safedial.study import Store, verify_store
@@ -121,12 +121,14 @@ def verify(
 def demo(
     port: Annotated[int, typer.Option(help="0 for any that is free.")] = 0,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the store goes; a new temporary folder by default.")
+        Path | None, typer.Option(help="The folder for the store. Default: a new temporary folder.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Stop after that; otherwise Ctrl-C does.")] = None,
-    pace: Annotated[float, typer.Option(help="Patients a second.")] = 4.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.")
+    ] = None,
+    pace: Annotated[float, typer.Option(help="Patients per second.")] = 4.0,
 ) -> None:
-    """Start the service on a fresh SQLite file and run a simulated dosing clinic through it, to look at the page."""
+    """Start the service on a new SQLite file with a simulated dosing clinic, to show the operator page."""
     from safedial.cli import Interrupted
     from safedial.service.demo import run_demo
 

@@ -11,8 +11,9 @@ import typer
 
 from safedial.core.confidence import NAMES as RADIUS_NAMES
 from safedial.core.confidence import resolve_clip
+from safedial.core.promise import PROMISES
 from safedial.errors import InvalidInput, require
-from safedial.policies import POLICIES, make_policy
+from safedial.policies import POLICIES, make_policy, option_names
 from safedial.worlds.noise import NOISES
 
 CLASSES = "linear, finite, kernel, features, binary or parametric"
@@ -20,7 +21,7 @@ DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
 
 def _in(panel: str, text: str, *names: str) -> Any:
-    """An option with its help, under a heading of the help page; [words] are escaped, which would pass for markup."""
+    """An option with its help text and heading. [Words] in brackets are escaped, because Rich reads them as markup."""
     return typer.Option(*names, help=re.sub(r"\[(?=[a-z])", r"\\[", text), rich_help_panel=panel)
 
 
@@ -50,16 +51,20 @@ def simulate(
     policy: Annotated[str | None, typer.Option(help="One of " + ", ".join(POLICIES) + ".")] = None,
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
-    spec: Annotated[Path | None, typer.Option(help="A spec file: all of the promise, unless said otherwise.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
     log: Annotated[Path | None, typer.Option(help="Write the first seed's rounds to this CSV file.")] = None,
-    violation_risk: Annotated[float | None, _promise("Chance a round that noise breaks the threshold [0.01].")] = None,
-    estimation_risk: Annotated[float | None, _promise("Chance, once, that a confidence set misses [0.01].")] = None,
-    total_risk: Annotated[float | None, _promise("Instead of the two: their sum.")] = None,
-    threshold_on: Annotated[str | None, _promise("measured or true cost, where the sensor errs [measured].")] = None,
+    violation_risk: Annotated[
+        float | None, _promise("Chance per round that noise pushes the cost above it [0.01].")
+    ] = None,
+    estimation_risk: Annotated[
+        float | None, _promise("Chance, once for all rounds, that a bound misses [0.01].")
+    ] = None,
+    total_risk: Annotated[float | None, _promise("The sum of the two risks, instead of each.")] = None,
+    threshold_on: Annotated[str | None, _promise("measured or true cost, if sensors err [measured].")] = None,
     sensor_dependent: Annotated[
         bool | None, _promise("The sensor error may depend on the outcome's noise.", "--sensor-dependent")
     ] = None,
-    promise: Annotated[str | None, _promise("certified, joint (never in any round) or conformal [certified].")] = None,
+    promise: Annotated[str | None, _promise("certified, joint (over all rounds) or conformal [certified].")] = None,
     reward_noise: Annotated[float | None, _promise("Sub-Gaussian constant of the reward [1].")] = None,
     cost_noise: Annotated[float | None, _promise("Sub-Gaussian constant of the cost [1].")] = None,
     coefficient_bound: Annotated[float | None, _promise("S: bound on the coefficients' norm [1].")] = None,
@@ -68,7 +73,9 @@ def simulate(
     margin: Annotated[
         str | None, _promise("Noise margin: subgaussian, gaussian, quantile or bounded [subgaussian].")
     ] = None,
-    margin_risk: Annotated[float | None, _promise("Chance, once, that the learned margin is wrong.")] = None,
+    margin_risk: Annotated[
+        float | None, _promise("Chance, once for all rounds, that the learned margin is wrong.")
+    ] = None,
     noise_low: Annotated[float | None, _promise("--margin bounded: the noise's lower end.")] = None,
     noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
     radius: Annotated[str | None, _rule("One of " + ", ".join(RADIUS_NAMES) + " [mixture].")] = None,
@@ -76,27 +83,27 @@ def simulate(
     probe: Annotated[str | None, _rule("hp_probe, hp_conformal: sqrt for 1/sqrt(t), or a share.")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
     learn_from: Annotated[str | None, _rule("epsilon_greedy: all (default) or exploring.")] = None,
-    start_dose: Annotated[float | None, _rule("hp_conformal: an intensity you declare safe, to start with.")] = None,
+    start_dose: Annotated[float | None, _rule("hp_conformal: a starting intensity you declare safe.")] = None,
     confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
     form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
     scaled: Annotated[bool | None, _rule("hp_conformal: divide scores by an estimated scale.", "--scaled")] = None,
     scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
     cost_class: Annotated[
-        str | None, _class_(f"Where the mean cost lies: {CLASSES} [the world's own].", "--class")
+        str | None, _class_(f"The class of the mean cost: {CLASSES} [the world's].", "--class")
     ] = None,
     reward_class: Annotated[
-        str | None, _class_("Where the mean reward lies [the cost's class, linear beside binary].")
+        str | None, _class_("The class of the mean reward [the cost's class; linear if that is binary].")
     ] = None,
     features: Annotated[str, _class_("Class features: fourier:COUNT[,LENGTH] or splines:KNOTS.")] = "fourier:100,0.5",
-    misspecification: Annotated[float, _class_("Class features: what they miss at most.")] = 0.0,
-    max_points: Annotated[int, _class_("Class kernel: how many informative rounds it can hold.")] = 5000,
+    misspecification: Annotated[float, _class_("Class features: bound on their approximation error.")] = 0.0,
+    max_points: Annotated[int, _class_("Class kernel: the most informative rounds it can hold.")] = 5000,
     world: Annotated[str, _world("linear, finite, kernel, logistic or dose-toxicity.")] = "linear",
     functions: Annotated[int, _world("World and class finite: how many functions.")] = 1000,
     kernel: Annotated[str, _world("World and class kernel: rbf:0.5, matern52:1+polynomial:2, ...")] = "rbf:0.5",
     norm: Annotated[float, _world("World and class kernel: norm of the functions.")] = 2.0,
     odds: Annotated[float, _world("World logistic, class binary: odds at full dose in context 0.")] = 0.25,
     noise: Annotated[str, _world("The noise family: " + ", ".join(NOISES) + ".")] = "gaussian",
-    mean: Annotated[str, _world("linear, or sine, with which a linear learner is wrong.")] = "linear",
+    mean: Annotated[str, _world("linear, or sine, which no linear learner fits.")] = "linear",
     contexts: Annotated[str, _world("iid, adversarial, or drift.")] = "iid",
     baseline_cost: Annotated[float, _world("Known cost without any action.")] = 0.0,
     reward_sensor_noise: Annotated[float | None, _world("Additive sensor error of the reward [0].")] = None,
@@ -108,12 +115,13 @@ def simulate(
     from safedial.cli.nonlinear import Shape, default_dose, make_classes, make_world
     from safedial.cli.output import print_json, progress_bar
     from safedial.core.dose import Dose
+    from safedial.decision.rules import named_policy
     from safedial.io import write_text
     from safedial.rounds_io import log_text
     from safedial.simulation.logged import logged_simulation
     from safedial.simulation.run import simulate as run
     from safedial.simulation.summary import summary
-    from safedial.specfile import load_spec, named_policy
+    from safedial.specfile import load_spec
 
     stated_options = SpecOptions(
         threshold=threshold,
@@ -150,13 +158,14 @@ def simulate(
     else:
         named = policy or (file and file.policy and file.policy["name"])
         require(named, "--policy", policy, "is missing", "give it, or a spec file with a [[policy]] table")
-        if str(named).startswith("nonlinear"):
+        taken = option_names(str(named))
+        if "cost_class" in taken:
             given.pop("radius", None)
             given |= make_classes(cost_class, reward_class, world=world, dim=place.dim, spec=stated, shape=shape)
         else:
             for option, value in (("--class", cost_class), ("--reward-class", reward_class)):
                 require(value is None, option, value, f"is not an option of {named}", "use nonlinear_hp_ucb")
-        if named == "clairvoyant" and place.binary_cost:
+        if place.binary_cost and "binary_cost" in taken:
             given["binary_cost"] = True
         chosen = _policy(str(named), given)
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or default_dose(world)))
@@ -171,7 +180,7 @@ def simulate(
     if json:
         print_json(report | ({"log": str(log)} if log else {}))
     else:
-        _print(report, f"{chosen.label} in the {world} world", seeds, log, heuristic=chosen.promise == "heuristic")
+        _print(report, f"{chosen.label} in the {world} world", seeds, log, heuristic=PROMISES[chosen.promise].empty)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,12 +207,12 @@ class SpecOptions:
     noise_high: float | None = None
 
     def given(self) -> dict[str, Any]:
-        """Those that are given, by name."""
+        """The given options, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def stated_spec(fields: dict[str, Any], file: Any) -> Any:
-    """The spec: a file's, or the command line's defaults, with what was said on the command line in their place."""
+    """The spec of the file, or the default one, with the command line's options in place."""
     from safedial.core.spec import SafetySpec
 
     constants = {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 1.0, "context_bound": 1.0}
@@ -224,8 +233,8 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
 
     shown = {name: value for name, value in report.items() if name != "settings"}
     promised = report["promised_risk"]
-    nothing = "none: the cost's class is heuristic" if heuristic else "none here on the realized cost"
-    shown["promised_risk"] = nothing if promised is None else f"at most {promised:g} a round"
+    nothing = "none: the cost's class is heuristic" if heuristic else "none on the realized cost in this world"
+    shown["promised_risk"] = nothing if promised is None else f"at most {promised:g} per round"
     if heuristic:
         del shown["uncertified_rounds"]
     print_pairs(title, shown)
@@ -236,14 +245,15 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
         )
     if shown.get("uncertified_rounds"):
         typer.echo(
-            "In uncertified rounds not even zero keeps the promise: baseline cost or sensor noise fills the threshold."
+            "In uncertified rounds even a dose of 0 may break the promise: baseline cost or sensor noise uses up the "
+            "threshold."
         )
     if log:
         typer.echo(f"Written:\n  {log}")
 
 
 def _policy(name: str, given: dict[str, Any]) -> Any:
-    """The policy with the options given; a radius or clip is no mistake for a policy that needs none."""
+    """The policy with the given options. A policy that uses no radius or clip ignores those options."""
     from inspect import signature
 
     if "radius" in given:

@@ -1,4 +1,4 @@
-"""`safedial study`: ask and tell from a shell, over the same log as Python and the service."""
+"""`safedial study`: ask and tell from a shell, on the same log that Python and the service use."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ study = typer.Typer(no_args_is_help=True, help="Run a study: an append-only log 
 
 Name = Annotated[str, typer.Argument(help="The study's name.")]
 DecisionId = Annotated[str, typer.Argument(help="The decision's id, as `ask` printed it.")]
-Reason = Annotated[str, typer.Option(help="Why, in words.")]
+Reason = Annotated[str, typer.Option(help="The reason, in words.")]
 
 
 @contextmanager
 def opened(storage: str, name: str | None = None) -> Iterator[Any]:
-    """The store, or one study of it; `name` may be a decision's id."""
+    """The store, or one of its studies; `name` may be a decision's id."""
     from safedial.study import Store, find_decision, open_study
 
     with Store(storage, create=False) as store:
@@ -49,11 +49,11 @@ def create(
     name: Name,
     storage: Storage,
     *,
-    spec: Annotated[Path | None, typer.Option(help="A spec file: TOML, or JSON with all of a study's fields.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="A spec file: TOML, or JSON with all fields of a study.")] = None,
     field: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE, a field of the specification; may be repeated.")
     ] = None,
-    load_if_exists: Annotated[bool, typer.Option(help="Open the study if there is one.")] = False,
+    load_if_exists: Annotated[bool, typer.Option(help="Open the study if it exists.")] = False,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
@@ -86,14 +86,17 @@ def ask(
     storage: Storage,
     *,
     key: Annotated[
-        str | None, typer.Option(help="The visit, say: asking again with this key gives the same decision.")
+        str | None, typer.Option(help="For example the visit. The same key always gets the same decision.")
     ] = None,
     meta: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE, noted down with the decision; may be repeated.")
+        list[str] | None, typer.Option(help="NAME=VALUE, stored with the decision; may be repeated.")
     ] = None,
     baseline_cost: Annotated[float, typer.Option(help="The known cost without any action.")] = 0.0,
     allow_extrapolation: Annotated[
-        bool, typer.Option("--allow-extrapolation", help="Take features outside their stated ranges, and mark it.")
+        bool,
+        typer.Option(
+            "--allow-extrapolation", help="Accept features outside their stated ranges, and mark the decision."
+        ),
     ] = False,
     format: Format = "table",
     json: JsonFlag = False,
@@ -117,9 +120,11 @@ def tell(
     *,
     reward: Annotated[float, typer.Option(help="The reward, as measured.")],
     cost: Annotated[float, typer.Option(help="The cost, as measured.")],
-    applied_action: Annotated[float | None, typer.Option(help="What was applied, where it is not the advice.")] = None,
+    applied_action: Annotated[
+        float | None, typer.Option(help="The setting that was applied, if it differs from the advice.")
+    ] = None,
     observed_at: Annotated[str | None, typer.Option(help="When it was measured, ISO 8601.")] = None,
-    throttled: Annotated[bool, typer.Option(help="It was lowered or stopped because of the outcome.")] = False,
+    throttled: Annotated[bool, typer.Option(help="The setting was lowered or stopped because of the outcome.")] = False,
     unrelated: Annotated[
         bool,
         typer.Option("--unrelated", help="Nothing was applied, for a reason that has nothing to do with the outcome."),
@@ -127,7 +132,7 @@ def tell(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Report what came of a decision."""
+    """Report the outcome of a decision."""
     with opened(storage, decision_id) as found:
         receipt = found.tell(
             decision_id,
@@ -148,13 +153,13 @@ def correct(
     storage: Storage,
     *,
     reason: Reason,
-    reward: Annotated[float | None, typer.Option(help="The right reward.")] = None,
-    cost: Annotated[float | None, typer.Option(help="The right cost.")] = None,
-    applied_action: Annotated[float | None, typer.Option(help="What was really applied.")] = None,
+    reward: Annotated[float | None, typer.Option(help="The correct reward.")] = None,
+    cost: Annotated[float | None, typer.Option(help="The correct cost.")] = None,
+    applied_action: Annotated[float | None, typer.Option(help="The setting that was really applied.")] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Replace values of an outcome that was reported wrongly."""
+    """Correct values of a reported outcome."""
     with opened(storage, decision_id) as found:
         receipt = found.correct(decision_id, reason=reason, reward=reward, cost=cost, applied_action=applied_action)
         print_answer(receipt.to_dict(), format, json, receipt_words(receipt))
@@ -170,7 +175,7 @@ def void(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Take a round out. Unless its reason is unrelated to the outcome, the model stops before it."""
+    """Declare a round void. Unless the reason is unrelated to the outcome, the model stops learning before it."""
     with opened(storage, decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=True)
@@ -187,8 +192,8 @@ def expire(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Stop waiting for an outcome. Unless its absence is unrelated to it, a certified study learns nothing until it
-    comes after all.
+    """Stop waiting for an outcome. Unless the reason is unrelated to it, a certified study learns nothing more until
+    the outcome is reported.
     """
     with opened(storage, decision_id) as found:
         (receipt,) = found.expire(decision_id, reason=reason, unrelated=unrelated)
@@ -202,11 +207,11 @@ def resume(
     storage: Storage,
     *,
     reason: Reason,
-    forget: Annotated[bool, typer.Option(help="hp_conformal: start up again without the earlier rounds.")] = False,
+    forget: Annotated[bool, typer.Option(help="hp_conformal: restart without the earlier rounds.")] = False,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Take the guard's alarm back."""
+    """Clear an alarm, so that the study advises as usual again."""
     with opened(storage, name) as found:
         receipt = found.resume(reason, forget=forget)
         print_answer(receipt.to_dict(), format, json, f"Resumed: event {receipt.seq}.")
@@ -222,7 +227,7 @@ def import_(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Import past rounds, before the first decision: all of them or none."""
+    """Import past rounds before the first decision: all of them or none."""
     with opened(storage, name) as found:
         count = found.import_history(path, reason=reason)
         words = f"{count} rounds imported. {after_import(found.spec)}"
@@ -231,7 +236,7 @@ def import_(
 
 @study.command()
 def explain(decision_id: DecisionId, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
-    """Say why an action was advised, and what came of it."""
+    """Explain why an action was advised, and what its outcome was."""
     with opened(storage, decision_id) as found:
         answer = {**found.decision(decision_id).to_dict(), "events": found.about(decision_id)}
         print_answer(answer, format, json, str(found.explain(decision_id)))
@@ -239,7 +244,7 @@ def explain(decision_id: DecisionId, storage: Storage, format: Format = "table",
 
 @study.command()
 def status(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
-    """Print counts, the monitor's evidence, and whether and why the study has stopped."""
+    """Print counts, the monitor's evidence, and whether and why the study stopped."""
     with opened(storage, name) as found:
         told = found.status()
         print_answer(told if json or format == "json" else with_age(told), format, json)
@@ -253,9 +258,9 @@ def verify(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Check the log, its chain and every decision; without a name all studies and the store's own log.
+    """Check the log, its hash chain and every decision; without a name, all studies and the store's own log.
 
-    Exit code 1 with the first bad seq where they do not agree.
+    Exit status 1, with the first bad seq, if they do not agree.
     """
     from safedial.study import list_studies, verify_store
 
@@ -302,9 +307,9 @@ def checkpoint(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Print seq and hash, to keep elsewhere: `verify --checkpoint` then finds any later change of what came before.
+    """Print SEQ:HASH to keep elsewhere: `verify --checkpoint` then detects any later change to earlier events.
 
-    Without a name the store's own log is marked, which then holds the heads of all studies.
+    Without a name, the checkpoint is of the store's own log, which records the latest event of every study.
     """
     from safedial.study import checkpoint_store
     from safedial.study.requests import actor_name
@@ -321,7 +326,7 @@ def backup(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Copy a live store, without stopping it, and check the copy."""
+    """Copy a store while it is in use, and check the copy."""
     from safedial.study.backup import backup as copy
 
     with opened(storage) as store:

@@ -1,4 +1,4 @@
-"""What `safedial study` takes and prints: options that all its commands share, contexts and fields from words."""
+"""Input and output of `safedial study`: the options its commands share, and contexts and fields read from text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format jso
 
 
 def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
-    """An answer as JSON; as words where there are some; else as a table."""
+    """Print an answer as JSON, as `words` if there are any, or else as a table."""
     from safedial.cli.output import new_table, print_json, print_pairs, print_table, shown
 
     require(format in ("table", "json"), "--format", format, "must be table or json")
@@ -36,7 +36,7 @@ def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "
 
 
 def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool) -> str:
-    """What a round whose outcome is not known does to the learning of a study, in words.
+    """How a round without an outcome affects what the study learns, in words.
 
     Args:
         spec: the study's.
@@ -44,42 +44,46 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
         final: whether the outcome can no longer come (void, throttled), or may come late (expired).
     """
     if unrelated:
-        return "The round is passed over: you stated that the reason has nothing to do with its outcome."
+        return "The study skips this round: you stated that the reason has nothing to do with its outcome."
     if spec.learner.watches_itself:
         return (
-            "The round counts as one whose cost has no bound, which keeps doses low; a few such rounds can hold the "
+            "The round counts as if its cost were unbounded, which keeps doses low; a few such rounds can hold the "
             "study at its start dose."
         )
     if final:
-        return "From this round on the study learns nothing any more: leaving a round out could bias all that follows."
+        return "From this round on the study learns nothing more: leaving a round out could bias all that follows."
     if not spec.ordered:
-        return "The study learns from its other rounds as before, and takes this outcome if it still comes."
+        return "The study learns from its other rounds as before, and accepts this outcome if it is still reported."
     return (
-        "From this round on the study learns nothing, until the outcome is reported after all. If its absence has "
-        f"nothing to do with the outcome, say so: safedial study void {decision_id} --unrelated --reason ..."
+        "From this round on the study learns nothing until the outcome is reported. If the reason has nothing to do "
+        f"with the outcome, say so: safedial study void {decision_id} --unrelated --reason ..."
     )
 
 
 def receipt_words(receipt: Any) -> str:
-    """What was written, with the checkpoint that it is."""
-    return f"{'Written' if receipt.created else 'Known already'}: event {receipt.seq} ({receipt.seq}:{receipt.hash})."
+    """The event that was written, with its checkpoint."""
+    return (
+        f"{'Written' if receipt.created else 'Already recorded'}: event {receipt.seq} ({receipt.seq}:{receipt.hash})."
+    )
 
 
 def verify_words(report: Any) -> str:
-    """A report of `verify` in one sentence, with what is worth knowing besides."""
+    """A report of `verify` in one sentence, with a note on clocks if needed."""
     if not report.ok:
         return printable(f"{report.study}: event {report.first_bad or '–'} {report.problem}")
-    words = f"{report.study}: {report.events} events, {report.decisions} decisions computed again; all agree."
-    note = f" Events dated before the one that they follow: {report.clock_back}, the first is {report.clock_back_at}."
+    words = f"{report.study}: {report.events} events, {report.decisions} decisions recomputed; all agree."
+    note = (
+        f" Events dated earlier than the event before them: {report.clock_back}; the first is {report.clock_back_at}."
+    )
     return f"{words}{note if report.clock_back else ''} Head {report.seq}:{report.hash}"
 
 
 def after_import(spec: Any) -> str:
-    """What imported rounds are used for in a study, and what that rests on, in words."""
+    """How a study uses imported rounds, and what that assumes, in words."""
     if not spec.learner.watches_itself:
-        return "They are learned from. That rests on them being complete and unselected, with doses fixed beforehand."
-    if spec.rules.policy.options.get("history") == "train":
-        return "They train the predictors; the bounds, and the drift alarm, are of this study's own rounds."
+        return "The study learns from them. They must be complete and unselected, with doses fixed beforehand."
+    if not spec.learner.history_counts(spec.rules):
+        return "They train the predictors. The bounds and the drift alarm use only this study's own rounds."
     return (
         "They count as rounds of this study, and the drift alarm compares its own rounds with them: they must come "
         "from the same patients, and the dose curve must be exact between their doses and the study's."
@@ -92,18 +96,18 @@ def read_context(words: str) -> Any:
     try:
         return json_.loads(text if text.startswith(("[", "{")) else f"[{text}]")
     except ValueError:
-        raise InvalidInput("context: must be numbers with commas between them, or JSON", "not_finite") from None
+        raise InvalidInput("context: must be comma-separated numbers, or JSON", "not_finite") from None
 
 
 def read_fields(spec: Path | None, fields: list[str] | None) -> dict[str, Any]:
-    """A study's specification from a file and from NAME=VALUE words, which come last."""
+    """A study's specification from a file and from NAME=VALUE words, which override the file."""
     found = {} if spec is None else _from_file(spec)
     stated = read_pairs("--set", fields)
     return {**found, **{name.replace("-", "_"): value for name, value in stated.items()}}
 
 
 def read_pairs(option: str, words: list[str] | None) -> dict[str, Any]:
-    """NAME=VALUE words; a value is JSON where it can be, else text.
+    """Read NAME=VALUE words. A value is read as JSON if possible, else as text.
 
     >>> read_pairs("--meta", ["patient=P-04", "first=true", "ward=3"])
     {'patient': 'P-04', 'first': True, 'ward': 3}
@@ -117,7 +121,7 @@ def read_pairs(option: str, words: list[str] | None) -> dict[str, Any]:
 
 
 def with_age(status: dict[str, Any]) -> dict[str, Any]:
-    """A study's status with the age of the oldest open outcome beside its time."""
+    """A study's status, with the age of the oldest open outcome."""
     from datetime import UTC, datetime
 
     since = status.get("oldest_open")
@@ -146,14 +150,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         from safedial.specfile import load_spec
 
         file = load_spec(path)
-        parts = {
-            "dose": file.dose,
-            "dim": file.dim,
-            "policy": file.policy,
-            "features": file.features,
-            "dial": file.dial,
-        }
-        return {**file.spec.to_dict(), **{name: part for name, part in parts.items() if part is not None}}
+        parts = {name: part for name, part in vars(file).items() if part is not None}
+        return {**parts.pop("spec").to_dict(), **parts}
     from safedial.io import read_text
 
     try:

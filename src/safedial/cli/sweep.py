@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-sweep = typer.Typer(no_args_is_help=True, help="Run grids of simulations; interrupted ones go on where they stopped.")
+sweep = typer.Typer(
+    no_args_is_help=True, help="Run grids of simulations; an interrupted sweep continues where it stopped."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Folder = Annotated[Path, typer.Argument(help="The sweep's folder.")]
@@ -17,14 +19,14 @@ Folder = Annotated[Path, typer.Argument(help="The sweep's folder.")]
 @sweep.command()
 def run(
     grid: Annotated[str, typer.Argument(help="A grid file, or the name of a bundled one: paper, thousand.")],
-    out: Annotated[Path, typer.Option(help="Where to keep the results.")],
+    out: Annotated[Path, typer.Option(help="The folder for the results.")],
     *,
-    jobs: Annotated[int | None, typer.Option(help="Processes on this machine. Default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes on this machine. Default: one per core.")] = None,
     backend: Annotated[str, typer.Option(help="loky (this machine) or dask.")] = "loky",
     address: Annotated[str | None, typer.Option(help="The Dask scheduler, as tcp://host:port.")] = None,
     json: Json = False,
 ) -> None:
-    """Compute every cell of a grid that is missing or damaged. Run it again to go on after an interruption."""
+    """Compute every missing or damaged cell of a grid. After an interruption, run it again to continue."""
     from safedial.cli.output import progress_bar
     from safedial.sweep.engine import run_sweep
     from safedial.sweep.grid import read_grid
@@ -48,7 +50,7 @@ def run(
 
 @sweep.command()
 def status(folder: Folder, json: Json = False) -> None:
-    """Say how many cells are done, missing or damaged. Exit code 1 unless all are done."""
+    """Count the cells that are done, missing or damaged. Exit status 1 unless all are done."""
     from safedial.sweep.engine import status as state_of
 
     state = state_of(folder)
@@ -61,11 +63,11 @@ def status(folder: Folder, json: Json = False) -> None:
 def plot(
     folder: Folder,
     x: Annotated[
-        str | None, typer.Option(help="The setting on the horizontal axis. Default: threshold, or what varies.")
+        str | None, typer.Option(help="The setting on the horizontal axis. Default: threshold, or one that varies.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draw violations and reward against one setting, from the written cells alone."""
+    """Draw violations and reward against one setting, using only the written cells."""
     from safedial.cli.output import print_json
     from safedial.plots.sweep_picture import draw_sweep
     from safedial.sweep.table import write_table

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from safedial.core.confidence import Bounds
-from safedial.core.namespace import is_zero, namespace
+from safedial.core.namespace import namespace
 from safedial.core.safe_set import SafeSet
-from safedial.core.spec import SafetySpec
 
 
 class Choice(NamedTuple):
@@ -27,7 +26,7 @@ class Choice(NamedTuple):
     exploring: Any = False
 
 
-def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = 0.0) -> Choice:
+def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = None) -> Choice:
     """z_safe where the reward index is ≥ 0, else `probe`·z_safe but at least `least_probe`; never above z_safe.
 
     A probe of 0 is no probe, whatever `least_probe` says.
@@ -38,15 +37,6 @@ def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0
     """
     xp = namespace(reward_index, safe.intensity)
     low = probe * safe.intensity
-    if not is_zero(least_probe):
+    if least_probe is not None:
         low = xp.maximum(low, xp.where(probe > 0.0, xp.minimum(least_probe, safe.intensity), low))
     return Choice(xp.where(reward_index >= 0.0, safe.intensity, low), safe, bounds, reward_index)
-
-
-def least_informative_intensity(spec: SafetySpec) -> Any:
-    """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe would teach little."""
-    if is_zero(spec.reward_sensor_noise) and is_zero(spec.cost_sensor_noise):
-        return 0.0
-    reward = spec.reward_sensor_noise / spec.reward_noise
-    cost = spec.cost_sensor_noise / spec.cost_noise
-    return namespace(reward, cost).maximum(reward, cost)

@@ -43,6 +43,7 @@ in every round; this also makes round one an ordinary round. Without the clip, r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -76,13 +77,12 @@ def paper(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
 def determinant(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
     """κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S."""
     spread = _log_volume(prediction, spec)
-    return noise * namespace(spread).sqrt(spread) + _bias(spec)
+    return noise * _root(spread) + _bias(spec)
 
 
 def mixture(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
     """√(κ²(ln det(Σ/λ) + 2 ln(1/δ′)) + λS²)."""
-    squared = noise * noise * _log_volume(prediction, spec) + spec.ridge * spec.coefficient_bound**2
-    return namespace(squared).sqrt(squared)
+    return _root(noise * noise * _log_volume(prediction, spec) + spec.ridge * spec.coefficient_bound**2)
 
 
 RADII: dict[str, Callable[[Any, Prediction, SafetySpec], Any]] = {
@@ -98,8 +98,7 @@ NAMES = (*RADII, "noise-adaptive")
 
 def adaptive(noise: Any, energy: Any, spec: SafetySpec) -> Any:
     """√(λS² + E + 2κ² ln(1/δ′))."""
-    squared = energy + 2.0 * spec.log_inverse_risk * (noise * noise) + spec.ridge * spec.coefficient_bound**2
-    return namespace(squared).sqrt(squared)
+    return _root(energy + 2.0 * spec.log_inverse_risk * (noise * noise) + spec.ridge * spec.coefficient_bound**2)
 
 
 def cost_radius_of(radius: str, prediction: Prediction, spec: SafetySpec) -> Any:
@@ -190,18 +189,12 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     return Bounds(reward_upper, cost_upper, reward_radius, cost_radius, refuted, prediction.noise, prediction.context)
 
 
-def cost_exceeds_norms(prediction: Prediction, bounds: Bounds, spec: SafetySpec) -> bool:
-    """Whether even the lowest mean cost in the confidence set, ⟨x,μ̂⟩ − β·width, lies above S‖x‖.
-
-    `bound` finds data that lie below what the stated norms allow; the clip would hide data that lie above it. On the
-    event that the confidence set holds, either refutes ‖μ*‖ ≤ S.
-    """
-    lowest = prediction.cost - prediction.cost_slack - bounds.cost_radius * prediction.width
-    return bool(lowest > spec.coefficient_bound * prediction.norm)
-
-
 def _bias(spec: SafetySpec) -> Any:
     return spec.ridge**0.5 * spec.coefficient_bound
+
+
+def _root(squared: Any) -> Any:
+    return math.sqrt(squared) if type(squared) is float else namespace(squared).sqrt(squared)
 
 
 def _log_volume(prediction: Prediction, spec: SafetySpec) -> Any:

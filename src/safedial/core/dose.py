@@ -58,6 +58,15 @@ class Dose(NamedTuple):
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Dose:
+        """The inverse of `to_dict`; one curve alone is for both.
+
+        >>> Dose.from_dict({"curve": "power", "exponent": 2.0}).reward.name
+        'power'
+        """
+        if "curve" in fields:
+            return cls.of(curve_from_dict(fields))
+        both = set(fields) == {"reward", "cost"} and all(isinstance(part, Mapping) for part in fields.values())
+        require(both, "dose", sorted(fields), "must have `curve`, or `reward` and `cost`")
         return cls(curve_from_dict(fields["reward"]), curve_from_dict(fields["cost"]))
 
 

@@ -164,6 +164,8 @@ def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any, 
         return xp.minimum(*weights)
     informative = xp.logical_and(reward_intensity > 0.0, cost_intensity > 0.0)
     weight = xp.where(informative, 1.0 + 0.0 * cost_intensity, 0.0 * cost_intensity)
+    if not spec.sensors_err:
+        return weight
     pairs = (
         (reward_intensity, spec.reward_noise, spec.reward_sensor_noise),
         (cost_intensity, spec.cost_noise, spec.cost_sensor_noise),

@@ -25,14 +25,15 @@ from dataclasses import replace
 from typing import Any
 
 from safedial.core.namespace import namespace
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec, tail
 
 
 def round_risk(spec: SafetySpec, round: Any) -> Any:
     """The violation risk that round number `round` (from 1) may spend."""
-    if spec.promise == "joint":
-        return spec.violation_risk * (6.0 / math.pi**2) / (round * round)
-    return spec.violation_risk
+    if PROMISES[spec.promise].each_round:
+        return spec.violation_risk
+    return spec.violation_risk * (6.0 / math.pi**2) / (round * round)
 
 
 def tail_factor(spec: SafetySpec, round: Any) -> Any:
@@ -43,7 +44,7 @@ def tail_factor(spec: SafetySpec, round: Any) -> Any:
     >>> f"{tail_factor(spec, round=1):.3f}"
     '3.035'
     """
-    return tail(round_risk(spec, round), spec.margin) if spec.promise == "joint" else spec.tail
+    return spec.tail if PROMISES[spec.promise].each_round else tail(round_risk(spec, round), spec.margin)
 
 
 def noise_margin(spec: SafetySpec, round: Any, noise: Any = None) -> Any:

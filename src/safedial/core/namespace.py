@@ -8,6 +8,7 @@ functions are those of `math`. So the same lines decide for a batch of ten thous
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -25,18 +26,12 @@ class Floats:
     abs = staticmethod(abs)
     minimum = staticmethod(min)
     maximum = staticmethod(max)
+    logical_and = staticmethod(operator.and_)
+    logical_or = staticmethod(operator.or_)
 
     @staticmethod
     def where(condition: bool, yes: Any, no: Any) -> Any:
         return yes if condition else no
-
-    @staticmethod
-    def logical_and(left: bool, right: bool) -> bool:
-        return left and right
-
-    @staticmethod
-    def logical_or(left: bool, right: bool) -> bool:
-        return left or right
 
 
 FLOATS = Floats()

@@ -38,7 +38,7 @@ class SafeSet(NamedTuple):
 
 
 def largest_safe_intensity(
-    cost_upper: Any, noise_margin: Any, *, threshold: Any, sensor_margin: Any = 0.0, sensor_dependent: bool = False
+    cost_upper: Any, noise_margin: Any, *, threshold: Any, sensor_margin: Any = None, sensor_dependent: bool = False
 ) -> SafeSet:
     """The largest z in [0, 1] that keeps the promise, given an upper bound on the mean cost per unit of intensity.
 
@@ -49,23 +49,25 @@ def largest_safe_intensity(
     >>> largest_safe_intensity(0.2, 0.8, threshold=-0.1)
     SafeSet(intensity=0.0, certified=False)
     """
-    xp = namespace(cost_upper, noise_margin, threshold, sensor_margin)
-    certified = threshold >= sensor_margin
-    if not (sensor_dependent or is_zero(sensor_margin)):
-        room, load = _with_independent_sensor(xp, cost_upper, noise_margin, threshold, sensor_margin)
+    if sensor_margin is None:
+        room, load, certified = threshold, cost_upper + noise_margin, threshold >= 0.0
+    elif sensor_dependent:
+        room, load, certified = threshold - sensor_margin, cost_upper + noise_margin, threshold >= sensor_margin
     else:
-        room, load = threshold - sensor_margin, cost_upper + noise_margin
+        room, load = _with_independent_sensor(cost_upper, noise_margin, threshold, sensor_margin)
+        certified = threshold >= sensor_margin
+    xp = namespace(room, load)
     everything = load <= room
-    largest = xp.where(everything, 1.0, room / xp.where(load == 0.0, 1.0, load))
+    divisor = load + (load == 0.0)  # not 0; where the load is 0, either everything is safe or nothing
+    largest = xp.where(everything, 1.0, room / divisor)
     is_number = largest >= 0.0
     certified = xp.logical_and(certified, is_number)
     return SafeSet(xp.where(certified, largest, 0.0), certified)
 
 
-def _with_independent_sensor(
-    xp: Any, cost_upper: Any, noise_margin: Any, threshold: Any, sensor_margin: Any
-) -> tuple[Any, Any]:
+def _with_independent_sensor(cost_upper: Any, noise_margin: Any, threshold: Any, sensor_margin: Any) -> tuple[Any, Any]:
     """(room, load) with z_safe = room/load, or 1 where load ≤ 0: the root above, divided by τ, for either sign of u."""
+    xp = namespace(cost_upper, noise_margin, threshold, sensor_margin)
     limit = xp.where(threshold > 0.0, threshold, 1.0)
     part = xp.minimum(sensor_margin / limit, 1.0 + 0.0 * limit)
     share = part * part
@@ -80,9 +82,9 @@ def _with_independent_sensor(
 def safe_set(
     cost_upper: Any,
     spec: SafetySpec,
-    *,
     round: Any,
     baseline_cost: Any = 0.0,
+    *,
     on_expectation: bool = False,
     noise: Any = None,
     context: Any = None,
@@ -98,17 +100,14 @@ def safe_set(
     threshold = spec.threshold - baseline_cost
     if on_expectation:
         return largest_safe_intensity(cost_upper, 0.0, threshold=threshold)
+    margin = noise_margin(spec, round, noise)
     if spec.noise_scale is not None:
-        margin = noise_margin(spec, round, noise)
         return SafeSet(
             *largest_scaled_intensity(cost_upper, margin, threshold=threshold, scale=spec.noise_scale, context=context)
         )
-    factor = tail_factor(spec, round)
-    felt = spec.threshold_on == "measured" and not is_zero(spec.cost_sensor_noise)
+    if not spec.sensors_err or spec.threshold_on == "true" or is_zero(spec.cost_sensor_noise):
+        return largest_safe_intensity(cost_upper, margin, threshold=threshold)
+    sensor, dependent = tail_factor(spec, round) * spec.cost_sensor_noise, spec.sensor_dependent
     return largest_safe_intensity(
-        cost_upper,
-        noise_margin(spec, round, noise),
-        threshold=threshold,
-        sensor_margin=factor * spec.cost_sensor_noise if felt else 0.0,
-        sensor_dependent=spec.sensor_dependent,
+        cost_upper, margin, threshold=threshold, sensor_margin=sensor, sensor_dependent=dependent
     )

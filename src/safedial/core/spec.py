@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from safedial.core.namespace import is_zero, namespace, normal_quantile
+from safedial.core.promise import CERTIFIED, PROMISES, PROVED
 from safedial.core.scale import NoiseScale, scale_from_dict
 from safedial.errors import InvalidInput, require
 
@@ -99,9 +100,13 @@ class SafetySpec:
     """q = √(2 ln 1/δ): κ-sub-Gaussian noise exceeds qκ with probability at most δ; Φ⁻¹(1−δ) for Gaussian noise."""
     same_noise: bool = field(init=False, repr=False, compare=False)
     """Whether κ_r = κ_c, one number: then one radius serves both."""
+    least_informative: Any = field(init=False, repr=False, compare=False)
+    """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe would teach little; None without it."""
+    sensors_err: bool = field(init=False, repr=False, compare=False)
+    """Whether either sensor errs."""
 
     def __post_init__(self) -> None:
-        _one_of("promise", self.promise, ("certified", "joint", "conformal"))
+        _one_of("promise", self.promise, PROVED)
         _one_of("margin", self.margin, MARGINS)
         for name in NUMBERS:
             if getattr(self, name) is not None or not (name in OPTIONAL or self._may_lack(name)):
@@ -110,6 +115,8 @@ class SafetySpec:
         self._check_sizes()
         _one_of("threshold_on", self.threshold_on, ("measured", "true"))
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
+        exact = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
+        object.__setattr__(self, "sensors_err", not exact)
         self._check_margin()
         self._check_scale()
         known = self.estimation_risk is not None
@@ -117,9 +124,17 @@ class SafetySpec:
         object.__setattr__(self, "tail", tail(self.violation_risk, self.margin))
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
+        object.__setattr__(self, "least_informative", self._least_informative())
+
+    def _least_informative(self) -> Any:
+        if not self.sensors_err or self.reward_noise is None or self.cost_noise is None:
+            return None
+        reward = self.reward_sensor_noise / self.reward_noise
+        cost = self.cost_sensor_noise / self.cost_noise
+        return namespace(reward, cost).maximum(reward, cost)
 
     def _may_lack(self, name: str) -> bool:
-        return self.promise == "conformal" and name in CONSTANTS
+        return name in CONSTANTS and not PROMISES[self.promise].from_constants
 
     def _check_sizes(self) -> None:
         """Positive numbers, of a size whose squares and quotients are floats: beyond, rounding bounds mean nothing."""
@@ -151,12 +166,12 @@ class SafetySpec:
             _of_usual_size("noise_high", self.noise_high)
         else:
             require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
-        plain = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
-        sensed = self.margin in ("quantile", "bounded") and not plain
+        sensed = self.margin in ("quantile", "bounded") and self.sensors_err
         require(
             not sensed, "margin", self.margin, "has no place beside sensor noise", "use 'subgaussian' or 'gaussian'"
         )
-        one = self.promise == "certified" or (self.promise == "joint" and self.margin != "quantile")
+        stated = PROMISES[self.promise]
+        one = stated.from_constants and (stated.each_round or self.margin != "quantile")
         words = f"does not go with margin='{self.margin}'"
         require(one or self.margin == "subgaussian", "promise", self.promise, words, "use promise='certified'")
 
@@ -165,11 +180,12 @@ class SafetySpec:
             return
         if not isinstance(self.noise_scale, NoiseScale):
             object.__setattr__(self, "noise_scale", scale_from_dict(self.noise_scale))
-        plain = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
         words, way_out = "has no place beside a noise_scale", "let the scale include it: with_sensor(σ/κ)"
-        require(plain, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out)
+        require(
+            not self.sensors_err, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out
+        )
         require(not self.learns_noise, "margin_risk", self.margin_risk, words, "the noise is not i.i.d. then")
-        require(self.promise != "conformal", "promise", self.promise, words, "use promise='certified'")
+        require(PROMISES[self.promise].from_constants, "promise", self.promise, words, "use promise='certified'")
 
     @property
     def learns_noise(self) -> bool:
@@ -179,7 +195,7 @@ class SafetySpec:
     @property
     def promised_risk(self) -> Any:
         """δ + δ′ + δ_q: what a round's violation has, at most, as its probability (conformal: δ)."""
-        parts = [self.violation_risk, *(() if self.promise == "conformal" else (self.estimation_risk,))]
+        parts = [self.violation_risk, *((self.estimation_risk,) if PROMISES[self.promise].from_constants else ())]
         return sum(parts[1:], parts[0]) + (self.margin_risk if self.learns_noise else 0.0)
 
     def _split_total_risk(self) -> None:
@@ -192,7 +208,7 @@ class SafetySpec:
                 "give the sum, or its parts",
             )
             _risk("total_risk", self.total_risk)
-            whole = self.promise == "conformal"
+            whole = not PROMISES[self.promise].from_constants
             object.__setattr__(self, "violation_risk", self.total_risk * (1.0 if whole else VIOLATION_SHARE))
             rest = None if whole else self.total_risk - self.violation_risk
             if self.margin == "quantile" and rest is not None:
@@ -201,7 +217,7 @@ class SafetySpec:
             object.__setattr__(self, "estimation_risk", rest)
             object.__setattr__(self, "total_risk", None)
         _risk("violation_risk", self.violation_risk)
-        if self.estimation_risk is not None or self.promise != "conformal":
+        if self.estimation_risk is not None or PROMISES[self.promise].from_constants:
             _risk("estimation_risk", self.estimation_risk)
 
     def to_dict(self) -> dict[str, Any]:
@@ -220,8 +236,8 @@ class SafetySpec:
         near = [get_close_matches(name, NAMES, n=1) for name in unknown]
         way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
         require(not unknown, "spec", unknown, "has names that are not fields of a SafetySpec", way_out)
-        needed = {"threshold"} if fields.get("promise") == "conformal" else {"threshold", *CONSTANTS}
-        missing = sorted(needed - set(fields))
+        stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
+        missing = sorted({"threshold", *(CONSTANTS if stated.from_constants else ())} - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
         return cls(**fields)
 

@@ -23,6 +23,9 @@ import math
 SHARE = 0.5
 """s: the bet. Small s finds a slight excess late, large s a gross one soon."""
 
+EXPECTED = 0.5 * math.log1p(-SHARE)
+"""ln √(1−s): what each round costs."""
+
 LARGEST_LOG = 700.0
 
 
@@ -40,7 +43,7 @@ def update(log_evidence: float, residual: float, slack: float, noise: float) -> 
 
 def expect(log_evidence: float) -> float:
     """A round is decided, its outcome not yet known: the factor √(1−s)."""
-    return log_evidence + 0.5 * math.log1p(-SHARE)
+    return log_evidence + EXPECTED
 
 
 def observe(log_evidence: float, residual: float, slack: float, noise: float) -> float:

@@ -1,1 +1,1 @@
-"""Public data as plain tables. Nothing is bundled: every reader takes the folder the data lies in."""
+"""Public data as plain tables. Nothing is bundled: every reader takes the folder that holds the data."""

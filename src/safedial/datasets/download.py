@@ -1,8 +1,8 @@
-"""Download one file over HTTP so that an interruption costs nothing and nothing half-written is taken for whole.
+"""Download one file over HTTP: an interruption loses nothing, and a partial file is never mistaken for a whole one.
 
-Bytes go to `<name>.partial`. A later call asks the server for the rest of it (an HTTP range), and the file takes its
-name only when it is complete and its SHA-256 is the expected one. What an interruption leaves is kept; what is complete
-and wrong is removed, because no later call could mend it.
+Bytes go to `<name>.partial`. A later call requests the rest (an HTTP range), and the file gets its name only when it is
+complete and has the expected SHA-256. An interrupted download is kept; a complete but wrong one is removed, because no
+later call could repair it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ WAIT = 60.0  # seconds without a byte
 def download(
     url: str, path: Path, *, sha256: str | None = None, progress: Progress | None = None, attempts: int = 3
 ) -> str:
-    """Fetch `url` into `path` and return its SHA-256, going on where an earlier call stopped.
+    """Download `url` to `path` and return its SHA-256, continuing where an earlier call stopped.
 
     Args:
         url: an http or https address.
-        path: where the whole file goes. Its `.partial` lies beside it.
-        sha256: what its SHA-256 must be, in hexadecimal; None accepts any and leaves the check to the caller.
-        progress: called with the bytes at hand and the bytes in all (None while unknown).
-        attempts: how often a broken connection is taken up again before giving up.
+        path: where the whole file goes; its `.partial` is beside it.
+        sha256: the SHA-256 it must have, in hexadecimal; None accepts any and leaves the check to the caller.
+        progress: called with the bytes so far and the total (None while unknown).
+        attempts: how often a broken connection is retried.
 
     Raises:
-        InvalidInput: the address, the network, the disk or the checksum is at fault; the message says which.
+        InvalidInput: for a problem with the address, the network, the disk or the checksum; the message says which.
     """
     require(re.match(r"https?://", url), "url", url, "must begin with http:// or https://")
     wanted = None if sha256 is None else sha256.strip().lower()
@@ -57,12 +57,12 @@ def download(
             trouble = str(getattr(error, "reason", None) or error)
     else:
         size = partial.stat().st_size if partial.is_file() else 0
-        way_out = f"{size:,} bytes are kept: run it again to go on"
+        way_out = f"{size:,} bytes are kept: run it again to continue"
         raise InvalidInput(f"url = {url!r}: could not be downloaded ({trouble}); {way_out}")
     found = file_sha256(partial)
     if wanted not in (None, found):
         partial.unlink()
-        rule = f"the SHA-256 of what came is {found}, not {wanted}; the download is removed"
+        rule = f"the SHA-256 of the download is {found}, not {wanted}; it is removed"
         raise InvalidInput(f"url = {url!r}: {rule}; run it again, or give --sha256 of the file you trust")
     os.replace(partial, path)
     return found
@@ -75,7 +75,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _pull(url: str, partial: Path, progress: Progress | None) -> bool:
-    """Add what is missing to `partial`; True when the server says that is all."""
+    """Append the missing bytes to `partial`; True if the server says that it is complete."""
     have = partial.stat().st_size if partial.is_file() else 0
     request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310 -- http(s) only, checked
     try:
@@ -111,7 +111,7 @@ def _pull(url: str, partial: Path, progress: Progress | None) -> bool:
 
 @contextmanager
 def _opened(path: Path, mode: Literal["ab", "wb"]) -> Iterator[Callable[[bytes], None]]:
-    """A function that adds bytes to a file; trouble with the disk is told apart from trouble with the network."""
+    """A function that appends bytes to a file, so that disk errors are distinct from network errors."""
 
     def refuse(error: OSError) -> NoReturn:
         raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from safedial.core.action import Choice
+from safedial.core.promise import PROMISES
 from safedial.core.rounding import round_down, round_up
 from safedial.core.spec import SafetySpec
-from safedial.decision.decision import Decision, Rules, promise_of
+from safedial.decision.decision import Decision, promise_of
 from safedial.decision.learners.protocol import Learner
+from safedial.decision.rounds import Asked
+from safedial.decision.rules import Rules
 
 
-def advise(
+def decide(
     rules: Rules,
-    choice: Choice,
+    spec: SafetySpec,
+    learner: Learner,
     prediction: Any,
-    context: NDArray[np.float64],
+    asked: Asked,
+    *,
     number: int,
-    baseline_cost: float,
-    stopped: str,
+    coin: float = 0.5,
+    stopped: str = "",
 ) -> Decision:
-    """The decision: the choice's setting, or, where something is in doubt, the fallback.
+    """Decision number `number`: the setting that the policy chooses, or, where something is in doubt, the fallback.
 
-    `stopped` is "" or a key of `LIMITS`: why the fallback is advised until a person resumes.
+    `spec` is the rules' own, moved to the safe side; `stopped` is "" or a key of `LIMITS`: why the fallback is advised
+    until a person resumes.
     """
-    doubt = ""
-    if stopped or choice.bounds.refuted or not choice.safe.certified:
-        doubt = stopped or ("assumption_broken" if choice.bounds.refuted else "no_certified_action")
+    if spec.noise_scale is not None:
+        prediction = prediction._replace(context=asked.vector)
+    baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
+    choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
+    prediction, choice = learner.view(prediction, choice)
+    doubt = stopped or ("assumption_broken" if choice.bounds.refuted else "")
+    if not doubt and not choice.safe.certified:
+        doubt = "no_certified_action"
+    if doubt:
         safe_setting, setting = None, rules.fallback_action
         if doubt == "no_certified_action" and setting == rules.start_action:
             setting = rules.dial.low
@@ -37,17 +45,20 @@ def advise(
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:
             setting = setting_of(rules, choice.intensity)
-    intensity = setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
-    certified = not doubt and promise_of(rules, choice) == "certified"
-    return Decision(
-        setting, intensity, safe_setting, number, certified, context, prediction, choice, baseline_cost, doubt, rules
-    )
+    certified = not doubt and PROMISES[promise_of(rules, choice)].from_constants
+    given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
+    return Decision(*given, asked.baseline_cost, doubt, rules, extrapolated=asked.extrapolated)
+
+
+def intensity_of(rules: Rules, setting: float) -> float:
+    """g_c at a setting: the cost's share of a full dose."""
+    return setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
 
 
 def setting_of(rules: Rules, intensity: float) -> float:
     """The largest setting whose intensity is at most this one; a declared start dose is its own setting.
 
-    A positive intensity is never below `least_dose`, the lowest level's, and rounding must not turn it into nothing.
+    Where the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
     """
     if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
         return rules.start_action
@@ -56,29 +67,5 @@ def setting_of(rules: Rules, intensity: float) -> float:
     curve, dial = rules.dose.cost, rules.dial
     action = float(curve.action(round_down(intensity, curve.error_units)))
     setting = action if dial.is_plain else dial.setting(action)
-    if setting == dial.low and dial.lowest_level is not None and rules.policy.options.get("least_dose") is not None:
-        return dial.lowest_level
-    return setting
-
-
-def decide(
-    rules: Rules,
-    spec: SafetySpec,
-    learner: Learner,
-    prediction: Any,
-    context: NDArray[np.float64],
-    number: int,
-    baseline_cost: float,
-    *,
-    coin: float = 0.5,
-    stopped: str = "",
-) -> Decision:
-    """Decision number `number`, from a learner's prediction; `spec` is the rules' own, moved to the safe side."""
-    baseline = round_up(baseline_cost) if baseline_cost else 0.0
-    if spec.noise_scale is not None:
-        prediction = prediction._replace(context=context)
-    choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
-    if rules.version > 1 and learner.refutes(prediction, choice, spec):
-        choice = choice._replace(bounds=choice.bounds._replace(refuted=True))
-    prediction, choice = learner.view(prediction, choice)
-    return advise(rules, choice, prediction, context, number, baseline_cost, stopped)
+    least = rules.learner.least_setting(rules) if setting == dial.low else None
+    return setting if least is None else least

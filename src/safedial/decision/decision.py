@@ -9,33 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.dose import Dose
-from safedial.core.safe_set import largest_safe_intensity
-from safedial.core.spec import SafetySpec
-from safedial.decision.units import Dial, Features
-from safedial.policies import Policy
-
-RULES = 2
-"""The version of the guard, of what an outcome teaches and of the defaults. Studies keep the one they began with: a log
-whose first event states none is version 1."""
-
-
-class Rules(NamedTuple):
-    """What is fixed for the life of a learner."""
-
-    spec: SafetySpec
-    policy: Policy
-    dose: Dose
-    dial: Dial
-    dim: int
-    fallback_action: float
-    features: Features | None
-    start_action: float | None
-    is_identity: bool
-    """Whether settings are intensities: a plain dial and the identity curve."""
-    version: int = RULES
-    baseline_range: tuple[float, float] = (-math.inf, math.inf)
-    """Between what a stated baseline cost must lie."""
+from safedial.core.promise import PROMISES
+from safedial.decision.rules import Rules
 
 
 class Text(str):
@@ -89,7 +64,9 @@ class Decision(NamedTuple):
         """
         if self.doubt:
             return "none"
-        return "declared" if guarded(self) == "lowest_level" else promise_of(self.rules, self.choice)
+        promise = promise_of(self.rules, self.choice)
+        raised = PROMISES[promise].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
+        return "declared" if raised else promise
 
     @property
     def limit(self) -> str:
@@ -112,31 +89,10 @@ class Decision(NamedTuple):
 
 def promise_of(rules: Rules, choice: Choice) -> str:
     """The promise behind a choice that is not in doubt."""
-    if rules.policy.promise == "conformal" and not math.isfinite(choice.bounds.cost_upper):
-        return "certified" if rules.policy.options["start_dose"] is None else "declared"
-    return "none" if rules.policy.promise in ("expected", "heuristic") else rules.policy.promise
-
-
-def bound_intensity(decision: Decision) -> float:
-    """The largest intensity that a conformal bound allows; not a number where there is none."""
-    upper = decision.choice.bounds.cost_upper
-    if not math.isfinite(upper):
-        return math.nan
-    room = decision.rules.spec.threshold - decision.baseline_cost
-    return float(largest_safe_intensity(upper, 0.0, threshold=room).intensity)
-
-
-def guarded(decision: Decision) -> str:
-    """Where a guard of `hp_conformal` puts the largest intensity below its bound: "reach", or above: "lowest_level"."""
-    options, largest = decision.rules.policy.options, decision.choice.safe.intensity
-    if options.get("reach") is not None and largest < bound_intensity(decision) * (1.0 - NEAR):
-        return "reach"
-    above = options.get("least_dose") is not None and largest > bound_intensity(decision) * (1.0 + NEAR)
-    return "lowest_level" if above else ""
-
-
-NEAR = 1e-9
-"""Intensities within this of each other, relatively, are one: advice is rounded to the safe side."""
+    promise = PROMISES[rules.policy.promise]
+    if math.isfinite(choice.bounds.cost_upper):
+        return promise.given
+    return promise.start if rules.start_action is None else "declared"
 
 
 LIMITS = {
@@ -175,12 +131,13 @@ LIMITS = {
     "report the measured quantity, not its excess over a limit",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
     "searched_bound": "the largest mean cost that a search found; nothing is proved",
+    "posterior_bound": "the bound of the posterior, averaged over a prior; nothing is proved for one truth",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
 }
 
 
 def _limit(decision: Decision) -> str:
-    choice, dial = decision.choice, decision.rules.dial
+    choice, dial, learner = decision.choice, decision.rules.dial, decision.rules.learner
     if decision.doubt or decision.habit:
         return decision.doubt or decision.habit
     if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
@@ -191,20 +148,12 @@ def _limit(decision: Decision) -> str:
         return "exploration"
     if choice.intensity < choice.safe.intensity:
         return "probe"
-    if guarded(decision):
-        return guarded(decision)
+    if guard := learner.guarded(decision):
+        return guard
     if dial.levels and decision.intensity < choice.intensity * (1.0 - 1e-9):
         return "level"
-    if decision.rules.policy.promise == "conformal" and decision.promise != "conformal":
-        return "no_information" if decision.prediction.ties else "start_dose"
+    if start := learner.start_limit(decision):
+        return start
     if choice.intensity >= 1.0:
         return "full_dose"
-    return BOUNDS[decision.rules.policy.promise]
-
-
-BOUNDS = {
-    "certified": "cost_bound",
-    "conformal": "conformal_bound",
-    "expected": "mean_bound",
-    "heuristic": "searched_bound",
-}
+    return PROMISES[decision.rules.policy.promise].limit

@@ -9,13 +9,22 @@ from safedial.core.dose import DoseCurve
 from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.spec import SafetySpec
-from safedial.decision.decision import RULES, Rules
-from safedial.decision.units import real
-from safedial.errors import InvalidInput, require
+from safedial.decision.rules import RULES, Rules
+from safedial.decision.units import reals
+from safedial.errors import InvalidInput, refusal, require
 
 RESCALING = 1e-12
 """What rounding may add to a rescaled cost, relatively, a dose curve's own included; taken off, so that it never counts
 as a violation what is none."""
+
+
+class Outcome(NamedTuple):
+    """What is reported of a round: the setting that was applied, what was measured, and the known baseline cost."""
+
+    action: Any
+    reward: Any
+    cost: Any
+    baseline_cost: Any = 0.0
 
 
 class Sample(NamedTuple):
@@ -30,20 +39,16 @@ class Sample(NamedTuple):
     intensity: float = 0.0
 
 
-def normalise(rules: Rules, action: Any, reward: Any, cost: Any, baseline_cost: Any, context: Any = None) -> Sample:
+def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check one outcome and divide it by the intensities at which it arose; `context` is for a noise scale with it."""
-    setting, gain, harm = real("action", action), real("reward", reward), real("cost", cost)
-    baseline = real("baseline_cost", baseline_cost)
+    setting, gain, harm, baseline = reals(outcome._asdict())
     dial, dose = rules.dial, rules.dose
-    require(
-        dial.low <= setting <= dial.high,
-        "action",
-        setting,
-        f"must lie between {dial.low:g} and {dial.high:g}",
-        "report what was applied, in the dial's units",
-    )
-    share = dial.action(setting)
-    reward_intensity, cost_intensity = float(dose.reward.effect(share)), float(dose.cost.effect(share))
+    if not dial.low <= setting <= dial.high:
+        way_out = "report what was applied, in the dial's units"
+        raise refusal("action", setting, f"must lie between {dial.low:g} and {dial.high:g}", way_out)
+    share = setting if rules.is_identity else dial.action(setting)
+    cost_intensity = share if rules.is_identity else float(dose.cost.effect(share))
+    reward_intensity = share if dose.reward.name == "identity" else float(dose.reward.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
     if rules.policy.binary_cost:
         require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs")
@@ -75,7 +80,7 @@ def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, *, rules_
     logs keep, cut it at 0.5, which is no bound for δ above 0.25.)
     """
     risk = float(round_risk(spec, round))
-    sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise
+    sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise if spec.sensors_err else 0.0
     room = spec.threshold - baseline_cost
     if spec.threshold_on == "measured" or sensor_margin == 0.0:
         return risk if room >= sensor_margin else None
@@ -84,7 +89,7 @@ def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, *, rules_
 
 def counted_from(spec: SafetySpec, round: float) -> float:
     """The measured cost above which a round counts against the promise."""
-    if spec.threshold_on == "measured":
+    if spec.threshold_on == "measured" or not spec.sensors_err:
         return spec.threshold
     return spec.threshold + tail_factor(spec, round) * spec.cost_sensor_noise
 

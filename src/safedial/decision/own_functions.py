@@ -1,4 +1,4 @@
-"""Functions of a user's own, a dose curve or a noise scale, beside a save file, which cannot hold them.
+"""Functions of a user's own (a dose curve, a noise scale) beside a save file, which cannot hold them.
 
 The file holds their names and their values on `GRID`. On load they are given again, and another function of the same
 name is found out by its values.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.curve import BUILT_IN, GRID
-from safedial.core.dose import Dose, as_dose, curve_from_dict
+from safedial.core.dose import as_dose
 from safedial.core.scale import NoiseScale
-from safedial.core.spec import SafetySpec
-from safedial.decision.decision import Rules
+from safedial.decision.rules import Rules
 from safedial.errors import require
 
 NEAR = 1e-12
@@ -38,37 +38,42 @@ def own_values(rules: Rules) -> dict[str, list[float]]:
     return found
 
 
-def saved_dose(header: dict[str, Any], given: Any) -> Dose:
-    """The saved curves; the user's own are those given, checked."""
-    saved = header["dose"]
+def with_own_functions(fields: Mapping[str, Any], *, dose: Any, noise_scale: NoiseScale | None) -> dict[str, Any]:
+    """A saved form of the rules with the functions that the user gives again, each compared with what was saved."""
+    return {**fields, "dose": _dose(fields, dose), "spec": _spec(fields, noise_scale)}
+
+
+def _dose(fields: Mapping[str, Any], given: Any) -> Any:
+    """The saved curves; the user's own are those given."""
+    saved = fields["dose"]
     own = [target for target in ("reward", "cost") if saved[target]["curve"] not in BUILT_IN]
     if given is None:
         names = [saved[target]["curve"] for target in own]
         rule = "is your own curve, which the file does not hold"
         require(not own, "dose", names, rule, "give it again: Agent.load(path, dose=...)")
-        return Dose(*(curve_from_dict(saved[target]) for target in ("reward", "cost")))
+        return saved
     dose = as_dose(given)
     for target, curve in dose._asdict().items():
         written = json.loads(json.dumps(curve.to_dict()))
         require(written == saved[target], "dose", written, f"must be the saved one, {saved[target]}")
         if target in own:
-            _check_values(header, target, curve.heights())
+            _check_values(fields, target, curve.heights())
     return dose
 
 
-def saved_spec(header: dict[str, Any], given: NoiseScale | None) -> SafetySpec:
-    """The saved spec; a noise scale of the user's own is the one given, checked."""
-    fields = header["spec"]
-    saved = fields.get("noise_scale")
+def _spec(fields: Mapping[str, Any], given: NoiseScale | None) -> dict[str, Any]:
+    """The saved spec; a noise scale of the user's own is the one given."""
+    spec = fields["spec"]
+    saved = spec.get("noise_scale")
     if saved is None or saved["scale"] != "own_scale":
         require(given is None, "noise_scale", given, "was not your own when the agent was saved", "leave it out")
-        return SafetySpec.from_dict(fields)
+        return spec
     rule, way_out = "is your own, which the file does not hold", "give it again: Agent.load(path, noise_scale=...)"
     require(given is not None, "noise_scale", saved, rule, way_out)
     own = isinstance(given, NoiseScale) and given.to_dict() == saved
     require(own, "noise_scale", given, f"must be the saved one, {saved}")
-    _check_values(header, "noise_scale", _heights(given, header["dim"], fields["context_bound"]))
-    return SafetySpec.from_dict({**fields, "noise_scale": given})
+    _check_values(fields, "noise_scale", _heights(given, fields["dim"], spec["context_bound"]))
+    return {**spec, "noise_scale": given}
 
 
 def _heights(scale: Any, dim: int, bound: float) -> list[float]:
@@ -76,8 +81,8 @@ def _heights(scale: Any, dim: int, bound: float) -> list[float]:
     return [float(scale.of(intensity, context)) for intensity in GRID]
 
 
-def _check_values(header: dict[str, Any], name: str, now: list[float]) -> None:
+def _check_values(fields: Mapping[str, Any], name: str, now: list[float]) -> None:
     """Refuse another function of the saved name. (Early files hold no values to compare with.)"""
-    then = header.get("own", {}).get(name, now)
+    then = fields.get("own", {}).get(name, now)
     off = max(abs(here - there) / (1.0 + abs(there)) for here, there in zip(now, then, strict=True))
     require(off <= NEAR, name, off, "is another function than the saved one, by so much")

@@ -1,56 +1,63 @@
-"""The life of a round, from its decision to its outcome: the one table of its statuses, and what is kept meanwhile.
-
-| event | status after it |
-|---|---|
-| decided | `open`; `nothing given` where nothing was advised, which stays so |
-| outcome | `known`; `throttled` where the setting was lowered because of the outcome |
-| correction | `corrected`; `throttled` if it says so |
-| voided | `void`, which stays so |
-| expired | `expired`, until an outcome comes after all |
-| imported | `imported` |
-"""
+"""The life of a round, from its decision to its outcome: the one rule of its statuses, and what is kept meanwhile."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
 
 STATUSES = ("open", "known", "void", "expired", "nothing given", "throttled", "corrected", "imported")
 
-FINAL = ("void", "nothing given")
-"""No event changes these any more, except that a round with nothing given can be declared void."""
 
+def next_status(before: str, status: str, *, throttled: bool = False, given: bool = True) -> str:
+    """The status of a round that is declared to have one: "nothing given" where a decision advised nothing, "throttled"
+    where the setting was lowered because of the outcome. An expired round can still become known, a void one cannot.
 
-def first_status(kind: str, intensity: float) -> str:
-    """The status of a round after the event that began it: "decided" or "imported"."""
-    if kind == "imported":
-        return "imported"
-    return "open" if intensity > 0.0 else "nothing given"
-
-
-def next_status(status: str, kind: str, *, throttled: bool = False) -> str:
-    """The status of a round after one more event about it.
-
-    >>> next_status("open", "outcome"), next_status("known", "correction"), next_status("expired", "outcome")
-    ('known', 'corrected', 'known')
-    >>> next_status("open", "expired"), next_status("known", "voided"), next_status("void", "outcome")
-    ('expired', 'void', 'void')
+    >>> next_status("", "open"), next_status("", "open", given=False), next_status("", "imported")
+    ('open', 'nothing given', 'imported')
+    >>> next_status("open", "known"), next_status("known", "corrected"), next_status("open", "known", throttled=True)
+    ('known', 'corrected', 'throttled')
+    >>> next_status("nothing given", "known"), next_status("known", "void"), next_status("void", "known")
+    ('nothing given', 'void', 'void')
     """
-    if kind in ("voided", "expired"):
-        return "void" if kind == "voided" else "expired"
-    if status in FINAL:
+    if status in ("void", "expired"):
         return status
-    if throttled:
-        return "throttled"
-    return "corrected" if kind == "correction" else "known"
+    if before in ("void", "nothing given"):  # what is reported of these rounds does not change what they are
+        return before
+    if not given:
+        return "nothing given"
+    return "throttled" if throttled else status
 
 
-class Advice(NamedTuple):
-    """What is remembered of a decision until its outcome is reported: its place in the learner, and what was advised.
-
-    `watched` says whether the monitor counts the round: only where something was promised.
+class Asked(NamedTuple):
+    """A round that a decision is asked for: its context, the context's norm, the features outside their stated ranges,
+    and the known cost of doing nothing.
     """
 
+    vector: Vector
+    norm: float
+    extrapolated: tuple[str, ...] = ()
+    baseline_cost: float = 0.0
+
+
+class Round(NamedTuple):
+    """A decided round that waits for its outcome.
+
+    `place` is its place in the learner; `watched` says whether the monitor counts it. A save file keeps these five (the
+    first ones kept two). A study also keeps the context, its norm, when the round was decided and, from version 2 on,
+    the first hexadecimal digits of its event's hash (`tag`).
+    """
+
+    number: int
     place: Any
-    action: float
-    baseline_cost: float
-    watched: bool
+    action: float = math.inf
+    baseline_cost: float = 0.0
+    watched: bool = False
+    context: Any = None
+    norm: float = 0.0
+    at: int = 0
+    tag: str = ""

@@ -289,6 +289,11 @@ def real(name: str, value: Any, *, finite: bool = True) -> float:
     return number
 
 
+def reals(given: Mapping[str, Any]) -> list[float]:
+    """`real` of each value; the keys are the names."""
+    return [real(name, value) for name, value in given.items()]
+
+
 def _reals(name: str, values: Any) -> tuple[float, ...]:
     require(np.iterable(values) and not isinstance(values, (str, bytes)), name, values, "must be a list of numbers")
     return tuple(real(f"{name}[{index}]", value) for index, value in enumerate(values))

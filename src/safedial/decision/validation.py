@@ -5,49 +5,42 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import as_dose
-from safedial.core.estimate import Prediction
+from safedial.core.promise import PROMISES
 from safedial.core.rounding import NORM_SLACK
 from safedial.core.scale import check_rises
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
-from safedial.decision.conformal_options import certified_fallback, conformal_start
-from safedial.decision.decision import RULES, Decision, Rules
+from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.learners.function_class_learner import check_classes
+from safedial.decision.learners.kinds import kind_of
+from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import longest_context
+from safedial.decision.rounds import Asked
+from safedial.decision.rules import RULES, Rules
 from safedial.decision.units import Dial, Features, as_vector, real
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, refusal, require
 from safedial.policies import Policy, as_policy, check_proved
-from safedial.policies.fixed import fixed
 
 Result = TypeVar("Result")
 Vector = NDArray[np.float64]
 
 
-class NewContext(NamedTuple):
-    """A context to decide on, its norm, and the features that lie outside their stated ranges."""
-
-    vector: Vector
-    norm: float
-    extrapolated: tuple[str, ...]
-
-
 def make_rules(
+    *,
     dim: Any,
     spec: Any,
-    policy: Any,
-    dose: Any,
-    dial: Any,
-    features: Any,
-    start_action: Any,
-    fallback_action: Any,
-    *,
+    policy: Any = None,
+    dose: Any = None,
+    dial: Any = None,
+    features: Any = None,
+    start_action: Any = None,
+    fallback_action: Any = None,
     baseline_range: Any = None,
     version: int = RULES,
 ) -> Rules:
@@ -69,19 +62,15 @@ def make_rules(
     if features is not None:
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
-    rule, start = _policy(policy, spec, int(dim), version), None
-    if rule.promise == "conformal":
-        rule, start = conformal_start(rule, spec, curves, dial_, features, start_action, version=version)
-        if fallback_action is None:
-            fallback_action = start if start is not None else certified_fallback(spec, curves, dial_)
-    else:
-        require(start_action is None, "start_action", start_action, f"is not for {rule.name}", "it starts certified")
+    rule, learner = _policy(policy, spec, int(dim), version)
     is_identity = dial_.is_plain and curves.cost.name == "identity"
-    fallback, between = _fallback(dial_, fallback_action), _baseline_range(baseline_range, version)
-    rules = Rules(spec, rule, curves, dial_, int(dim), fallback, features, start, is_identity, version, between)
-    if rule.is_linear:
-        _warn_where_no_level_is_reached(rules)
-    return rules
+    between = _baseline_range(baseline_range, version)
+    rules = Rules(
+        spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, version, between, learner
+    )
+    rules = learner.started(rules, start_action)
+    given = rules.fallback_action if fallback_action is None else fallback_action
+    return rules._replace(fallback_action=_fallback(dial_, given))
 
 
 def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
@@ -89,7 +78,7 @@ def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
     return [in_row(row, read_context, rules, context) for row, context in enumerate(_rows(contexts))]
 
 
-def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[NewContext]:
+def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[Asked]:
     """`read_new_context` of each; a refusal names the row."""
     return [
         in_row(row, read_new_context, rules, context, allow_extrapolation)
@@ -97,22 +86,22 @@ def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> 
     ]
 
 
-def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> NewContext:
+def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> Asked:
     """The context of a round to decide; refused outside a stated range of its features, unless that is allowed."""
-    allowed = allow_extrapolation
-    require(isinstance(allowed, bool), "allow_extrapolation", allowed, "must be True or False")
+    if not isinstance(allow_extrapolation, bool):
+        raise refusal("allow_extrapolation", allow_extrapolation, "must be True or False")
     features, outside = rules.features, ()
     if features is not None and features.ranges:
         context = features.values(context)
         outside = features.outside(context) if np.isfinite(context).all() else ()
-        if outside and not allowed:
+        if outside and not allow_extrapolation:
             name = outside[0]
             low, high = features.ranges[name]
             rule = f"must lie between {low:g} and {high:g}, the range stated for it"
             way_out = "correct it, or allow_extrapolation, and the decision is marked"
             words = f"context[{name!r}] = {context[features.names.index(name)]:g}: {rule}; {way_out}"
             raise InvalidInput(words, "out_of_range", public=f"{name} {rule}; {way_out}")
-    return NewContext(*read_context(rules, context), outside)
+    return Asked(*read_context(rules, context), outside)
 
 
 def _rows(contexts: Any) -> list[Any]:
@@ -130,7 +119,8 @@ def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vecto
     norm = dnrm2(vector)
     if not norm <= context_limit(rules):
         _refuse_context(rules, vector, norm)
-    check_rises(rules.spec.noise_scale, vector)
+    if rules.spec.noise_scale is not None:
+        check_rises(rules.spec.noise_scale, vector)
     return vector, norm
 
 
@@ -157,20 +147,15 @@ def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
 
 def check_decision(rules: Rules, open_rounds: Mapping[int, Any], decision: Decision) -> None:
     """A decision may be reported once, to the agent that made it."""
-    rule = ""
     if decision.preview:
         rule = "is a preview: nobody decided it"
     elif decision.rules is not rules:
         rule = "is another agent's, or from before it was loaded"
     elif decision.round not in open_rounds:
         rule = "was reported already, or is too old"
-    require(
-        not rule,
-        "decision",
-        f"round {decision.round}",
-        rule,
-        "report a context, an action and round=... instead" if rule else "",
-    )
+    else:
+        return
+    raise refusal("decision", f"round {decision.round}", rule, "report a context, an action and round=... instead")
 
 
 def listed(name: str, values: Any) -> list[Any]:
@@ -195,15 +180,12 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
         raise InvalidInput(f"row {row}: {error}", error.code) from error
 
 
-def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> Policy:
-    default = "hp_conformal" if spec.promise == "conformal" else "hp_probe"
-    rule = as_policy(default if policy is None else policy)
+def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Policy, type[Learner]]:
+    """The policy and the class of its learner, if they can run online under the spec."""
+    rule = as_policy(PROMISES[spec.promise].default_policy if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
-    over_classes = "cost_class" in rule.options
-    known = rule.is_linear or over_classes or rule.name == "hp_conformal" or rule.learner is not None
-    words, out = "has a learner of its own, which an Agent does not know", "simulate it, or give the policy a `learner`"
-    require(known, "policy", rule.name, words, out)
-    same = (rule.promise == "conformal") == (spec.promise == "conformal")
+    learner = kind_of(rule)
+    same = PROMISES[rule.promise].exchangeable == PROMISES[spec.promise].exchangeable
     words = f"does not go with policy {rule.name}, whose promise is {rule.promise!r}"
     require(
         same, "promise", spec.promise, words, "give the spec promise='conformal' for hp_conformal, and for no other"
@@ -212,28 +194,24 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> Policy:
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
     check_dim(rule.options.get("radius"), dim)
     check_scale(rule.options.get("radius"), spec)
-    if over_classes:
-        check_classes(rule, spec)
+    learner.check(rule, spec)
     try:
         check_proved(rule, spec)
     except InvalidInput as error:
         if version > 1:
             raise
-        warnings.warn(f"{error}; it was saved before this was known, and goes on as it was", UserWarning, stacklevel=5)
-    return rule
+        warnings.warn(f"{error}; it was saved before this was known, and goes on as it was", UserWarning, stacklevel=6)
+    return rule, learner
 
 
 def read_baseline(rules: Rules, baseline_cost: Any) -> float:
     """A stated baseline cost, in its range."""
-    value = real("baseline_cost", baseline_cost)
+    plain = type(baseline_cost) is float and math.isfinite(baseline_cost)
+    value = baseline_cost if plain else real("baseline_cost", baseline_cost)
     low, high = rules.baseline_range
-    require(
-        low <= value <= high,
-        "baseline_cost",
-        value,
-        f"must lie between {low:g} and {high:g}",
-        "state another baseline_range at the start, if it is right: a lower baseline raises the dose",
-    )
+    if not low <= value <= high:
+        way_out = "state another baseline_range at the start, if it is right: a lower baseline raises the dose"
+        raise refusal("baseline_cost", value, f"must lie between {low:g} and {high:g}", way_out)
     return value
 
 
@@ -256,22 +234,3 @@ def _fallback(dial: Dial, given: Any) -> float:
     settable = dial.levels is None or fallback in (dial.low, *dial.levels)
     require(settable, "fallback_action", fallback, f"must be one of the dial's levels {dial.levels}")
     return fallback
-
-
-def _warn_where_no_level_is_reached(rules: Rules) -> None:
-    """Levels can lock an agent at zero: what is never given is never learned from."""
-    if not rules.dial.levels:
-        return
-    longest = longest_context(rules.dim, rules.spec.context_bound)
-    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim, context=longest)
-    safe = fixed().decide(first, rules.spec, round=1.0, coin=0.5).safe.intensity
-    lowest = next(level for level in rules.dial.levels if level > rules.dial.low or level == rules.dial.levels[-1])
-    needed = float(rules.dose.cost.effect(rules.dial.action(lowest)))
-    if safe < needed:
-        warnings.warn(
-            f"the lowest level, {rules.dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
-            f"safe intensity is {safe:.3g}. Such rounds are given nothing and teach nothing; unless shorter contexts "
-            "come, the agent stays at zero. A lower level, a higher threshold or less noise would help",
-            UserWarning,
-            stacklevel=4,
-        )

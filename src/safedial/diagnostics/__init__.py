@@ -1,17 +1,17 @@
-"""Checks of what the promise rests on, each with evidence that is valid at any time one looks.
+"""Checks of the promise's assumptions, each with evidence that is valid at any time.
 
     log, spec, dose ─► read_rounds ─► CHECKS ─► Findings
 
-Every check answers with an e-value: about 1 while its assumption holds, and at or above 1/a with probability at most a,
-whenever one stops to look. `check_log` raises a flag at `len(CHECKS)`/(0.9·level): by the union bound the chance of any
-false flag in the whole life of a study is at most `level`, whatever the dependence between the checks; a tenth of the
-level pays for the confidence set that `tails` and `influence` lean on. Checks of the reward are a family of their own.
+Every check returns an e-value: about 1 while its assumption holds, and ever at or above 1/a with probability at most a,
+however often you look. `check_log` raises a flag at `len(CHECKS)`/(0.9·level). By the union bound, the chance of any
+false flag in the whole life of a study is at most `level`, however the checks depend on each other; a tenth of the
+level covers the confidence set that `tails` and `influence` use. Checks of the reward are a separate family.
 
-A conformal spec states no constants, and its promise rests on exchangeable rounds: its checks are those of
-conformal_checks.py, of which three are wagers (3/level each).
+A conformal spec states no constants, and its promise assumes exchangeable rounds. Its checks are in
+conformal_checks.py; three of them are bets (3/level each).
 
-Online: call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. For a round at a
-time, the moments of evidence.py add up.
+Online, call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. To add one round
+at a time, use the moments in evidence.py.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.diagnostics.conformal_checks import WAGERS, check_conformal
+from safedial.diagnostics.conformal_checks import BETS, check_conformal
 from safedial.diagnostics.conformal_rounds import ConformalRounds, walk_log
 from safedial.diagnostics.confounding import check_confounding
 from safedial.diagnostics.dose_curve import check_dose_curve
@@ -70,14 +71,14 @@ def check_log(
     horizon: int | None = None,
     policy: Mapping[str, Any] | None = None,
 ) -> tuple[Rounds | ConformalRounds, list[Finding]]:
-    """All checks of a log against a spec; and the rounds they looked at.
+    """Run all checks of a log against a spec; return the rounds they used and their findings.
 
     Args:
         dose: the dose curve that the spec states.
-        target: "cost", on which the promise rests, or "reward".
+        target: "cost", which the promise concerns, or "reward".
         level: the chance of any false flag.
         horizon: the planned number of rounds, fixed in advance; by default the log's length.
-        policy: for a conformal spec: the spec file's policy, whose form, groups and so on are walked through.
+        policy: for a conformal spec: the spec file's policy, whose options say how it learns.
 
     >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -91,11 +92,11 @@ def check_log(
     ['tails', 'noise']
     """
     log = log.prefix
-    if spec.promise == "conformal":
+    if PROMISES[spec.promise].exchangeable:
         _check_level(level)
         require(target == "cost", "target", target, "must be cost for a conformal spec", "its promise is on costs")
         walked = walk_log(log, spec, as_dose(dose), policy)
-        return walked, check_conformal(walked, needed=WAGERS / level)
+        return walked, check_conformal(walked, needed=BETS / level)
     needed = needed_evidence(level)
     rounds = read_rounds(log, spec, as_dose(dose), target=target, horizon=horizon, slack_risk=ESTIMATION_SHARE * level)
     return rounds, [check(rounds, needed=needed) for check in CHECKS.values()]

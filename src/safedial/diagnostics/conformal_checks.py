@@ -1,17 +1,17 @@
-"""Checks of what a conformal promise rests on, for logs that no constants describe.
+"""Checks of a conformal promise's assumptions, for logs without stated constants.
 
-Three are wagers, each valid at any time one looks. If rounds are exchangeable, the rank of a round among the earlier
-ones is uniform and independent of the earlier ranks, for any fixed score:
+Three are bets, each valid at any time. If rounds are exchangeable, the rank of a round among the earlier ones is
+uniform and independent of the earlier ranks, for any fixed score:
 
     exchangeability   the p-values of calibration rounds are small (core/exchangeability.py), as the `Agent` watches it
     contexts          a feature's values rank high, or low, among the earlier ones
     carry_over        a cost ranks high, or low, where the one before did, or the other way round; the mean of four
 
-The last two break ties by a coin of fixed seed, without which ranks would not be independent. Ranks of one feature say
-nothing about its next rank, but those of several together may, so that the wagers on k features have no mean that is
-valid: the largest of them, divided by k, is (by the union bound). The other checks state what
-they find: `information` by the rule of the policy's own guard, `dose_curve` and `start` without a flag. Those of
-certified specs that compare with constants do not apply, and are listed with the reason.
+The last two break ties with random numbers of a fixed seed; otherwise ranks would not be independent. The ranks of one
+feature say nothing about its next rank, but those of several features together may. So the mean of the bets on k
+features is not a valid bet, but the largest of them divided by k is (by the union bound). The other checks report what
+they find: `information` applies the policy's own rule, `dose_curve` and `start` never raise a flag. Checks that compare
+with stated constants do not apply, and are listed with the reason.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, eviden
 from safedial.diagnostics.finding import Finding, finding, stated
 from safedial.policies.conformal.predictors import ridge_fit
 
-WAGERS = 3
+BETS = 3
 TRAINING = 1 / 3
-"""The share of the rounds, from the first, that trains the one predictor of `carry_over`."""
+"""The share of the rounds, counted from the first, that trains the predictor of `carry_over`."""
 
 BANDS = 5
 NOT_APPLICABLE = {
-    "norms": "S and L bound nothing here: a conformal promise needs neither.",
+    "norms": "A conformal promise needs neither S nor L.",
     "tails": "No noise constant is stated: scores may have any tails.",
     "linearity": "The mean may be anything; a predictor that misses it costs reward, not the promise.",
     "drift": "No coefficients are stated to be constant; exchangeability is checked in its place.",
-    "confounding": "A policy chooses doses by the context; what that leaves of the curve is shown under dose curve.",
+    "confounding": "A policy chooses doses by the context; the dose-curve check shows what remains of the curve.",
     "noise": "No noise constant is stated, and noise may depend on the context.",
     "influence": "No noise constant says which single record is too large; one score moves a rank by one.",
 }
 
 
 def check_conformal(walked: ConformalRounds, *, needed: float) -> list[Finding]:
-    """All findings about a walked log."""
+    """All findings about a log that `walk_log` has read."""
     checks = (check_exchangeability, check_contexts, check_carry_over)
     shown = (check_information(walked), check_dose_curve(walked), check_start(walked))
     absent = [
@@ -63,14 +63,14 @@ def check_exchangeability(walked: ConformalRounds, *, needed: float) -> Finding:
         tested="Do the costs of later rounds rank higher than those of the calibration rounds before them?",
         found=f"Of {walked.chance.size} calibration rounds {low:.2g} lie among the highest 0.05 of those before them.",
         fine="Nothing speaks against exchangeable rounds.",
-        broken="Rounds drift, influence each other, or cost more at the doses given later than the dose curve says: "
-        "calibration on earlier rounds then bounds later ones too low. Find out what changed; start anew from there.",
+        broken="Rounds drift, influence each other, or cost more at later doses than the dose curve says: bounds "
+        "calibrated on earlier rounds are then too low for later ones. Find out what changed, and restart from there.",
         small_p_values=low,
     )
 
 
 def check_contexts(walked: ConformalRounds, *, needed: float) -> Finding:
-    """The largest wager on a feature, upwards and downwards in equal parts, over their number."""
+    """The largest bet on a feature, half on a rise and half on a fall, divided by the number of features."""
     moving = np.flatnonzero(np.ptp(walked.context, axis=0) > 0.0)
     paths = np.ones((len(walked.context), max(moving.size, 1)))
     for place, column in enumerate(moving):
@@ -84,17 +84,17 @@ def check_contexts(walked: ConformalRounds, *, needed: float) -> Finding:
         needed=needed,
         rounds=walked.number,
         log_evidence=_log(paths.max(axis=1) / paths.shape[1]),
-        tested="Do the contexts of later rounds come from where those of earlier ones came from?",
-        found=f"The feature with the largest wager, {paths.max():.3g}, is {named}.",
+        tested="Do the contexts of later rounds come from the same source as those of earlier rounds?",
+        found=f"The feature with the largest bet, {paths.max():.3g}, is {named}.",
         fine="Nothing speaks against contexts from one source.",
-        broken="Who comes has changed. The promise is for exchangeable contexts: forget the rounds before the change, "
-        "or use a certified policy.",
+        broken="The population has changed. The promise is for exchangeable contexts: forget the rounds before the "
+        "change, or use a certified policy.",
         feature=named,
     )
 
 
 def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
-    """Residuals of one fit, on the first rounds, ranked among those since; bets on a rank by the rank before it."""
+    """Ranks the residuals of one fit to the first rounds, and bets on each rank given the rank before it."""
     known = np.flatnonzero(np.isfinite(walked.outcome))
     cut = int(np.ceil(TRAINING * known.size))
     first, later = known[:cut], known[cut:]
@@ -104,8 +104,8 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
     high, low = _ranks(residual)
     was_high = np.concatenate([[False], high[:-1] <= 0.5])
     was_low = np.concatenate([[False], low[:-1] <= 0.5])
-    wagers = [np.where(was, now, np.nan) for was in (was_high, was_low) for now in (high, low)]
-    paths = evidence_path(np.column_stack(wagers))
+    bets = [np.where(was, now, np.nan) for was in (was_high, was_low) for now in (high, low)]
+    paths = evidence_path(np.column_stack(bets))
     agree = float(np.mean((high[1:] <= 0.5) == was_high[1:])) if high.size > 1 else 0.5
     return finding(
         "carry_over",
@@ -113,23 +113,23 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
         needed=needed,
         rounds=walked.number[later],
         log_evidence=_log(paths.mean(axis=1)),
-        tested="Does a round's cost tell something about the next one's?",
+        tested="Does a round's cost predict the next one's?",
         found=f"Costs lie on the same side of the middle as the one before in {agree:.2g} of the rounds (0.5 if not).",
         fine="Nothing speaks for an influence of one round on the next.",
-        broken="Rounds influence each other: state what is left over as the baseline cost, wait between rounds, or put "
-        "what carries over into the context.",
+        broken="Rounds influence each other: state the remaining effect as the baseline cost, wait longer between "
+        "rounds, or add what carries over to the context.",
         same_side=agree,
     )
 
 
 def check_information(walked: ConformalRounds) -> Finding:
-    """The rule of `reach`: more than a third of a group's known calibration rounds at one measured cost."""
+    """The rule of `reach`: do more than a third of a group's known calibration rounds have one and the same cost?"""
     frozen = walked.rounds.frozen
     ties = frozen.ties if frozen else None
     tied = np.flatnonzero(ties.found) if ties else np.empty(0, dtype=int)
     group = int(tied[0]) if tied.size else int(np.argmax(ties.count)) if ties else 0
     value, count, known = (part[group].item() for part in ties) if ties else (0.0, 0, 0)
-    fine = "Costs differ enough from round to round for their ranks to mean something."
+    fine = "Costs differ enough from round to round for their ranks to be informative."
     broken = (
         "Costs carry no information in such a group: the policy stays at the start dose. Report the measured quantity, "
         "not its excess over a limit."
@@ -138,8 +138,8 @@ def check_information(walked: ConformalRounds) -> Finding:
         "information",
         "Information",
         "FLAG" if tied.size else "quiet",
-        tested="Have more than a third of a group's calibration rounds one and the same measured cost?",
-        found=f"The commonest one, {value:g}, is that of {count} of the {known} known rounds of its group.",
+        tested="Do more than a third of a group's calibration rounds have the same measured cost?",
+        found=f"The most common cost, {value:g}, occurs in {count} of the {known} known rounds of its group.",
         means=broken if tied.size else fine,
         cost=value,
         tied=count,
@@ -148,7 +148,7 @@ def check_information(walked: ConformalRounds) -> Finding:
 
 
 def check_dose_curve(walked: ConformalRounds) -> Finding:
-    """Mean residuals in bands of the intensity; no flag."""
+    """Mean residuals in bands of the intensity; never raises a flag."""
     known = np.flatnonzero(np.isfinite(walked.outcome) & (walked.fitted != 0.0))
     residual, intensity = (walked.outcome - walked.fitted)[known], walked.intensity[known]
     parts = [part for part in np.array_split(np.argsort(intensity, kind="stable"), BANDS) if part.size]
@@ -162,17 +162,17 @@ def check_dose_curve(walked: ConformalRounds) -> Finding:
         tested="Once divided by g, does the cost still depend on the dose?",
         found="Mean cost per unit of intensity beyond its prediction, in bands of the intensity: "
         f"{shown or 'none yet'} (their deviation is {spread:.2g}).",
-        means="Near 0 if g is exact, with a slight rise, since doses are larger where the prediction errs low. Means "
-        "that rise by more than the deviation say that larger doses cost more than g allows for. No flag is raised: "
-        "doses depend on contexts, so a mean that the predictor misses looks the same; what harms the promise shows as "
-        "exchangeability.",
+        means="If g is exact, the means are near 0 and rise slightly, because doses are larger where the prediction is "
+        "too low. Means that rise by more than the deviation suggest that larger doses cost more than g says. No flag "
+        "is raised: doses depend on contexts, so a mean that the predictor misses looks the same. The exchangeability "
+        "check catches what harms the promise.",
         bands=bands,
         mean_residuals=means,
     )
 
 
 def check_start(walked: ConformalRounds) -> Finding:
-    """How many rounds had no bound; no flag."""
+    """How many rounds had no bound; never raises a flag."""
     count, total = int((~walked.bounded).sum()), len(walked.bounded)
     unknown = int((~np.isfinite(walked.outcome)).sum())
     late = np.flatnonzero(~walked.bounded)
@@ -181,10 +181,10 @@ def check_start(walked: ConformalRounds) -> Finding:
         "start",
         "Start dose",
         "shown",
-        tested="In how many rounds could nothing be said, so that the start dose was due?",
+        tested="How many rounds had no bound, so that the start dose was due?",
         found=f"In {count} of {total}{last}; {unknown} rounds have no known outcome.",
-        means="Early rounds are due to the start-up. Later ones come from groups with few rounds, from outcomes that "
-        "are not known, or from costs that are tied.",
+        means="Early ones belong to the start-up. Later ones come from groups with few rounds, from unknown outcomes, "
+        "or from tied costs.",
         start_rounds=count,
         unknown=unknown,
     )
@@ -193,7 +193,7 @@ def check_start(walked: ConformalRounds) -> Finding:
 def _ranks(values: Array) -> tuple[Array, Array]:
     """(1 + how many earlier values are larger)/(1 + how many there are), and the same with smaller ones.
 
-    Ties are broken by a coin of fixed seed. Small where a value is high, and where it is low.
+    Random numbers of a fixed seed break ties. The first is small where a value is high, the second where it is low.
     """
     coins = np.random.default_rng(0).random(values.size)
     earlier: list[tuple[float, float]] = []

@@ -1,9 +1,9 @@
-"""What the checks of a conformal spec look at: a log, walked through as HP-Conformal would learn from it.
+"""What the checks of a conformal spec use: a log, read round by round as HP-Conformal would learn from it.
 
     y_t = (C_t − b₀)/g_c(α_t)      p_t: the rank of a calibration round's score among the earlier ones of its group
 
-Refits come when the policy's would, so p-values and evidence are those of an `Agent` that decided these rounds and
-heard of every outcome at once. A round without a dose has no known outcome.
+Refits happen when the policy's would, so p-values and evidence equal those of an `Agent` that decided these rounds and
+received every outcome at once. A round without a dose has no known outcome.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.dose import Dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.decision.conformal_options import REACH
+from safedial.decision.learners.conformal_options import REACH
 from safedial.errors import require
 from safedial.policies import make_policy
 from safedial.policies.conformal.memory import FIRST_FIT, Rounds
@@ -28,10 +29,10 @@ from safedial.rounds_io import Log
 Array = NDArray[np.float64]
 
 LEAST = 2 * FIRST_FIT
-"""Rounds with a dose below which nothing is checked: there would be no score to rank."""
+"""The fewest rounds with a dose that can be checked: with fewer there is no score to rank."""
 
 LEARNING = ("form", "confidence", "group", "scaled", "predictor", "window", "lag")
-"""The options of `hp_conformal` that say how it learns; the others say what it gives."""
+"""The options of `hp_conformal` that say how it learns; the others say which dose it gives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class ConformalRounds:
 
 
 def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Mapping[str, Any] | None = None) -> ConformalRounds:
-    """Learn from a log round by round; `policy` is a spec file's policy, of which only how it learns counts."""
+    """Learn from a log round by round. Of `policy`, a spec file's policy, only the options for learning matter."""
     harm, gain = (np.asarray(curve.effect(log.action), dtype=float) for curve in (dose.cost, dose.reward))
     dosed = harm > 0.0
     rule = f"rounds with a dose are too few: at least {LEAST} are needed"
@@ -114,7 +115,7 @@ def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Mapping[str, Any] |
 
 
 def evidence_path(chances: Array) -> Array:
-    """The evidence of core/exchangeability.py after each p-value; columns are processes of their own."""
+    """The evidence of core/exchangeability.py after each p-value; each column is a separate process."""
     capital, path = exchangeability.init(chances.shape[1:]), np.empty(chances.shape)
     for index, chance in enumerate(chances):
         capital = exchangeability.update(capital, chance)
@@ -123,10 +124,11 @@ def evidence_path(chances: Array) -> Array:
 
 
 def _options(policy: Mapping[str, Any] | None, log: Log) -> dict[str, Any]:
-    """How the policy learns; a group by its feature's name is that feature's column."""
+    """The policy's options for learning. A group given by a feature's name becomes that feature's column."""
     given = dict(policy or {})
     name = given.get("name", "hp_conformal")
-    require(name == "hp_conformal", "policy", name, "does not give a conformal promise", "name hp_conformal")
+    fits = PROMISES[make_policy(name).promise].exchangeable
+    require(fits, "policy", name, "does not give a conformal promise", "name hp_conformal")
     options = {option: given[option] for option in LEARNING if option in given}
     if isinstance(options.get("group"), str):
         group = options["group"]

@@ -1,8 +1,8 @@
-"""A conformal promise, watched over a log: do rounds look exchangeable, on which it rests?
+"""Watches a conformal promise over a log: do the rounds look exchangeable, as the promise assumes?
 
-The promise is marginal: given the past, a round may exceed the threshold more often than δ, so counting excesses makes
-no supermartingale, and no number of them is evidence. They are shown as a count with an interval. The evidence is that
-of core/exchangeability.py: bets on the p-values of calibration rounds, in decision order.
+The promise is marginal: given the past, a round may exceed the threshold more often than δ. So a count of excesses is
+not a supermartingale, and no number of them is evidence; they are shown as a count with an interval. The evidence is
+that of core/exchangeability.py: bets on the p-values of calibration rounds, in decision order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SURE = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeabilityWatch:
-    """What the watch saw.
+    """What the watch found.
 
     Attributes:
         level: the alarm is raised at evidence 1/level; a false one has probability at most level, over all time.
@@ -34,7 +34,7 @@ class ExchangeabilityWatch:
         alarm_round: the round of the first alarm, or None.
         counted, violated, allowed: by round with a dose of at most the advised one: its number, whether its cost
             exceeded the threshold, and δ.
-        start_rounds: rounds that had no conformal bound, so that the start dose was theirs.
+        start_rounds: rounds that had no conformal bound and so the start dose.
         left_out: rounds of the log without a dose, or above the advice.
     """
 
@@ -54,7 +54,7 @@ class ExchangeabilityWatch:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper and Pearson's interval for the share of excesses, which takes rounds as independent."""
+        """Clopper and Pearson's interval for the share of excesses; it assumes independent rounds."""
         from scipy.special import betaincinv
 
         count, total, tail = self.violations, len(self.counted), 0.5 * (1.0 - SURE)
@@ -85,23 +85,22 @@ class ExchangeabilityWatch:
         low, high = self.interval
         seen = (
             f"{self.violations} of {len(self.counted)} costs exceeded the threshold: a rate between {low:.2g} and "
-            f"{high:.2g} (95 % interval, for independent rounds); promised is {self.allowed[0]:g} on average. This "
-            f"is no evidence, for the promise is marginal. {self.start_rounds} rounds had no conformal bound."
+            f"{high:.2g} (95 % interval, for independent rounds); the promise is {self.allowed[0]:g} on average. This "
+            f"is not evidence, because the promise is marginal. {self.start_rounds} rounds had no conformal bound."
         )
         if self.alarm_round is None:
-            return f"{seen} No alarm: nothing speaks against exchangeable rounds, on which the promise rests."
+            return f"{seen} No alarm: nothing speaks against exchangeable rounds, which the promise assumes."
         return (
-            f"{seen} ALARM at round {self.alarm_round}: the costs of new rounds lie higher among those of the "
-            "calibration rounds before them than exchangeable rounds would. Stop or fall back, and find out what "
-            "changed, or where the dose curve is wrong (safedial check). A later, smaller value does not take an "
-            "alarm back."
+            f"{seen} ALARM at round {self.alarm_round}: the costs of new rounds rank higher among those of earlier "
+            "calibration rounds than exchangeable rounds would. Stop or fall back, and find out what changed, or where "
+            "the dose curve is wrong (safedial check). A later, smaller value does not clear an alarm."
         )
 
 
 def watch_conformal_log(
     log: Log, spec: SafetySpec, dose: Dose, *, policy: Mapping[str, Any] | None, level: float
 ) -> ExchangeabilityWatch:
-    """Walk through a log and bet on the p-values of its calibration rounds."""
+    """Read a log round by round and bet on the p-values of its calibration rounds."""
     walked = walk_log(log, spec, dose, policy)
     rule = "has no calibration round that can be ranked"
     require(walked.ranked.size, "log", f"{len(log)} rows", rule, "half of the rounds after the 20th are")

@@ -1,17 +1,17 @@
 """Confounded doses: were they chosen by the context?
 
-Where a dose is chosen by what a doctor sees, the effect of the dose and that of the context are told apart by the model
-alone: if the mean bends with a feature that guides the doses, a fitted dose curve bends in its place.
+If a doctor chooses doses by what they see, only the model separates the effect of the dose from that of the context: if
+the mean bends with a feature that guides the doses, a fitted dose curve bends instead.
 
-**Evidence.** Take two rounds that follow each other, with doses a, a′ and contexts x, x′. Where doses are chosen
-without the context, the two could as well have been given the other way round. With predictions f of the dose, and s²
-of its variance, both from the rounds before,
+**Evidence.** Take two successive rounds, with doses a, a′ and contexts x, x′. If doses are chosen without the context,
+the two doses could just as well have been swapped. With predictions f of the dose, and s² of its variance, both from
+earlier rounds,
 
     2/(1 + exp(−k(a − a′)(f(x) − f(x′))/s²))
 
-has mean exactly 1 then, whatever k and f: swapping the doses turns the exponent's sign, and 2/(1 + e^−u) + 2/(1 + e^u)
+then has mean exactly 1, whatever k and f: swapping the doses flips the exponent's sign, and 2/(1 + e^−u) + 2/(1 + e^u)
 is 2. For Gaussian doses and k = 1 it is the likelihood ratio. Its product over pairs is a martingale that starts at 1:
-it ever reaches 1/a with probability at most a, however often one looks. The k of `BOLDNESS` are bet on equally.
+it ever reaches 1/a with probability at most a, however often you look. Every k of `BOLDNESS` gets an equal bet.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from safedial.diagnostics.finding import Finding, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 BOLDNESS = np.array([0.1, 0.3, 1.0])
-"""The k that are bet on."""
+"""The values of k that get a bet."""
 
 FIRST, GROWTH = 16, 1.15
-"""Rounds before the first prediction (or three for each feature), and how many more there are at each new one."""
+"""Rounds before the first prediction (or three for each feature), and the growth from one prediction to the next."""
 
 
 LEAST_VARIANCE = 1e-3
@@ -41,7 +41,7 @@ class Assignment(NamedTuple):
     Attributes:
         log_evidence: ln E after each round.
         explained: the share of the doses' variance that a linear function of the context explains, in-sample.
-        strongest: the feature's column that goes along with the doses the most; −1 where nothing varies.
+        strongest: the column of the feature most correlated with the doses; −1 if nothing varies.
     """
 
     log_evidence: Array
@@ -73,7 +73,7 @@ def assignment(context: Array, action: Array) -> Assignment:
 
 
 def _predicted(context: Array, action: Array, later: Array) -> tuple[Array, float]:
-    """The doses that ridge regression on the rounds before expects at later contexts, and their variance."""
+    """The doses that ridge regression on earlier rounds predicts for later contexts, and their variance."""
     middle, size = context.mean(axis=0), context.std(axis=0)
     scale = np.where(size > 0.0, size, np.inf)
     rows, level = (context - middle) / scale, float(action.mean())
@@ -106,16 +106,16 @@ def words(found: Assignment, names: tuple[str, ...], count: int) -> str:
 
 
 BROKEN = (
-    "Who was given which dose depended on the context. What the dose does and what the context does are then told "
-    "apart by the linear model alone: where the mean bends with a feature that guided the doses, the fitted dose curve "
-    "bends in its place. Reasons that are not in the log do the same, and no log shows them. Give part of the doses at "
-    "random around the usual ones, or state the dose curve from what is known about it."
+    "The choice of dose depended on the context. Then only the linear model separates the effect of the dose from that "
+    "of the context: where the mean bends with a feature that guided the doses, the fitted dose curve bends instead. "
+    "Reasons that are not in the log do the same, and no log shows them. Give some doses at random around the usual "
+    "ones, or state the dose curve from prior knowledge."
 )
 
 
 def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
-    """`assignment` over the rounds without advice on record: doses that this package advised follow the context by a
-    rule that is known.
+    """`assignment` over the rounds without recorded advice: doses that this package advised follow the context by a
+    known rule.
     """
     at = marks(len(rounds))
     free = np.flatnonzero(rounds.free)
@@ -123,7 +123,7 @@ def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
     passed = np.searchsorted(free, at - 1, side="right")
     logs = np.concatenate([[0.0], found.log_evidence])[passed]
     told = words(found, rounds.names, free.size)
-    quiet = "Nothing speaks against doses chosen without the context. Reasons that are not in the log cannot be seen."
+    quiet = "Nothing speaks against doses chosen without the context. No check can see reasons that are not in the log."
     details: dict[str, Any] = {"without_advice": int(free.size), "explained": found.explained}
     return finding(
         "confounding",
@@ -131,9 +131,9 @@ def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
         needed=needed,
         rounds=rounds.number[at - 1],
         log_evidence=logs,
-        tested="Where no advice is on record: were doses chosen without the context, or can they be predicted from it?",
+        tested="In rounds without recorded advice: were doses chosen without the context, or does it predict them?",
         found=told if free.size else "Advice is on record for every round.",
-        fine=quiet if free.size else "Doses that followed advice depend on the context by a rule that is known.",
-        broken=BROKEN + " If these doses were advised by safedial, the log lacks its column `advised`.",
+        fine=quiet if free.size else "Doses that followed advice depend on the context by a known rule.",
+        broken=BROKEN + " If safedial advised these doses, the log lacks its column `advised`.",
         **details,
     )

@@ -10,14 +10,14 @@ from safedial.diagnostics.linearity import against_features
 from safedial.diagnostics.residuals import Array, Rounds
 
 RATIOS = (0.1, 0.4, 1.5)
-"""Prior deviations of how far the true curve departs from g, relatively."""
+"""Prior deviations of the true curve's relative departure from g."""
 
 BASES = (0.003, 0.03)
 """Prior deviations of a cost that does not vanish at dose 0, as multiples of the threshold (for rewards: of S·L)."""
 
 BANDS = 5
 SMALLEST = 1e-4
-"""Below this intensity 1/g is cut."""
+"""The intensity below which 1/g is capped."""
 
 
 def departures(rounds: Rounds) -> tuple[Array, Array]:
@@ -31,7 +31,7 @@ def departures(rounds: Rounds) -> tuple[Array, Array]:
 
 
 def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
-    """The mixture over normalised means that depend on the dose against those that do not (evidence.py)."""
+    """Bets on normalised means that depend on the dose, against those that do not (`mixture` in evidence.py)."""
     at = marks(len(rounds))
     ratio, base = departures(rounds)
     spec = rounds.spec
@@ -51,7 +51,7 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
         f"(κ = {rounds.noise:g}); actions reach from {rounds.action.min():.2g} to {rounds.action.max():.2g}.",
         fine="Nothing speaks against g at the doses that were used. Doses that were never given prove nothing.",
         broken="The promise is for g: where the true curve lies above it, an action does more than its certificate "
-        "says. Fit the curve anew (safedial calibrate) from a log that covers the dial, or state the baseline cost.",
+        "says. Refit the curve (safedial calibrate) to a log that covers the dial, or state the baseline cost.",
         bands=edges,
         mean_residuals=means,
     )

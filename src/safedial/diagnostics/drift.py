@@ -1,4 +1,4 @@
-"""Drift: do the coefficients change as rounds go by?"""
+"""Drift: do the coefficients change over the rounds?"""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from safedial.diagnostics.linearity import against_features
 from safedial.diagnostics.residuals import Rounds
 
 SIZES = (0.1, 0.4, 1.5)
-"""Prior deviations of the change of each coefficient that are bet on, as multiples of S."""
+"""Prior deviations of the change of each coefficient, as multiples of S; each gets an equal bet."""
 
 STEPS = (0.25, 0.5, 0.75)
 """Shares of the horizon at which a sudden change is tried."""
 
 
 def check_drift(rounds: Rounds, *, needed: float) -> Finding:
-    """The mixture over coefficients that change, gradually over the horizon or at once, against constant ones.
+    """Bets on coefficients that change, gradually over the horizon or at once, against constant ones.
 
-    The horizon must be fixed before the first outcome; a log that was ended because of an outcome has none.
+    The horizon must be fixed before the first outcome; a log that ended because of an outcome has none.
     """
     at = marks(len(rounds))
     sizes = rounds.spec.coefficient_bound * np.array(SIZES)[:, None]
@@ -37,9 +37,9 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
         tested=f"Are the {rounds.target}'s coefficients the same from the first round to the last?",
         found=f"Fitted to either half, they differ by a vector of norm {moved:.2g} (S = "
         f"{rounds.spec.coefficient_bound:g}).",
-        fine="Nothing speaks against constant coefficients. (Contexts may drift as they like.)",
-        broken="Old rounds no longer tell about new ones: the confidence set, which uses them all, may miss. Find out "
-        "what changed; start anew from the change on.",
+        fine="Nothing speaks against constant coefficients. (Contexts may drift freely.)",
+        broken="Old rounds no longer predict new ones: the confidence set, which uses them all, may miss the truth. "
+        "Find out what changed, and restart from there.",
         moved=moved,
     )
 

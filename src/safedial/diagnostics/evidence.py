@@ -1,22 +1,22 @@
-"""Evidence against a linear mean with κ-sub-Gaussian noise, valid at any time one looks.
+"""Evidence against a linear mean with κ-sub-Gaussian noise, valid at any time.
 
-Two e-processes, each at most 1 in the mean under its null at every stopping time; by Ville's inequality one ever
-reaches 1/a with probability at most a. Rows x_t, outcomes y_t = ⟨x_t, μ*⟩ + ξ_t, ξ_t κ-sub-Gaussian given the past and
+Two e-processes: under its null, each has mean at most 1 at every stopping time; by Ville's inequality it ever reaches
+1/a with probability at most a. Rows x_t, outcomes y_t = ⟨x_t, μ*⟩ + ξ_t, ξ_t κ-sub-Gaussian given the past and
 x_t.
 
 **Richer means** (`mixture`). For predictable features φ_t and a fixed ν, exp((‖y − Xμ*‖² − ‖y − Φν‖²)/2κ²) is a
 supermartingale (docs/design.md), and so is its mean over ν ~ N(0, P). μ* is unknown; whatever it is, ‖y − Xμ*‖² ≥ R,
-the least over the μ that the null allows. With Φ̃ = ΦP^½,
+the least over all μ that the null allows. With Φ̃ = ΦP^½,
 
     ln E_t = (R − yᵀ(I + Φ̃Φ̃ᵀ/κ²)⁻¹y)/2κ² − ½ ln det(I + Φ̃ᵀΦ̃/κ²).
 
-R is the residual sum of squares where every μ is allowed, and max_a (yᵀ(I + XXᵀ/a)⁻¹y − aS²) where ‖μ‖ ≤ S: the dual
-of the constrained least squares, of which any a gives a valid bound.
+R is the residual sum of squares if every μ is allowed, and max_a (yᵀ(I + XXᵀ/a)⁻¹y − aS²) if ‖μ‖ ≤ S: the dual of
+constrained least squares, where any a gives a valid bound.
 
 **Wider noise** (`spread`). E exp(sξ²/2κ²) = E_Z E exp(√s Zξ/κ) ≤ E_Z exp(sZ²/2) = (1 − s)^−½ for Z standard normal and
 0 ≤ s < 1. So over any predictable choice of n rounds, ln E_t = sR/2κ² + (n/2) ln(1 − s), R as above over these rounds.
 
-No confidence set is needed: R bounds what is unknown. Everything is a function of moments that add up over rounds.
+No confidence set is needed, because R bounds the unknown part. All is a function of moments that add over rounds.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 SPREADS = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9])
-"""The s that are bet on, equally: from a slightly to a grossly wider noise."""
+"""The values of s, each with an equal bet: from slightly to grossly wider noise."""
 
 EMPTY = 1e-12
-"""Below this eigenvalue of the scaled moments there is nothing but rounding."""
+"""Eigenvalues of the scaled moments below this are rounding error."""
 
 POINTS = 40
-"""Moments in time at which evidence is taken."""
+"""The number of rounds at which evidence is taken."""
 
 
 class Moments(NamedTuple):
-    """Σ φφᵀ, Σ φy, Σ y² and the number of rounds; a leading axis for moments in time."""
+    """Σ φφᵀ, Σ φy, Σ y² and the number of rounds; a leading axis for points in time."""
 
     gram: Any
     rhs: Any
@@ -52,7 +52,7 @@ def empty(size: int) -> Moments:
 
 
 def add(moments: Moments, features: Array, outcome: float) -> Moments:
-    """Fold in one round: for use online.
+    """Add one round, for use online.
 
     >>> one = add(empty(1), np.array([2.0]), 3.0)
     >>> one.gram.tolist(), one.rhs.tolist(), float(one.square)
@@ -67,7 +67,7 @@ def add(moments: Moments, features: Array, outcome: float) -> Moments:
 
 
 def marks(count: int, points: int = POINTS) -> NDArray[np.int64]:
-    """The moments in time: `points` of them at most, evenly spread, the last one `count`."""
+    """The rounds at which evidence is taken: at most `points`, evenly spaced, ending with `count`."""
     return np.unique(np.linspace(0, count, min(points, count) + 1).round().astype(np.int64))[1:]
 
 
@@ -82,9 +82,9 @@ def running(features: Array, outcomes: Array, at: NDArray[np.int64], used: Any =
 
 
 def least_squares(moments: Moments) -> Array:
-    """R where every coefficient is allowed: the residual sum of squares.
+    """R if every coefficient is allowed: the residual sum of squares.
 
-    Features are scaled to one length first, so that their units do not decide which directions are taken to be empty.
+    Features are first scaled to equal length, so that their units do not decide which directions count as empty.
     """
     sizes = np.sqrt(np.maximum(np.linalg.diagonal(moments.gram), 1e-300))
     values, turn = np.linalg.eigh(moments.gram / (sizes[..., :, None] * sizes[..., None, :]))
@@ -95,7 +95,7 @@ def least_squares(moments: Moments) -> Array:
 
 
 def bounded_least_squares(moments: Moments, bound: float) -> Array:
-    """R where ‖μ‖ ≤ S: the largest of the dual's values over a grid of a, and the plain residual sum of squares."""
+    """R if ‖μ‖ ≤ S: the largest dual value over a grid of a, or the plain residual sum of squares if that is larger."""
     values, turn = np.linalg.eigh(moments.gram)
     turned = (np.swapaxes(turn, -1, -2) @ moments.rhs[..., None])[..., 0] ** 2
     size = np.maximum(values[..., -1:], 1e-300)

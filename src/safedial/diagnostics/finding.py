@@ -1,4 +1,4 @@
-"""What a check says: what it tested, what it found, what it means for the promise, and how strong the evidence is."""
+"""The result of a check: what it tested and found, what that means for the promise, and how strong the evidence is."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Finding:
 
     Attributes:
         name, title: as in `CHECKS`.
-        evidence: the largest value that the e-process took: about 1 while the assumption holds; None where the check is
-            no wager.
+        evidence: the largest value of the e-process: about 1 while the assumption holds; None if the check is not a
+            bet.
         needed: the evidence at which the check raises its flag.
-        word: "FLAG" or "quiet"; of a check that is no wager also "shown" (no flag is ever raised) or "not applicable".
-        tested, found, means: three sentences for people.
+        word: "FLAG" or "quiet"; if the check is not a bet also "shown" (it raises no flag) or "not applicable".
+        tested, found, means: three sentences for the reader.
         rounds, curve: the e-process over time.
         details: numbers behind `found`, plain values.
     """
@@ -81,7 +81,7 @@ def finding(
 
 
 def stated(name: str, title: str, word: str, *, tested: str, found: str, means: str, **details: Any) -> Finding:
-    """A finding that is no wager: what was found decides, or nothing is decided."""
+    """A finding of a check that is not a bet: `word` states its result."""
     nothing = np.empty(0)
     return Finding(
         name=name,
@@ -99,7 +99,7 @@ def stated(name: str, title: str, word: str, *, tested: str, found: str, means: 
 
 
 def shown(evidence: float | None) -> str:
-    """Evidence as a person reads it.
+    """Evidence formatted for reading.
 
     >>> shown(0.3), shown(1234.5), shown(1.0), shown(3e54), shown(None)
     ('0.3', '1,234', '1', '10^54', '')

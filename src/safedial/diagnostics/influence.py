@@ -1,4 +1,4 @@
-"""Influential rounds: single records that no noise explains, and how far each moves the estimate."""
+"""Influential rounds: single records that noise does not explain, and how far each moves the estimate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED = 5
 
 
 def shifts(rounds: Rounds) -> Array:
-    """‖μ̂ − μ̂₍₋ₜ₎‖_Σ: how far the last estimate moves, in units of the radius' norm, if round t is left out.
+    """‖μ̂ − μ̂₍₋ₜ₎‖_Σ: how far the last estimate moves, in the norm of the radius, if round t is left out.
 
     With h = xᵀΣ⁻¹x and r the fit's own residual it is |r|√h/(1 − h) (Sherman–Morrison).
     """
@@ -26,7 +26,7 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
     """Σ_t f(p_t)/horizon with p_t = 2exp(−u²/2), u the residual beyond its slack in units of κ, and f(p) = 1/(2√p).
 
     p_t is at least uniform on the event of the confidence set, and f has mean 1 under the uniform law, so each term has
-    mean at most 1/horizon: what is still to come counted at its mean, the sum is a supermartingale from 1.
+    mean at most 1/horizon. With future terms counted at their means, the sum is a supermartingale that starts at 1.
     """
     at = marks(len(rounds))
     beyond = np.maximum(np.abs(rounds.residual) - rounds.slack, 0.0) / rounds.noise
@@ -38,7 +38,7 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
     top = [{"round": int(rounds.number[index]), "shift": float(moved[index])} for index in order]
     odd = [int(rounds.number[index]) for index in np.argsort(-beyond, kind="stable")[:NAMED] if beyond[index] > 4.0]
     words = (
-        f"The largest residuals, beyond 4 κ and their slack, are of rounds {', '.join(map(str, odd))}. " if odd else ""
+        f"The largest residuals, beyond 4 κ and their slack, are in rounds {', '.join(map(str, odd))}. " if odd else ""
     )
     return finding(
         "influence",
@@ -50,7 +50,7 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
         found=f"{words}Leaving out round {top[0]['round']} would move the estimate the most, by {top[0]['shift']:.2g} "
         f"in the norm of the radius (κ = {rounds.noise:g}).",
         fine="No round stands out.",
-        broken="A wrong record, or an event that the model lacks, sits in the estimate. Look up those rounds; correct "
+        broken="The estimate contains a wrong record, or an event outside the model. Look up those rounds and correct "
         "what is wrong (never drop a round because of its outcome: that voids the promise). A tiny dose magnifies any "
         "error.",
         top=top,

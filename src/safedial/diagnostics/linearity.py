@@ -9,7 +9,7 @@ from safedial.diagnostics.finding import Finding, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 SIZES = (0.1, 0.4, 1.5)
-"""Prior deviations of the bent terms that are bet on, in units of S·L at contexts of norm L."""
+"""Prior deviations of the bent terms, in units of S·L at contexts of norm L; each gets an equal bet."""
 
 LARGEST_QUADRATIC = 12
 """Up to this dimension all squares and products are tried as well."""
@@ -42,7 +42,7 @@ def against_features(rounds: Rounds, extra: Array, sizes: Array) -> Array:
 
 
 def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
-    """The mixture over bent means against every linear one (evidence.py)."""
+    """Bets on bent means against every linear one (`mixture` in evidence.py)."""
     at = marks(len(rounds))
     reach = rounds.spec.coefficient_bound * rounds.spec.context_bound
     sizes = reach * np.array(SIZES)[:, None]
@@ -59,8 +59,8 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
         found=f"Mean residuals in five bands of the prediction range from {min(rise):.2g} to {max(rise):.2g} "
         f"(κ = {rounds.noise:g}).",
         fine="Nothing speaks against a linear mean.",
-        broken="The confidence set is for linear means: the bound on the mean cost may be too low in part of the "
-        "contexts. Add the features that bend (squares, products, an intercept), or use promise = 'conformal', which "
+        broken="The confidence set is for linear means: the bound on the mean cost may be too low for some contexts. "
+        " Add the features that bend (squares, products, an intercept), or use promise = 'conformal', which "
         "needs no linearity.",
         bands=share,
         mean_residuals=rise,

@@ -10,22 +10,22 @@ from safedial.diagnostics.finding import Finding, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 FIRST = 16
-"""Rounds behind the first cut; cuts are renewed whenever the number of rounds has doubled, from the rounds before."""
+"""Rounds before the first cut; cuts are recomputed from earlier rounds whenever the number of rounds has doubled."""
 
 SHARES = (1 / 3, 2 / 3)
 
 SAME = 1e-9
-"""Cuts that differ by less, relatively, tell nothing apart."""
+"""Cuts with a smaller relative difference do not separate anything."""
 
 FEATURES = 20
-"""Regions by feature are tried for so many at most: each takes a fit of its own."""
+"""The most features with regions of their own: each region needs a separate fit."""
 
 
 def regions(rounds: Rounds) -> dict[str, NDArray[np.bool_]]:
-    """Where each round lies: low and high thirds of the action, of the prediction, of the context's norm and of each of
-    the first `FEATURES` features and its size.
+    """The region of each round: low and high thirds of the action, the prediction, the context's norm, and each of the
+    first `FEATURES` features and its size.
 
-    The cuts of a round come from earlier rounds alone, so a region is chosen before the outcome.
+    A round's cuts come only from earlier rounds, so its region is chosen before its outcome.
     """
     columns = {"action": rounds.action, "predicted " + rounds.target: rounds.fitted}
     columns["norm"] = np.linalg.norm(rounds.context, axis=1)
@@ -42,8 +42,8 @@ def regions(rounds: Rounds) -> dict[str, NDArray[np.bool_]]:
 
 
 def _cuts(values: Array) -> tuple[Array, Array]:
-    """The third and two thirds of the earlier values, by round; nothing lies beyond them in the first rounds, nor where
-    they are the same.
+    """The one-third and two-thirds quantiles of the earlier values, by round; nothing lies beyond them in the first
+    rounds, nor where they are equal.
     """
     low, high = np.full(len(values), -np.inf), np.full(len(values), np.inf)
     start = FIRST
@@ -57,7 +57,7 @@ def _cuts(values: Array) -> tuple[Array, Array]:
 
 
 def check_noise(rounds: Rounds, *, needed: float) -> Finding:
-    """`spread` within each region, all regions in equal shares, those without a round yet at 1 (evidence.py)."""
+    """`spread` within each region (evidence.py), averaged over regions; a region without rounds counts as 1."""
     at = marks(len(rounds))
     places = regions(rounds)
     inside = {name: running(rounds.rows, rounds.outcome, at, mask) for name, mask in places.items()}
@@ -73,11 +73,11 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
         log_evidence=logs,
         tested=f"Is the {rounds.target}'s noise wider than κ = {rounds.noise:g} in some part of the contexts, the "
         "actions or the predictions?",
-        found=f"It is the most suspect at {worst}: deviation {sizes.get(worst, 0.0):.3g} there; over all parts from "
+        found=f"The most suspect part is {worst}, with deviation {sizes.get(worst, 0.0):.3g}; over all parts from "
         f"{min(sizes.values(), default=0.0):.3g} to {max(sizes.values(), default=0.0):.3g}.",
         fine="Nothing speaks against κ in any part. " + _narrower(rounds),
         broken=f"Where the noise is wider than κ, first at {worst}, costs can exceed the threshold more often than "
-        "promised. State the κ of the widest part; where small doses are the widest, state the sensor's noise "
+        "promised. State the κ of the widest part; if small doses are the widest, state the sensor's noise "
         "(cost_sensor_noise).",
         worst=worst,
         deviations=sizes,
@@ -87,7 +87,7 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
 def _narrower(rounds: Rounds) -> str:
     if rounds.target == "cost" and rounds.spec.learns_noise:
         return (
-            f"The margin '{rounds.spec.margin}' also takes the noise to be the same in every part, which is not "
+            f"The margin '{rounds.spec.margin}' also assumes that the noise is the same in every part, which is not "
             "tested: compare the deviations by part."
         )
     return "Where the noise is narrower, κ only costs reward."

@@ -9,15 +9,16 @@ from safedial.diagnostics.finding import Finding, finding
 from safedial.diagnostics.residuals import Rounds
 
 SIZES = (1.0, 3.0, 10.0)
-"""Prior deviations of the coefficients that are bet on, as multiples of S."""
+"""Prior deviations of the coefficients, as multiples of S; each gets an equal bet."""
 
 ROUNDING = 1e-9
 
 
 def check_norms(rounds: Rounds, *, needed: float) -> Finding:
-    """The mixture over all μ against the best fit with ‖μ‖ ≤ S (evidence.py); a context longer than L refutes at once.
+    """Bets on any μ against the best fit with ‖μ‖ ≤ S (`mixture` in evidence.py); a context longer than L is a flag.
 
-    Contexts are checked in every row, dosed or not. The radius and the cut at S‖x‖ both rest on S; L is only checked.
+    Contexts are checked in every row, with or without a dose. The radius and the cut at S‖x‖ both depend on S; L is
+    only checked.
     """
     spec = rounds.spec
     at = marks(len(rounds))
@@ -41,7 +42,7 @@ def check_norms(rounds: Rounds, *, needed: float) -> Finding:
         found=f"The longest context has norm {longest:.3g}: {where}. The estimated coefficients have norm {size:.3g}.",
         fine="Nothing speaks against S and L.",
         broken="The radius and the cut at S times the context's norm are too small where S is: doses may be too high. "
-        "Start anew with bounds that hold (safedial calibrate proposes some), or use promise = 'conformal'.",
+        "Restart with bounds that hold (safedial calibrate proposes some), or use promise = 'conformal'.",
         longest_context=longest,
         contexts_beyond=beyond,
         coefficient_norm=size,

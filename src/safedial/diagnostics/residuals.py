@@ -1,11 +1,11 @@
-"""What the checks look at: normalised outcomes, and residuals taken before each round's update.
+"""What the checks use: normalised outcomes, and residuals taken before each round's update.
 
     y_t = (C_t − b₀)/g_c(α_t)   or   R_t/g_r(α_t)        e_t = y_t − ⟨x_t, μ̂_{t−1}⟩
 
-μ̂_{t−1} is the learner's own estimate from the rounds before t, so e_t = ξ_t + ⟨x_t, μ* − μ̂_{t−1}⟩: noise, and an
-error that was fixed before the noise acted. Residuals of a fit that has seen the round are smaller than the noise and
-would hide what the checks look for. Rounds at intensity 0 teach nothing and are left out. With sensor noise every row
-is multiplied by √ω (core/estimate.py), which makes its noise κ-sub-Gaussian again.
+μ̂_{t−1} is the learner's estimate from the rounds before t, so e_t = ξ_t + ⟨x_t, μ* − μ̂_{t−1}⟩: noise, and an error
+that was fixed before the noise was drawn. Residuals of a fit that includes the round are smaller than the noise and
+would hide what the checks look for. Rounds at intensity 0 carry no information and are left out. With sensor noise
+every row is multiplied by √ω (core/estimate.py), which makes its noise κ-sub-Gaussian again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 Target = Literal["cost", "reward"]
 
 ESTIMATION_SHARE = 0.1
-"""The part of a check's level that its confidence set may spend."""
+"""The share of a check's level that its confidence set uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Rounds:
         rows, outcome: √ω·context and √ω·y.
         fitted: ⟨x_t, μ̂_{t−1}⟩, known before the outcome.
         residual: √ω·e_t. slack: what its error part is at most, β_t·width_t·√ω, with probability ≥ 1 − `slack_risk`.
-        free: where no advice is on record.
+        free: which rounds have no recorded advice.
         noise: κ of the target. horizon: the planned number of rounds, fixed in advance.
     """
 
@@ -77,7 +77,7 @@ def read_rounds(
     horizon: int | None = None,
     slack_risk: float = 0.005,
 ) -> Rounds:
-    """Normalise a log and walk through it as the learner would.
+    """Normalise a log and process it round by round, as the learner would.
 
     >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -91,8 +91,8 @@ def read_rounds(
     """
     require(target in ("cost", "reward"), "target", target, "must be cost or reward")
     lacking = [name for name in CONSTANTS if getattr(spec, name) is None]
-    rule = "are not in the spec, and the checks are of constants"
-    require(not lacking, "spec", lacking, rule, "a conformal promise rests on exchangeability: an Agent watches it")
+    rule = "are not in the spec, and the checks test constants"
+    require(not lacking, "spec", lacking, rule, "a conformal promise assumes exchangeability: an Agent watches it")
     planned = len(log) if horizon is None else horizon
     rule = f"must be a whole number of rounds, at least the log's {len(log)}"
     require(
@@ -141,7 +141,7 @@ def read_rounds(
 def _walk(
     contexts: Array, rewards: Array, costs: Array, weights: Array, *, spec: SafetySpec, noise: float
 ) -> dict[str, Any]:
-    """Predictions before each update, and the radius times the width: the learner's recursion, a round at a time."""
+    """Predictions before each update, and the radius times the width, by the learner's recursion."""
     state = estimate.init(contexts.shape[1], ridge=spec.ridge)
     fitted = {name: np.empty(len(contexts)) for name in ("reward", "cost", "slack")}
     for index, context in enumerate(contexts):

@@ -15,21 +15,21 @@ HEIGHTS = np.array([2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0])
 """q: residuals beyond qκ and their slack are counted."""
 
 GAINS = np.array([1.5, 4.0, 20.0])
-"""Odds multiples that are bet on at each height, and beside them one that makes a single such residual telling."""
+"""Odds multiples that get a bet at each height, and one more for which a single such residual is strong evidence."""
 
 TELLING = 3e-3
-"""The largest chance of a height, times its odds multiple, of that last bet."""
+"""That last bet's largest product of a height's chance and its odds multiple."""
 
 
 def check_tails(rounds: Rounds, *, needed: float) -> Finding:
-    """Two kinds of bets in equal shares.
+    """Two kinds of bets, in equal shares.
 
     * On width: `spread` over all rounds (evidence.py).
-    * On rare large residuals: |ξ| > qκ has probability ≤ p = 2e^{−q²/2}, or 2Φ(−q) where the spec's margin takes the
-      noise to be Gaussian. On the event of the confidence set |e_t| > qκ + slack_t implies it, so Π m^v/(1 + p(m − 1))
-      is a supermartingale there, as in core/monitor.py.
+    * On rare large residuals: |ξ| > qκ has probability ≤ p = 2e^{−q²/2}, or 2Φ(−q) if the spec's margin assumes
+      Gaussian noise. On the event of the confidence set |e_t| > qκ + slack_t implies it, so Π m^v/(1 + p(m − 1)) is a
+      supermartingale there, as in core/monitor.py.
 
-    Where the margin takes the cost's noise to be bounded, a residual beyond the range and its slack refutes at once.
+    If the margin assumes bounded noise in the cost, one residual beyond the range and its slack is a flag.
     """
     at = marks(len(rounds))
     wide = spread(running(rounds.rows, rounds.outcome, at), rounds.noise)
@@ -90,11 +90,10 @@ def _range_words(rounds: Rounds, outside: int) -> str:
 
 def _broken(rounds: Rounds) -> str:
     if rounds.target == "reward":
-        return "Reward is lost, safety is not touched: the reward's constant plays no part in it. State a larger κ."
+        return "This costs reward, not safety: the reward's constant plays no part in safety. State a larger κ."
     return (
         "The noise margin κ√(2 ln 1/δ) and the radius may be too small: costs can exceed the threshold more often than "
         "promised. If linearity, drift or the dose curve raise a flag too, begin there: a wrong mean looks like wide "
-        "noise. Else state a larger κ and start anew; where tails are heavy no κ is enough, and promise = "
-        "'conformal' needs "
+        "noise. Otherwise restart with a larger κ; if tails are heavy no κ is enough, and promise = 'conformal' needs "
         "none."
     )

@@ -1,4 +1,4 @@
-"""The paper's experiments and ours. A new one is a file here and its line in `EXPERIMENTS`."""
+"""The paper's experiments and ours. A new one is a file here and a line in `EXPERIMENTS`."""
 
 from safedial.experiments import (
     battery,

@@ -97,10 +97,10 @@ def battery_rows(
             rng = np.random.default_rng([seed, 6])
             noise = rng.standard_normal((2, len(context)))
             costs = means[1] + truth.cost_noise * noise[1]
-            if name == "clairvoyant":
+            policy = make_policy(name, **options)
+            if policy.knows_truth:
                 intensity = best
             else:
-                policy = make_policy(name, **options)
                 coins = rng.random(len(context)) if policy.randomised else None
                 rewards = means[0] + truth.reward_noise * noise[0]
                 run = replay(policy, context, rewards, costs, spec, coins=coins, engine=engine)
@@ -131,7 +131,7 @@ def battery_rows(
 
 
 def _clairvoyant(means: tuple[Array, Array], spec: SafetySpec) -> Array:
-    """(thresholds, rounds): the doses of one who knows θ and μ."""
+    """(thresholds, rounds): the doses of a policy that knows θ and μ."""
     truth = Prediction(means[0][None], means[1][None], 0.0, 0.0, 0.0, 0.0, 1)
     column = SafetySpec.from_dict({**spec.to_dict(), "threshold": np.asarray(spec.threshold)[:, None]})
     return clairvoyant().decide(truth, column, round=1.0, coin=0.0).intensity
@@ -140,7 +140,7 @@ def _clairvoyant(means: tuple[Array, Array], spec: SafetySpec) -> Array:
 def check_settings(
     source: str, embedder: str, *, split: str, floor: float, thresholds: list[float], seeds: int, engine: str
 ) -> None:
-    """Refuse what makes no sense before anything is read or computed."""
+    """Refuse invalid settings before anything is read or computed."""
     check_choice(source, embedder)
     check_split(split)
     check_floor(floor)
@@ -159,18 +159,18 @@ def run(
         str, "precomputed (Gemma vectors in the data folder), numeric, gemma3-270m, minilm, gemma-2b."
     ] = "precomputed",
     weights: Annotated[
-        Path | None, "A folder with a model of the same architecture. Default: the usual weights."
+        Path | None, "A folder with a model of the same architecture. Default: the published weights."
     ] = None,
-    cache: Annotated[Path | None, "Where vectors are kept. Default: SAFEDIAL_CACHE, or ~/.cache/safedial."] = None,
-    threshold: Annotated[list[float] | None, "May be given several times [0.1 and 0.2]."] = None,
+    cache: Annotated[Path | None, "Where to keep the vectors. Default: SAFEDIAL_CACHE, or ~/.cache/safedial."] = None,
+    threshold: Annotated[list[float] | None, "May be repeated [0.1 and 0.2]."] = None,
     split: Annotated[str, "Fit on the first half of each battery, or of the calendar."] = "battery",
     floor: Annotated[float, "Whiten axes down to this share of the largest variance."] = FLOOR,
     seeds: Annotated[int, "How many seeds of the noise."] = 3,
     engine: Annotated[str, "The replay engine: blocked, jax, rank_one or reference."] = "blocked",
-    data: Annotated[Path | None, "Where the battery data lie; default: SAFEDIAL_DATA."] = None,
+    data: Annotated[Path | None, "The folder that holds the battery data. Default: SAFEDIAL_DATA."] = None,
     bar: Bar = no_bar,
 ) -> Result:
-    """The battery experiment: current as dose, voltage change as reward, temperature rise as cost."""
+    """Run the battery experiment: current as dose, voltage change as reward, temperature rise as cost."""
     thresholds = [0.1, 0.2] if threshold is None else threshold
     check_settings(source, embedder, split=split, floor=floor, thresholds=thresholds, seeds=seeds, engine=engine)
     folder = output_folder(out)
@@ -191,7 +191,7 @@ def run(
 
 
 def _found(rounds: Rounds, truth: Truth) -> dict[str, Any]:
-    """What the data and the fit turned out to be, for the provenance."""
+    """Facts about the data and the fit, for the provenance."""
     return {
         "rows_by_source": rounds.sources,
         "vectors": rounds.vectors,
@@ -217,13 +217,13 @@ def draw(folder: Path) -> list[Path]:
             policy, rounds = line[0]["policy"], [row["round"] for row in line]
             look = {"color": COLOURS[policy], "linewidth": 1.2, "label": series}
             look |= {"marker": MARKERS[policy], "markevery": max(1, len(line) // 5), "markersize": 4}
-            if policy != "clairvoyant":
+            if not make_policy(policy).knows_truth:
                 above.plot(rounds, [row["regret"] for row in line], **look)
                 low, high = ([row[name] for row in line] for name in ("regret_low", "regret_high"))
                 above.fill_between(rounds, low, high, color=COLOURS[policy], alpha=0.2, linewidth=0)
             below.plot(rounds, [max(row["violation_rate"], 1e-5) for row in line], **look)
         below.axhline(cells[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
-        above.set_title(f"τ = {threshold:g} ({cells[0]['threshold_celsius']:.2g} °C a step)", fontsize=8)
+        above.set_title(f"τ = {threshold:g} ({cells[0]['threshold_celsius']:.2g} °C per step)", fontsize=8)
         below.set_yscale("log")
         below.set_ylim(0.7e-5, 1.0)
         below.set_yticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["0", "0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
@@ -291,8 +291,8 @@ def section(folder: Path) -> str:
         "<h2>The battery experiment</h2>",
         f"<p>Source {html.escape(made['source'])} ({html.escape(', '.join(made['rows_by_source']))}), {html.escape(made['embedder'])} "
         f"contexts, d = {rows[0]['dim']:.0f}, {made['rounds']} rounds after a fit on {made['fit_rounds']}. A unit of cost is "
-        f"{units['cost_celsius']:.2f} °C of temperature rise in a step, a unit of reward {units['reward_volts']:.2f} V. R² of the fit that is "
-        f"then treated as true: {fits}.</p>",
+        f"{units['cost_celsius']:.2f} °C of temperature rise in a step, a unit of reward {units['reward_volts']:.2f} V. R² of the fit, "
+        f"which is then treated as true: {fits}.</p>",
         image(folder / "battery.png", "Cumulative regret and violations in the battery experiment"),
         html_table(["policy", *heads, "seconds"], lines),
         claim(
@@ -306,10 +306,10 @@ def section(folder: Path) -> str:
 
 
 def why_skipped() -> str:
-    """Why it cannot run here: the data are not in the package."""
+    """Why it cannot run here: the package does not contain the data."""
     if os.environ.get("SAFEDIAL_DATA"):
         return ""
-    return "The battery experiment is skipped: no data folder is named (SAFEDIAL_DATA; docs/battery.md)."
+    return "The battery experiment is skipped: no data folder is set (SAFEDIAL_DATA; docs/battery.md)."
 
 
 EXPERIMENT = Experiment(

@@ -1,14 +1,14 @@
-"""What policies would have brought on RW26's own outcomes, with no fitted truth.
+"""How policies perform on RW26's logged outcomes, without a fitted truth.
 
-RW26's random-walk discharges were run at currents drawn at random (0.5 to 5 A, high ones more often). So a step at
-which the random current happens to be the one that a policy asks for is a step of that policy, with its real outcome:
-rejection replay (Li, Chu, Langford and Wang, 2011). Steps at other currents are passed over, as if they had not
-happened, and the policy learns from the accepted ones alone. Accepted steps are weighted by one over their level's
-frequency, since a policy that asks for a rare level is met less often there.
+RW26's random-walk discharges used currents drawn at random (0.5 to 5 A, high ones more often). If the random current
+happens to equal the one that a policy asks for, the step counts as that policy's, with its real outcome: rejection
+replay (Li, Chu, Langford and Wang, 2011). Steps at other currents are skipped as if they had not happened, and the
+policy learns only from the accepted ones. Accepted steps are weighted by one over their level's frequency, because a
+request for a rare level is matched less often.
 
-It shows the rate at which real temperature rises exceeded the threshold under each policy's choices, with its error.
-It cannot show what would have followed: the battery's state at the next step comes from the logged current, not from
-the policy's; and with a handful of accepted steps it shows little.
+The result is the rate at which real temperature rises exceeded the threshold under each policy's choices, with its
+error. It cannot show what would have followed, because the battery's state at the next step comes from the logged
+current, not from the policy's; and with few accepted steps it shows little.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.agent import Agent
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.datasets.battery import data_folder, load_steps
 from safedial.datasets.battery.context import find_targets
 from safedial.datasets.battery.sources import FILES
-from safedial.decision.conformal_options import OFF
+from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.units import Dial
 from safedial.errors import require
 from safedial.io import output_folder, read_rows, write_rows
@@ -78,18 +79,18 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
         constants["coefficient_bound"] = max(constants["coefficient_bound"], float(np.linalg.norm(coef)))
     share = {value: float(np.mean(level == value)) for value in LEVELS}
     for series, (name, options) in POLICIES.items():
-        conformal = name == "hp_conformal"
+        policy = make_policy(name, **options)
         spec = SafetySpec(
             threshold=celsius,
             total_risk=RISK,
             context_bound=1.0,
-            promise="conformal" if conformal else "certified",
+            promise="conformal" if PROMISES[policy.promise].exchangeable else "certified",
             **constants,
         )
         dial = Dial(low=0.0, high=LEVELS[-1], unit="A", levels=LEVELS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            agent = Agent(rows.shape[1], spec, policy=make_policy(name, **options), dial=dial)
+            agent = Agent(rows.shape[1], spec, policy=policy, dial=dial)
         weights, over, gained = [], [], []
         for place in range(half, len(level)):
             if agent.preview(rows[place]).action != level[place]:
@@ -107,7 +108,7 @@ def _row(
     series: str, name: str, *, celsius: float, offered: int, weights: Array, over: Array, gained: Array
 ) -> dict[str, Any]:
     """Self-normalised weighted means; the error is that of a ratio of sums, and `violation_high` a 95 % upper end: two
-    errors, or, where nothing was seen, three over the effective number of steps.
+    errors, or, without any violation, three over the effective number of steps.
     """
     total = float(weights.sum())
     rate = float((weights * over).sum() / total) if total else math.nan
@@ -118,7 +119,7 @@ def _row(
         "series": series,
         "policy": name,
         "celsius": celsius,
-        "promised_risk": RISK if name != "on_expectation" else None,
+        "promised_risk": RISK if PROMISES[make_policy(name).promise].proved else None,
         "offered": offered,
         "accepted": int(weights.size),
         "violation_rate": rate,
@@ -129,7 +130,7 @@ def _row(
 
 
 def write_logged(out: str | Path, *, data: str | Path | None, celsius: float = 2.0) -> list[Path]:
-    """`battery_logged.csv`, where the folder has RW26; else nothing."""
+    """Write `battery_logged.csv` if the folder has RW26."""
     folder = data_folder(data)
     if not (folder / FILES["rw26"]).is_file():
         return []
@@ -137,7 +138,7 @@ def write_logged(out: str | Path, *, data: str | Path | None, celsius: float = 2
 
 
 def logged_section(folder: Path) -> list[str]:
-    """The end of the battery's section of the report; nothing where there was no RW26."""
+    """The end of the battery section of the report; empty without RW26."""
     if not (folder / "battery_logged.csv").exists():
         return []
     logged = read_rows(folder / "battery_logged.csv")
@@ -151,7 +152,7 @@ def logged_section(folder: Path) -> list[str]:
         for row in logged
     ]
     return [
-        f"<h3>On RW26's own outcomes</h3><p>No fitted truth: steps whose random current was the one a policy asked for, with their real "
+        f"<h3>On RW26's own outcomes</h3><p>Without a fitted truth: steps whose random current was the one a policy asked for, with their real "
         f"temperature rise, against {logged[0]['celsius']:g} °C (the certified policies and HP-Conformal promise at most 5 %). What it can and "
         "cannot show: docs/battery.md.</p>",
         html_table(["policy", "accepted steps", "rise above the threshold (95 %)", "|voltage change|, V"], table),

@@ -1,10 +1,10 @@
-"""An `Agent` in the loop with a world that answers it: what was advised shapes the next context.
+"""An `Agent` in a closed loop with a world: its advice shapes the next context.
 
-`simulate` draws contexts in advance; here they cannot be. `residual` is the one-step-ahead error of the cost's model,
+`simulate` draws contexts in advance, which is impossible here. `residual` is the one-step-ahead error of the cost's model,
 
     e_t = C_t − b₀ − g_c(α_t)·ĉ_t(x_t),
 
-which a true model leaves with mean zero whatever was advised: its mean by band of intensity (`by_band`) is the check.
+which has mean zero under a true model whatever was advised; its mean by band of intensity (`by_band`) checks this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from safedial.agent import Agent
 from safedial.core.dose import DoseCurve, identity, power
-from safedial.decision.learners.conformal_learner import View
 from safedial.errors import require
 from safedial.progress import Advance
 from safedial.worlds.battery import BatteryWorld
@@ -34,7 +33,7 @@ BANDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 class Round(NamedTuple):
-    """One round as it went; `promise` and `limit` are the decision's, `evidence` is the agent's after the outcome."""
+    """One round: `promise` and `limit` are the decision's, `evidence` is the agent's after the outcome."""
 
     context: NDArray[np.float64]
     action: float
@@ -69,15 +68,17 @@ def run_loop(
     seed: int,
     *,
     carry_over: bool = False,
+    resume_noise: bool = False,
     progress: Advance | None = None,
 ) -> list[Round]:
     """Let `agent` turn the dial of `world` for `rounds` rounds.
 
     Args:
-        carry_over: give the heat that the last step left as the decision's baseline cost.
+        carry_over: state the heat left from the last step as the decision's baseline cost.
+        resume_noise: resume at once where outcomes scatter more than stated (`noise_broken`), to see what follows.
         progress: called with the number of rounds just finished.
 
-    An alarm is not taken back: the agent advises its fallback from then on.
+    No other alarm is cleared: the agent advises its fallback from then on.
     """
     require(isinstance(agent, Agent), "agent", agent, "must be an Agent")
     require(isinstance(world, BatteryWorld), "world", world, "must be a BatteryWorld")
@@ -93,6 +94,8 @@ def run_loop(
         step = battery.step(decision.action)
         seen = decision.prediction
         agent.update(decision, reward=step.reward, cost=step.cost)
+        if resume_noise and agent.stopped == "noise_broken":
+            agent.resume()
         played.append(
             Round(
                 decision.context,
@@ -104,7 +107,7 @@ def run_loop(
                 step.cost,
                 step.true_cost,
                 step.cost > agent.spec.threshold,
-                bool(seen.fitted if isinstance(seen, View) else seen.informative_rounds),
+                bool(seen.informative_rounds),
                 step.cost - baseline - decision.intensity * seen.cost,
                 agent.evidence,
                 agent.alarmed,
@@ -117,7 +120,7 @@ def run_loop(
 
 
 def alarm_round(played: Sequence[Round]) -> int | None:
-    """The number, from 1, of the round after whose outcome the alarm stood; None without one."""
+    """The number, from 1, of the round whose outcome raised the alarm; None without an alarm."""
     return next((number for number, each in enumerate(played, start=1) if each.alarmed), None)
 
 
@@ -130,7 +133,7 @@ def by_band(played: Sequence[Round]) -> list[Band]:
 def band_means(actions: NDArray[np.float64], residuals: NDArray[np.float64]) -> list[Band]:
     """Mean residuals between `BANDS`; bands without a round are left out.
 
-    The standard error takes rounds as independent, which a battery's are not: read it as the least there is.
+    The standard error assumes independent rounds, which a battery's are not: read it as a lower bound.
     """
     bands = []
     for low, high in pairwise(BANDS):
@@ -142,7 +145,7 @@ def band_means(actions: NDArray[np.float64], residuals: NDArray[np.float64]) -> 
 
 
 def residuals_of_fits(world: BatteryWorld, *, steps: int, seed: int) -> dict[str, list[Band]]:
-    """Least squares over random loads, which cover the dial evenly: where each form of the cost's model is wrong."""
+    """Least squares over random loads, which cover the dial evenly, to show where each form of the model is wrong."""
     battery, rng = world.start(seed), np.random.default_rng([seed, 99])
     seen = []
     for _ in range(steps):

@@ -3,7 +3,7 @@ fitted to them.
 
 * dose: |current|/`LARGEST_CURRENT`, so that 1 is the largest current of the experiments.
 * reward: the voltage change of the step (charging raises it); cost: its largest temperature less its first.
-* context: the vector of the text that tells the five steps before, centred and whitened, and three numbers.
+* context: the vector of the text about the five steps before, centred and whitened, and three numbers.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Array = NDArray[np.float64]
 LARGEST_CURRENT = {"b": 4.0, "b_mat": 4.0, "rw26": 5.0, "rw9_12": 5.0, "rw": 5.0, "rw_mat": 5.0}
 SOURCES = tuple(LARGEST_CURRENT)
 SHORTEST, LONGEST = 10.0, 600.0
-"""Steps that last shorter (noise) or longer (reference cycles of hours) are left out, and voltage jumps above 1 V."""
+"""Shorter steps (noise), longer steps (reference cycles of hours) and voltage jumps above 1 V are left out."""
 
 FLOOR = 0.3
 TRUTH_RIDGE = 30.0
 NO_MODEL = ("precomputed", "numeric")
-"""Where vectors come from without a model being run; the others are in `EMBEDDERS`."""
+"""The sources of vectors that need no model; the others are in `EMBEDDERS`."""
 
 
 class Rounds(NamedTuple):
-    """What one source gives: contexts of both parts, doses and outcomes as logged, which part is for fitting, and the
-    label of the model whose vectors they are made of.
+    """The rounds of one source: contexts of both parts, logged doses and outcomes, which part is for fitting, and the
+    label of the model that computed the vectors.
     """
 
     context: Array
@@ -90,7 +90,7 @@ def embed_source(
     limit: int | None = None,
     bar: Bar = no_bar,
 ) -> Filled:
-    """Put the vectors of a source's context texts into the cache: those that are not there yet."""
+    """Add the missing vectors of a source's context texts to the cache."""
     require(source in SOURCES, "source", source, "must be one of " + ", ".join(SOURCES))
     folder, root = data_folder(data), cache_folder(cache)
     opened = open_embedder(embedder, weights=weights, cache=root)
@@ -101,7 +101,7 @@ def embed_source(
 
 
 def check_choice(source: str, embedder: str) -> None:
-    """Refuse a source or an embedder that there is not."""
+    """Refuse an unknown source or embedder."""
     known = (*NO_MODEL, *EMBEDDERS)
     require(source in SOURCES, "source", source, "must be one of " + ", ".join(SOURCES))
     require(embedder in known, "embedder", embedder, "must be one of " + ", ".join(known))

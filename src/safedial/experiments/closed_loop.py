@@ -1,9 +1,9 @@
-"""A battery that answers the chosen current: what certificates, violations and residuals say where no model is right.
+"""A simulated battery in a closed loop: certificates, violations and residuals where no model is right.
 
 The world is `BatteryWorld`: 120-second steps at up to 4 A, a thermometer with 0.1 °C error, cells that differ. The
-limit is 3 °C above ambient, τ = 0.3, at a total risk of 0.05 a round: δ + δ′ for certified agents, δ for conformal
-ones. The constants are what 3000 steps of random load suggest: the coefficients of least squares have norm 2.1 at most,
-so S = 2.5; errors of the cost per unit of intensity have standard deviation 0.06 above half intensity, so κ = 0.08; the
+limit is 3 °C above ambient, τ = 0.3, at a total risk of 0.05 per round: δ + δ′ for certified agents, δ for conformal
+ones. The constants come from 3000 steps of random load: the least-squares coefficients have norm at most 2.1, so
+S = 2.5; errors of the cost per unit of intensity have standard deviation 0.06 above half intensity, so κ = 0.08; the
 sensors' own errors are 0.01.
 """
 
@@ -21,8 +21,10 @@ import numpy as np
 
 from safedial.agent import Agent
 from safedial.core.dose import Dose, identity, power
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.decision.conformal_options import OFF
+from safedial.decision.learners.conformal_options import OFF
+from safedial.decision.rules import write_parts
 from safedial.errors import MissingExtra, import_extra, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, residuals_of_fits, run_loop
 from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
@@ -35,10 +37,7 @@ from safedial.worlds.battery import BatteryWorld
 
 RISK = 0.05
 START = 0.25
-"""The share of the largest current that HP-Conformal is told to be safe: it warms no cell by 0.6 °C."""
-
-PROMISES = ("certified", "conformal")
-"""The decisions that count: not the declared start, nor the fallback after an alarm."""
+"""The share of the largest current that is declared safe for HP-Conformal: it warms no cell by 0.6 °C."""
 
 POINTS = 60
 """Checkpoints of a run."""
@@ -59,7 +58,7 @@ LINE, SQUARE = Dose(identity(), identity()), Dose(identity(), power(2.0))
 
 
 class Series(NamedTuple):
-    """An agent, and whether it is told the heat that the last step left."""
+    """An agent, and whether it is told the heat left from the last step."""
 
     policy: str
     spec: SafetySpec
@@ -78,20 +77,20 @@ SERIES: dict[str, Series] = {
     "HP-Conformal, line, micro-doses": Series("hp_conformal", CONFORMAL, LINE),
     "HP-Conformal, square, told": Series("hp_conformal", CONFORMAL, SQUARE, carry_over=True, options={"probe": 1.0}),
 }
-"""Name → agent. "line" and "square" are the cost's dose curve; the reward's is the line. "told": the heat that the last
-step left is given as baseline cost. "micro-doses": the sensors' noise is not stated, so probes shrink without end;
-where it is, none is below σ_ε/κ and small doses weigh less. HP-Conformal without micro-doses gives no probes."""
+"""Name → agent. "line" and "square" are the cost's dose curve; the reward's is the line. "told": the heat left from the
+last step is stated as baseline cost. "micro-doses": the sensors' noise is not stated, so probes shrink without limit; if
+it is stated, none is below σ_ε/κ and small doses weigh less. HP-Conformal without micro-doses gives no probes."""
 
 LINES = ("-", "--", "-", "-.", ":")
-"""Line styles of the agents of one policy, in order; their colours are `SHADES`, or else the policy's own."""
+"""Line styles of the agents of one policy, in order; their colours are `SHADES`, or else the policy's."""
 
 SHADES = {"hp_probe": ("#009E73", "#E69F00", "#CC79A7", "#00543D", "#8C6D31"), "hp_conformal": ("#56B4E9", "#1B4F72")}
 FIT_COLOURS = ("#D55E00", "#CC79A7", "#999999", "#000000")
 
 
 def make_agent(series: Series, world: BatteryWorld) -> Agent:
-    start = START if series.policy == "hp_conformal" else None
-    unguarded = OFF if series.policy == "hp_conformal" else {}
+    exchangeable = PROMISES[series.spec.promise].exchangeable
+    start, unguarded = (START, OFF) if exchangeable else (None, {})
     policy = make_policy(series.policy, **unguarded, **series.options)
     cooled = (-series.spec.threshold, math.inf)
     return Agent(world.dim, series.spec, policy=policy, dose=series.dose, start_action=start, baseline_range=cooled)
@@ -99,8 +98,8 @@ def make_agent(series: Series, world: BatteryWorld) -> Agent:
 
 def curve_rows(name: str, series: Series, played: Sequence[Round], seed: int) -> Rows:
     """One row for each checkpoint of a run; violations are counted in the rounds that had a promise."""
-    promised = np.cumsum([each.promise in PROMISES for each in played])
-    broken = np.cumsum([each.violated and each.promise in PROMISES for each in played])
+    promised = np.cumsum([PROMISES[each.promise].proved for each in played])
+    broken = np.cumsum([each.violated and PROMISES[each.promise].proved for each in played])
     violated = np.cumsum([each.violated for each in played])
     reward = np.cumsum([each.reward for each in played])
     peak = np.maximum.accumulate([each.true_cost for each in played])
@@ -157,7 +156,7 @@ def run(
     seeds: Annotated[int, "How many seeds."] = 3,
     bar: Bar = no_bar,
 ) -> Result:
-    """A simulated battery that answers the chosen current: certificates, violations, residuals (extra: battery)."""
+    """Run agents on a simulated battery in a closed loop: certificates, violations, residuals (extra: battery)."""
     for name, value in (("seeds", seeds), ("rounds", rounds)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
     folder, world, start = output_folder(out), BatteryWorld(), time.perf_counter()
@@ -167,9 +166,10 @@ def run(
             pooled: list[Round] = []
             for seed in range(seeds):
                 agent = make_agent(series, world)
-                played = run_loop(agent, world, rounds, seed, carry_over=series.carry_over, progress=advance)
+                told = {"carry_over": series.carry_over, "resume_noise": True}
+                played = run_loop(agent, world, rounds, seed, **told, progress=advance)
                 rows += curve_rows(name, series, played, seed)
-                pooled += [each for each in played if each.promise in PROMISES]
+                pooled += [each for each in played if PROMISES[each.promise].proved]
             bands += [{"source": "in the loop", "model": name, **band._asdict()} for band in by_band(pooled)]
     for name, means in residuals_of_fits(world, steps=max(rounds, 100), seed=seeds).items():
         bands += [{"source": "random loads", "model": name, **band._asdict()} for band in means]
@@ -185,7 +185,7 @@ def run(
 
 
 def _plain(series: Series) -> dict[str, Any]:
-    return {**series._asdict(), "spec": series.spec.to_dict(), "dose": series.dose.to_dict()}
+    return {**series._asdict(), **write_parts({"spec": series.spec, "dose": series.dose})}
 
 
 def draw(folder: Path) -> list[Path]:
@@ -223,7 +223,7 @@ def _looks(rows: Rows) -> dict[str, dict[str, Any]]:
 
 
 def _violations(panel: Any, rows: Rows, looks: dict[str, Any]) -> None:
-    """Violations under a promise so far, a line for each seed, against what the risk allows; ✕ is an alarm."""
+    """Violations under a promise so far, one line per seed, compared with what the risk allows; ✕ is an alarm."""
     for name, look in looks.items():
         for number, seed in enumerate(sorted({row["seed"] for row in rows})):
             mine = [row for row in rows if row["series"] == name and row["seed"] == seed]
@@ -253,7 +253,7 @@ def _rewards(panel: Any, rows: Rows, looks: dict[str, Any]) -> None:
         panel.plot(rewards, [place + 0.3] * len(rewards), "k.", markersize=2.5)
     panel.invert_yaxis()
     panel.set_yticks([])
-    panel.set_xlabel("mean reward a round (dots: seeds)")
+    panel.set_xlabel("mean reward per round (dots: seeds)")
     panel.set_title("reward", fontsize=8)
 
 
@@ -311,10 +311,10 @@ def section(folder: Path) -> str:
     return "\n".join(
         [
             "<h2>A battery in the loop</h2>",
-            "<p>Not in the paper. NASA's electrochemistry simulator answers the chosen current with heat, so no linear model is right "
-            "and nothing is proved here: heat grows as the square of the current, stays for some time, and cells differ. τ is 3 °C above "
-            f"ambient, and each agent promises at most {rows[0]['promised_risk']:.0%} a round, under assumptions that fail. “Line” and “square” are the cost's dose "
-            "curve; “told”: the heat that is left is stated as baseline cost. docs/battery.md reads the results.</p>",
+            "<p>Not in the paper. NASA's electrochemistry simulator responds to the chosen current with heat, so no linear model is right "
+            "and nothing is proved here: heat grows with the square of the current and persists for some time, and cells differ. τ is 3 °C above "
+            f"ambient, and each agent promises at most {rows[0]['promised_risk']:.0%} per round, under assumptions that fail. “Line” and “square” are the cost's dose "
+            "curve; “told”: the remaining heat is stated as baseline cost. docs/battery.md discusses the results.</p>",
             image(
                 folder / "closed_loop.png", "Violations, rewards and residuals of eight agents on a simulated battery"
             ),

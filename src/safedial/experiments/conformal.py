@@ -1,7 +1,7 @@
 """Reward against violations in every world: what each promise costs, and where it does not hold.
 
-τ = 0.5, d = 5, a total risk of 0.05 a round for every policy: δ + δ′ for the certified ones, δ for HP-Conformal. Reward
-is counted in shares of one who knows θ*, μ* and the exact noise quantile at 0.05.
+τ = 0.5, d = 5, a total risk of 0.05 per round for every policy: δ + δ′ for the certified ones, δ for HP-Conformal.
+Reward is a share of the reward of an all-knowing policy: it knows θ*, μ* and the exact noise quantile at 0.05.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, write_results
 from safedial.io import output_folder, read_rows
@@ -48,12 +49,12 @@ FORMS = {"full": ("*", 8), "scaled": ("d", 6)}
 """Marker and size of the forms of one policy."""
 
 RAREST = 1e-3
-"""The left edge: rates below it, and no violation at all, are drawn there."""
+"""The left edge: smaller rates, including 0, are drawn there."""
 
 
 def conformal_spec(promise: str) -> SafetySpec:
     """The same risk for every promise."""
-    conformal = promise == "conformal"
+    conformal = PROMISES[promise].exchangeable
     return SafetySpec(
         threshold=0.5,
         violation_risk=RISK if conformal else None,
@@ -102,7 +103,7 @@ def _measured(run: Simulation) -> dict[str, Any]:
 
 
 def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
-    """Reward against violations in six worlds: what each promise costs, and where it does not hold."""
+    """Compare reward and violations in six worlds: what each promise costs, and where it does not hold."""
     folder, start = output_folder(out), time.perf_counter()
     with bar(f"Six worlds, {seeds} seeds", len(WORLDS) * len(SERIES) * rounds) as advance:
         rows = list(conformal_rows(seeds=seeds, rounds=rounds, progress=advance))
@@ -174,25 +175,25 @@ def section(folder: Path) -> str:
             f"{row['full_dose_violation_rate']:.3%}",
             f"{row['violation_rate']:.3%}",
             "yes" if row["promise_holds"] else "no",
-            f"{row['alarmed_seeds']:.0f} of {row['seeds']:.0f}" if row["policy"] == "hp_conformal" else "",
+            f"{row['alarmed_seeds']:.0f} of {row['seeds']:.0f}" if make_policy(row["policy"]).alarmed else "",
         ]
         for row in rows
     ]
     heads = ["world", "policy", "reward share", "violations, full doses", "violations", "promise holds", "alarms"]
-    held = [row for row in rows if row["policy"] == "hp_conformal" and row["promise_holds"]]
-    probe = [row for row in rows if row["policy"] == "hp_probe"]
+    conformal, probe = ([row for row in rows if row["policy"] == name] for name in ("hp_conformal", "hp_probe"))
+    held = [row for row in conformal if row["promise_holds"]]
     worst = max(row["full_dose_violation_rate"] for row in held)
     shares = [min(row["reward_share"] for row in part) for part in (held, probe)]
     return "\n".join(
         [
             "<h2>HP-Conformal: the promise without constants</h2>",
             "<p>Not in the paper. The same risk for every policy: "
-            f"{rows[0]['risk']:.0%} a round (d = {rows[0]['dim']:.0f}, τ = 0.5). Reward is a share of what one earns who knows "
-            "θ*, μ* and the exact noise quantile at that risk; who breaks the promise can earn more than all of it.</p>",
+            f"{rows[0]['risk']:.0%} per round (d = {rows[0]['dim']:.0f}, τ = 0.5). Reward is a share of the reward of an all-knowing policy, "
+            "which knows θ*, μ* and the exact noise quantile at that risk; a policy that breaks the promise can earn more.</p>",
             image(folder / "conformal.png", "Reward against violations for each policy in six worlds"),
             html_table(heads, lines),
-            f"<p>Where rounds are exchangeable, HP-Conformal violates in at most {worst:.2%} of its full doses (promised: "
-            f"{rows[0]['risk']:.0%}; the rate over few seeds scatters) and earns at least {shares[0]:.0%}; HP-Probe, whose "
+            f"<p>Where rounds are exchangeable, HP-Conformal exceeds τ in at most {worst:.2%} of its full doses (promised: "
+            f"{rows[0]['risk']:.0%}; with few seeds the rate varies) and earns at least {shares[0]:.0%}; HP-Probe, whose "
             f"promise needs constants, linearity and sub-Gaussian noise, earns at least {shares[1]:.0%}. Where contexts drift, "
             "HP-Conformal's promise does not hold, and its test of exchangeability says so (docs/conformal.md).</p>",
             footer(read_provenance(folder, "conformal")),

@@ -1,9 +1,9 @@
-"""The paper's claims on ε-greedy, checked: regret for each ε, and time a round for each ε.
+"""Checks the paper's claims about ε-greedy: regret and time per round for each ε.
 
-"Lower computational cost, especially in higher dimensions" is a claim about the paper's own way, which factors Σ afresh
-when it decides: an exploring round decides nothing, and, if only exploring rounds are learned from, an exploiting round
-changes nothing. `time_per_round` does just that, one round at a time. With rank-one updates, as everywhere else in this
-project, a decision costs so little that there is nothing to save.
+"Lower computational cost, especially in higher dimensions" is a claim about the paper's method, which factors Σ again
+for each decision: an exploring round needs no decision, and, if the policy learns only from exploring rounds, an
+exploiting round changes nothing. `time_per_round` does exactly that, one round at a time. With rank-one updates, as
+everywhere else in this project, a decision costs so little that there is nothing to save.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def epsilon_rows(*, seeds: int, rounds: int, progress: Advance | None = None) ->
 
 
 def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400) -> float:
-    """Microseconds a round of ε-greedy the paper's way: a Cholesky factor of Σ for each decision, none to explore."""
+    """Microseconds per round of ε-greedy, the paper's way: a Cholesky factor of Σ for each decision, none to explore."""
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((rounds, dim)) / np.sqrt(dim)
     outcomes, coins = rng.standard_normal((rounds, 2)), rng.random(rounds)
@@ -78,7 +78,7 @@ def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400)
 
 
 def time_rows(progress: Advance | None = None) -> Iterator[dict[str, Any]]:
-    """Time a round by dimension, ε and reading; the best of three."""
+    """Time per round by dimension, ε and reading; the best of three."""
     for dim in TIMED_DIMS:
         for reading in READINGS:
             for epsilon in EPSILONS:
@@ -89,7 +89,7 @@ def time_rows(progress: Advance | None = None) -> Iterator[dict[str, Any]]:
 
 
 def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
-    """Regret and time a round of ε-greedy, by ε."""
+    """Measure regret and time per round of ε-greedy, by ε."""
     folder, start = output_folder(out), time.perf_counter()
     with bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
         tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance))}
@@ -99,7 +99,7 @@ def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar 
 
 
 def draw(folder: Path) -> list[Path]:
-    """`epsilon.png`: regret against ε, and time a round against ε, for both readings of the paper."""
+    """`epsilon.png`: regret and time per round against ε, for both readings of the paper."""
     regret = read_rows(folder / "epsilon.csv")
     times = read_rows(folder / "epsilon_time.csv")
     figure, (left, right) = new_figure(columns=2, height=3.2)
@@ -123,7 +123,7 @@ def draw(folder: Path) -> list[Path]:
         axes.set_xlabel("ε, the share of exploring rounds")
     left.set_ylabel("final regret (units of reward)")
     left.set_ylim(bottom=0)
-    right.set_ylabel("µs a round (a Cholesky a decision)")
+    right.set_ylabel("µs per round (one Cholesky per decision)")
     right.set_yscale("log")
     figure.legend(*right.get_legend_handles_labels(), fontsize=7, frameon=False, loc="outside lower center", ncols=3)
     return [save(figure, folder / "epsilon.png")]
@@ -143,7 +143,7 @@ def section(folder: Path) -> str:
         for reading in ("all", "exploring")
         for epsilon in sorted({key[2] for key in regret})
     ]
-    heads = [*(f"regret, d = {dim:g}" for dim in dims), *(f"µs a round, d = {dim:g}" for dim in timed)]
+    heads = [*(f"regret, d = {dim:g}" for dim in dims), *(f"µs per round, d = {dim:g}" for dim in timed)]
     wide = timed[-1]
     full = took[wide, "all", 0.0]
     ratios = "; ".join(
@@ -154,16 +154,16 @@ def section(folder: Path) -> str:
     return "\n".join(
         [
             "<h2>ε-greedy</h2>",
-            image(folder / "epsilon.png", "Regret and time a round against ε"),
+            image(folder / "epsilon.png", "Regret and time per round against ε"),
             html_table(["learns from", *heads], lines),
             claim(
                 "ε = 0.5 achieves comparable regret.",
                 f"Ours, at ε = 0.5 (ε = 0, learning from all rounds, is HP-UCB): {ratios}. Where HP-UCB has hardly left the "
-                "first-round dose every ε looks alike; where learning pays, exploring with that dose costs its share.",
+                "first-round dose, every ε looks alike; where learning pays, exploring with that dose costs reward.",
             ),
             claim(
                 "ε-greedy has a lower computational cost, especially in higher dimensions.",
-                f"If every decision factors Σ anew: at d = {wide:g}, ε = 0.5 is {full / took[wide, 'all', 0.5]:.1f} times "
+                f"If every decision factors Σ again: at d = {wide:g}, ε = 0.5 is {full / took[wide, 'all', 0.5]:.1f} times "
                 f"faster than HP-UCB when it learns from all rounds, {full / took[wide, 'exploring', 0.5]:.1f} times when "
                 "from exploring rounds. With rank-one updates, as in this project, a decision needs no factor and there "
                 "is nothing to save.",

@@ -1,7 +1,7 @@
 """What an experiment is: one record of what it computes, draws, prints and reports.
 
-`run` computes and writes files; the picture, the printed table and the section of the report are made from those files
-alone. The command line and the report iterate over a list of these records, `safedial.experiments.EXPERIMENTS`.
+`run` computes and writes files; the picture, the printed table and the section of the report are made only from those
+files. The command line and the report iterate over a list of these records, `safedial.experiments.EXPERIMENTS`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from safedial.io import provenance, write_json, write_rows
 from safedial.progress import Bar, no_bar
 
 Rows = list[dict[str, Any]]
-Seeds = Annotated[int, "How many seeds; the paper has 5."]
-Rounds = Annotated[int, "Rounds for each seed; the paper has 10000."]
+Seeds = Annotated[int, "How many seeds; the paper uses 5."]
+Rounds = Annotated[int, "Rounds for each seed; the paper uses 10000."]
 
 
 class Result(NamedTuple):
-    """What a run returns: what `--json` prints beside the files, and the files it wrote."""
+    """The result of a run: what `--json` prints besides the files, and the files it wrote."""
 
     content: dict[str, Any]
     files: list[Path]
@@ -47,9 +47,9 @@ class Experiment:
         section: the section of the report as HTML, from the files in a folder.
         table: what the command prints: tables and sentences, from the files in a folder.
         data: the file whose presence shows that the experiment was run [NAME.csv].
-        command: another experiment's name, if that one's command runs this one too.
+        command: the name of another experiment whose command also runs this one.
         options_in_all: the options of `run` for the seeds and rounds of `safedial reproduce all`.
-        why_skipped: why `safedial reproduce all` cannot run it here; "" where it can.
+        why_skipped: why `safedial reproduce all` cannot run it here; "" if it can.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Experiment:
 
 
 def by_command(experiments: Sequence[Experiment]) -> dict[str, list[Experiment]]:
-    """Name of the command → the experiments that it runs, in their order."""
+    """Name of the command → the experiments that it runs, in order."""
     groups: dict[str, list[Experiment]] = {}
     for each in experiments:
         groups.setdefault((each.command or each.name).replace("_", "-"), []).append(each)

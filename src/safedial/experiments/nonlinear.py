@@ -1,7 +1,7 @@
-"""Algorithm 2 in worlds that are not linear, beside linear learners that do not know it.
+"""Algorithm 2 in worlds that are not linear, compared with linear learners.
 
 τ = 0.5. Every policy sees the same rounds. The classes are the worlds' own (docs/nonlinear.md); the linear learners are
-HP-UCB and HP-Probe as in the linear world, whose promise does not hold here. `theorem3` rows hold Theorem 3's bound for
+HP-UCB and HP-Probe as in the linear world, and their promise does not hold here. `theorem3` rows hold Theorem 3's bound for
 the kernel class, from an upper bound on its eluder dimension over `CONTEXTS` contexts.
 """
 
@@ -30,8 +30,8 @@ from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.theory.cases import kernel_case, theorem3_curve
 from safedial.worlds import NonlinearWorld
-from safedial.worlds.linear import generators
 from safedial.worlds.nonlinear import EC50, HILL, PEAK, waves
+from safedial.worlds.world import generators
 
 FUNCTIONS = 1000
 CONTEXTS = 400
@@ -81,7 +81,7 @@ STYLES = {
 }
 
 LEAST = 0.0
-"""The lower edge of the last panel: what earns less is drawn there."""
+"""The lower edge of the last panel: smaller rewards are drawn there."""
 
 
 def place_spec(place: Place) -> SafetySpec:
@@ -140,7 +140,7 @@ def run(
     rounds: Annotated[int, "Rounds for each seed; time grows as their cube."] = 5000,
     bar: Bar = no_bar,
 ) -> Result:
-    """Algorithm 2 in finite, kernel, logistic and dose-toxicity worlds, beside linear learners and Theorem 3."""
+    """Run Algorithm 2 in finite, kernel, logistic and dose-toxicity worlds, beside linear learners and Theorem 3."""
     folder, start = output_folder(out), time.perf_counter()
     with bar(f"Five worlds that are not linear, {seeds} seeds", len(PLACES) * len(SERIES) * rounds) as advance:
         rows = list(nonlinear_rows(seeds=seeds, rounds=rounds, progress=advance))
@@ -152,7 +152,7 @@ def run(
 
 
 def draw(folder: Path) -> list[Path]:
-    """`nonlinear.png` from `nonlinear.csv`: a panel a world, both axes logarithmic, a line of slope ½ behind."""
+    """`nonlinear.png` from `nonlinear.csv`: one panel per world, with logarithmic axes and a line of slope ½."""
     rows = read_rows(folder / "nonlinear.csv")
     worlds = list(dict.fromkeys(row["world"] for row in rows))
     figure, axes = new_figure(columns=2, rows=-(-(len(worlds) + 1) // 2), height=2.1)
@@ -248,9 +248,9 @@ def section(folder: Path) -> str:
         [
             "<h2>Algorithm 2: rewards and costs that are not linear</h2>",
             f"<p>The paper proves Theorem 3 and shows no experiment. {rows[0]['seeds']:.0f} seed(s) of {rows[0]['rounds']:.0f} rounds, τ = 0.5. "
-            "Each non-linear policy learns in the world's own class; the linear learners do not know that the world is not linear, "
-            "so nothing is promised for them: where they look better, they break the risk, and where they keep it, they earn less "
-            "(docs/nonlinear.md). Theorem 3's bound lies above what can be lost at all in this many rounds.</p>",
+            "Each non-linear policy learns in the world's own class. The linear learners assume a linear world, so nothing is promised "
+            "for them: where they look better, they exceed the risk, and where they keep it, they earn less (docs/nonlinear.md). "
+            "Theorem 3's bound is larger than the largest possible regret in this many rounds.</p>",
             image(folder / "nonlinear.png", "Regret in five worlds that are not linear, and reward against violations"),
             html_table(["world", "policy", "reward share", "violations", "risk", "promise holds"], lines),
             footer(read_provenance(folder, "nonlinear")),

@@ -1,9 +1,9 @@
-"""What the tighter radii and margins earn, what they cost where an assumption fails, and when a learned one pays.
+"""What tighter radii and margins earn, what they cost if an assumption fails, and when a learned margin pays off.
 
 | part | what is varied |
 |---|---|
-| `shares` | radius, ridge, margin; d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01: reward in shares of the clairvoyant's |
-| `overstated` | only the radius is given a κ five times too large: reward lost against the right κ |
+| `shares` | radius, ridge, margin; d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01: reward as a share of the clairvoyant's |
+| `overstated` | only the radius uses a κ five times too large: reward lost compared with the right κ |
 | `quantile` | the learned quantile over the sub-Gaussian margin, against rounds and δ |
 | `broken` | every margin in every noise family, d = 2: violations among full doses, assumption kept or broken |
 """
@@ -65,7 +65,7 @@ PALETTE = [COLOURS[name] for name in ("hp_ucb", "on_expectation", "hp_probe", "t
 
 
 def share_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
-    """Reward in shares of the sub-Gaussian clairvoyant's, for each radius and margin."""
+    """Reward as a share of the sub-Gaussian clairvoyant's, for each radius and margin."""
     for label, name, radius, changes, place in SERIES:
         spec, world = SafetySpec(**(PLAIN | changes)), LinearWorld(dim=DIM, **place)
         policy = make_policy(name, radius=radius)
@@ -85,7 +85,7 @@ def share_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> I
 
 
 def overstated(radius: str, factor: float) -> Policy:
-    """HP-Probe whose radius is given `factor` times the noise constants, and whose margin the right ones."""
+    """HP-Probe whose radius uses `factor` times the noise constants, and whose margin uses the right ones."""
     wide: dict[int, SafetySpec] = {}
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
@@ -99,7 +99,7 @@ def overstated(radius: str, factor: float) -> Policy:
 
 
 def overstated_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
-    """The reward that a κ five times too large in the radius alone costs."""
+    """The reward lost to a κ five times too large in the radius only."""
     spec, world = SafetySpec(**PLAIN, ridge=10.0), LinearWorld(dim=DIM)
     for radius in ("mixture", "noise-adaptive"):
         runs = [
@@ -117,7 +117,7 @@ def overstated_rows(*, seeds: int, rounds: int, progress: Advance | None = None)
 
 
 def quantile_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
-    """The learned margin in units of the sub-Gaussian one, at a few times and risks."""
+    """The learned margin in units of the sub-Gaussian one, for some numbers of rounds and risks."""
     spec = SafetySpec(**(PLAIN | {"violation_risk": list(RISKS), "ridge": 5.0} | QUANTILE))
     marks = sorted({int(mark) for mark in np.geomspace(min(100, rounds), rounds, 13)})
     found: dict[int, Any] = {}
@@ -176,7 +176,7 @@ def run(
     rounds: Annotated[int, "Rounds for each seed; the learned quantile runs ten times as long."] = 10_000,
     bar: Bar = no_bar,
 ) -> Result:
-    """Radii and margins: reward, an overstated noise constant, the learned quantile, broken assumptions."""
+    """Compare radii and margins: reward, an overstated noise constant, the learned quantile, broken assumptions."""
     folder, start = output_folder(out), time.perf_counter()
     rows, files = {}, []
     total = rounds * (len(SERIES) + 4 + 10 + len(MARGINS) * len(NOISES))
@@ -273,7 +273,7 @@ def _draw_broken(panel: Any, rows: Rows) -> None:
 
 
 def table(folder: Path) -> list[Table | str]:
-    """A table of each part; of the overstated constant a sentence for each radius."""
+    """A table for each part; for the overstated constant, a sentence for each radius."""
     rows, settings = _read(folder), read_provenance(folder, "toolkit")["settings"]
     size = f"d = {settings['dim']}, {len(settings['seeds'])} seeds × {settings['rounds']} rounds"
     shares = [
@@ -322,9 +322,9 @@ def section(folder: Path) -> str:
         [
             "<h2>The same promise with less caution: radii and noise margins</h2>",
             f"<p>HP-Probe at d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01; {len(settings['seeds'])} seed(s) of {settings['rounds']:.0f} rounds; "
-            "reward as a share of the sub-Gaussian clairvoyant's. Each margin but the sub-Gaussian one rests on an assumption of its own "
-            f"(docs/choosing.md). Told a κ five times too large in the radius alone, the reward lost is: {told}. "
-            f"Where a margin's assumption is broken nothing is promised; above the risk it would have promised: {worst}.</p>",
+            "reward as a share of the sub-Gaussian clairvoyant's. Each margin but the sub-Gaussian one needs a further assumption "
+            f"(docs/choosing.md). With a κ five times too large in the radius only, the reward lost is: {told}. "
+            f"If a margin's assumption is broken, nothing is promised; these exceed the risk it would have promised: {worst}.</p>",
             image(
                 folder / "toolkit.png",
                 "Reward by radius and margin, an overstated κ, the learned quantile, broken assumptions",

@@ -1,6 +1,6 @@
-"""One self-contained HTML page: the paper's claims point by point, ours beside the paper's, and why they differ.
+"""One self-contained HTML page: the paper's claims point by point, our results beside them, and why they differ.
 
-It is made from the written data alone and says what is not there yet. Pictures are inline; nothing is fetched.
+It is made only from the written data and lists what is missing. Pictures are inline; the page loads nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from safedial.report.html import document
 
 
 def write_report(folder: str | Path, experiments: Sequence[Experiment] = EXPERIMENTS) -> Path:
-    """`report.html` in `folder`, from whatever results are there."""
+    """Write `report.html` in `folder`, from the results in it."""
     place = Path(folder)
     parts = [each.section(place) for each in experiments if each.has_run(place)]
     require(parts, "out", str(folder), "holds no results yet", "run safedial reproduce table1 first")
@@ -26,7 +26,7 @@ def write_report(folder: str | Path, experiments: Sequence[Experiment] = EXPERIM
     body = "\n".join(
         [
             "<h1>Safety by Design, reproduced</h1>",
-            "<p>Ours beside the figures of Dragazis and Pacchiano, <em>Safety by Design: Realized-Cost Constraints for "
+            "<p>Our results beside those of Dragazis and Pacchiano, <em>Safety by Design: Realized-Cost Constraints for "
             "Contextual Bandits with Continuous Actions</em>. Which settings are the paper's and which are inferred: "
             "docs/reproduction.md.</p>",
             *parts,

@@ -46,7 +46,7 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "On-Expectation": ("on_expectation", {"radius": "paper"}),
 }
 """Name in the legend → policy and options. The first two are the paper's figure. HP-Conformal may beat the sub-Gaussian
-clairvoyant, whom regret is measured against; On-Expectation may too, because it breaks the promise."""
+clairvoyant, against which regret is measured; so may On-Expectation, because it breaks the promise."""
 
 DASHES = {"ε-Greedy, exploring rounds only": "--", "HP-UCB, mixture": "--"}
 
@@ -84,7 +84,7 @@ def synthetic_rows(*, seeds: int, rounds: int, progress: Advance | None = None) 
 
 
 def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
-    """Figure "synthetic": cumulative regret for d = 5 and 10, every policy, Theorem 2, and a sweep over ε."""
+    """Reproduce figure "synthetic": cumulative regret for d = 5 and 10, every policy, Theorem 2, a sweep over ε."""
     folder, start = output_folder(out), time.perf_counter()
     with bar(f"Regret curves, {seeds} seeds", len(DIMS) * len(SERIES) * rounds) as advance:
         rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=advance))
@@ -171,8 +171,8 @@ def section(folder: Path) -> str:
             "<p>The same with every policy of this project, on logarithmic axes (linear between −1 and 1):</p>",
             image(folder / "synthetic_all.png", "All policies, with the bound of Theorem 2"),
             html_table(["policy", *heads], lines),
-            "<p><small>Reward share: of the clairvoyant's, who knows θ* and μ* but keeps the sub-Gaussian noise margin. Who "
-            "earns more has negative regret: HP-Conformal learns the noise's own quantile (a promise for exchangeable rounds); "
+            "<p><small>Reward share: of the clairvoyant's reward, which knows θ* and μ* but keeps the sub-Gaussian noise margin. A policy "
+            "that earns more has negative regret: HP-Conformal learns the quantile of the noise (a promise for exchangeable rounds); "
             "On-Expectation keeps no margin and breaks the promise.</small></p>",
             claim(
                 "Regret is Õ(d√T) (Theorem 2).",
@@ -182,7 +182,7 @@ def section(folder: Path) -> str:
             ),
             claim(
                 "Optimism in reward is how the algorithm explores.",
-                "In this model it need not: R/g has the same noise at any dose, so HP-Probe learns the same from "
+                "In this model optimism is not needed: R/g has the same noise at any dose, so HP-Probe learns the same from "
                 f"micro-doses and has {gain:.1f} times less regret at d = {dims[-1]:g} under the same promise.",
             ),
             footer(read_provenance(folder, "synthetic")),

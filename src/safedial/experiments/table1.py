@@ -75,7 +75,7 @@ def table1_spec() -> SafetySpec:
 def table1(
     *, dim: int = 5, seeds: int = 5, rounds: int = 10_000, progress: Advance | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of the table, ours beside the paper's."""
+    """The rows of the table, our rates beside the paper's."""
     rows: list[dict[str, Any]] = []
     spec = table1_spec()
     for name in POLICIES:
@@ -105,12 +105,12 @@ def table1(
 def run(
     out: str | Path,
     *,
-    dim: Annotated[int, "Dimension of the contexts; the paper has 5 and 10."] = 5,
+    dim: Annotated[int, "Dimension of the contexts; the paper uses 5 and 10."] = 5,
     seeds: Seeds = 5,
     rounds: Rounds = 10_000,
     bar: Bar = no_bar,
 ) -> Result:
-    """Table 1: how often the realized cost exceeds the threshold, HP-UCB beside the expected-cost baseline."""
+    """Reproduce Table 1: how often the realized cost exceeds the threshold, for HP-UCB and the expected-cost baseline."""
     folder, start = output_folder(out), time.perf_counter()
     with bar(f"Table 1, {seeds} seeds", len(POLICIES) * rounds) as advance:
         rows = table1(dim=dim, seeds=seeds, rounds=rounds, progress=advance)
@@ -122,7 +122,7 @@ def draw(folder: Path, promised: float = 0.02) -> list[Path]:
     """`table1.png` from `table1.csv`: violation rate against τ, ours and the paper's, and the promise."""
     rows = read_rows(folder / "table1.csv")
     figure, (axes,) = new_figure()
-    for policy in ("hp_ucb", "on_expectation"):
+    for policy, legend in (("hp_ucb", "paper"), ("on_expectation", None)):
         cells = [row for row in rows if row["policy"] == policy]
         rate = [row["violation_rate"] for row in cells]
         spread = [
@@ -148,7 +148,7 @@ def draw(folder: Path, promised: float = 0.02) -> list[Path]:
             markersize=5,
             color="black",
             zorder=3,
-            label="paper" if policy == "hp_ucb" else None,
+            label=legend,
         )
     axes.axhline(promised, color="grey", linestyle="--", linewidth=1)
     promise = f"HP-UCB promises at most {promised:.0%}"
@@ -163,7 +163,7 @@ def draw(folder: Path, promised: float = 0.02) -> list[Path]:
 
 
 def table(folder: Path) -> list[Table | str]:
-    """The rates beside the paper's, and how many intervals touch the paper's."""
+    """The rates beside the paper's, and how many intervals overlap the paper's."""
     rows, settings = read_rows(folder / "table1.csv"), read_provenance(folder, "table1")["settings"]
     half = len(rows) // 2
     lines = [
@@ -183,9 +183,9 @@ def table(folder: Path) -> list[Table | str]:
     agree = [sum(row["overlaps_paper"] for row in part) for part in (rows[:half], rows[half:])]
     return [
         Table(f"How often the realized cost exceeds τ ({size})", heads, lines),
-        f"Intervals that touch the paper's (to its 4 digits): On-Expectation {agree[1]} of {half}, "
+        f"Intervals that overlap the paper's (to its 4 digits): On-Expectation {agree[1]} of {half}, "
         f"HP-UCB {agree[0]} of {half} (one event at all τ, {rows[0]['ci_low']:.5f}–{rows[0]['ci_high']:.5f}).\n"
-        "HP-UCB promises at most 0.02 a round.",
+        "HP-UCB promises at most 0.02 per round.",
     ]
 
 
@@ -222,7 +222,7 @@ def section(folder: Path) -> str:
             ),
             claim(
                 "The expected-cost baseline violates in between 12 % and 23 % of the rounds.",
-                f"Ours: {min(rates):.1%} to {max(rates):.1%}. {agree} of {len(expected)} intervals touch the paper's; "
+                f"Ours: {min(rates):.1%} to {max(rates):.1%}. {agree} of {len(expected)} intervals overlap the paper's; "
                 f"{lower} of {len(expected)} of our rates lie below the paper's. The paper does not say which dimension the "
                 f"table is for; ours is d = {int(expected[0]['dim'])} (docs/reproduction.md compares 5 and 10).",
             ),

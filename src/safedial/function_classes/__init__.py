@@ -1,9 +1,9 @@
-"""Function classes for Algorithm 2: what the mean reward and cost may look like, and how surely it is known.
+"""Function classes for Algorithm 2: which functions the mean reward and cost may be, and what is proved about them.
 
 | class | functions | label |
 |---|---|---|
 | `linear` | ⟨x, θ⟩, ‖θ‖ ≤ S | certified |
-| `finite` | a list, to 100,000 and beyond | certified |
+| `finite` | a list of functions, 100,000 or more | certified |
 | `kernel` | RKHS norm ≤ B: RBF, Matérn, polynomial, sums, products | certified |
 | `features` | ⟨φ(x), θ⟩ up to a stated error: splines, Fourier features, a frozen network | certified |
 | `binary` | log-odds of a 0/1 cost | certified |

@@ -2,19 +2,19 @@
 
     P(C = 1 | x, z) / P(C = 0 | x, z) = z · odds · exp⟨x, μ*⟩,      ‖μ*‖ ≤ S,      z = g(α) in [0, 1]
 
-so no dose has no risk, and log-odds are ⟨x, μ*⟩ + ln z + ln odds, where `odds`, those at context 0 and full dose, are
-known: logistic regression with a known offset. A dose curve g of power form gives the two-parameter logistic model of
-dose finding. Realized safety is P(C = 1) ≤ δ itself: there is no noise margin, and outcomes are not divided by g.
+so a dose of 0 has no risk, and the log-odds are ⟨x, μ*⟩ + ln z + ln odds, where `odds`, the odds at context 0 and full
+dose, are known: logistic regression with a known offset. With a power curve g this is the two-parameter logistic model
+of dose finding. Realized safety is P(C = 1) ≤ δ itself: there is no noise margin, and outcomes are not divided by g.
 With U ≥ ⟨x, μ*⟩ on the confidence event, the largest safe intensity is
 
     z_safe = min(1, δ/(1 − δ) · exp(−U)/odds),      U ≤ S‖x‖ before any data.
 
 The confidence set is the one of Lee, Yun and Jun, "A Unified Confidence Sequence for Generalized Linear Models, with
 Applications to Bandits" (2024); `logistic_fit` derives the form used here. It holds for all t at once, so the fit may
-be brought up to date on a schedule (each round at first, then at every twentieth more rounds) and used in between.
+be updated on a schedule (each round at first, then whenever the rounds have grown by a twentieth).
 
-How much a round teaches depends on its dose: at P(C = 1) = p the information is p(1 − p). A rare event is learned
-slowly: at δ = .01 a hundred rounds bring one event.
+How informative a round is depends on its dose: at P(C = 1) = p the information is p(1 − p). Rare events are learned
+slowly: at δ = .01, a hundred rounds bring one event.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Trials:
         self.informative_rounds = self.informative_rounds + weight
 
     def rounds(self, count: int) -> Rounds:
-        """Contexts, offsets, labels, weights of the first rounds, with the rounds behind the batch."""
+        """Contexts, offsets, labels and weights of the first rounds; the axis of rounds comes after the batch's."""
         held = (self.contexts, self.offsets, self.labels, self.weights)
         first, second, third, fourth = (
             np.ascontiguousarray(np.moveaxis(values[:count], 0, len(self.batch))) for values in held
@@ -95,9 +95,9 @@ def binary(*, norm: float = 1.0, odds: float = 1.0) -> FunctionClass:
 
     Args:
         norm: S, with ‖μ*‖ ≤ S.
-        odds: the known odds of an event at full intensity in context 0, where the model leaves no freedom.
+        odds: the known odds of an event at full intensity in context 0, which the model does not estimate.
 
-    The values that `bounds` gives are log-odds at full intensity, ⟨x, μ⟩ + ln odds.
+    `bounds` gives log-odds at full intensity, ⟨x, μ⟩ + ln odds.
 
     >>> binary(norm=2.0).binary
     True

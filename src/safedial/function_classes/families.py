@@ -1,4 +1,4 @@
-"""Parametric families for the class `parametric`: a function f(contexts, parameters) and where to start."""
+"""Parametric families for the class `parametric`: a function f(contexts, parameters) and starting parameters."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ whatever the errors are, even adversarial ones. So the range at x is
 
     ⟨φ(x), θ̂⟩ ± [(β + ε√N)·width + ε],
 
-cut at S‖φ(x)‖ + ε and at `bound`. It is valid for all t on the event that β is: the noise part of θ̂ is untouched.
-The price ε√N·width does not vanish: a misspecified class has linear regret, here as anywhere.
+cut at S‖φ(x)‖ + ε and at `bound`. It is valid for all t on the same event as β, because the noise part of θ̂ does not
+change. The term ε√N·width does not vanish: a misspecified class has linear regret, here as anywhere.
 
 Rounding: Σ⁻¹ is kept by rank-one updates, whose errors grow like u·N·‖φ‖²/λ. Four times that, in units of 1 + |value|,
-is added to the range; that it suffices is measured, not proved. Beyond ‖φ‖² = 1e8·λ the class refuses: the updates are
-not stable there. (An `Agent` with a linear policy bounds its rounding by a proof, `core.rounding`.)
+is added to the range; that this suffices is measured, not proved. Beyond ‖φ‖² = 1e8·λ the class refuses, because the
+updates are not stable there. (For an `Agent` with a linear policy, `core.rounding` proves a bound.)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class View(NamedTuple):
 def linear(*, radius: str = "mixture") -> FunctionClass:
     """⟨x, θ⟩ with ‖θ‖ ≤ S: the paper's linear model, as a function class.
 
-    Through it, the non-linear policies are the linear ones, to the last rounding (tests hold them to 1e-9).
+    With this class, the non-linear policies equal the linear ones up to rounding (tests check to 1e-9).
 
     >>> linear().label
     'certified'
@@ -70,7 +70,7 @@ def features(
     network's last layer.
 
     Args:
-        transform: from contexts (..., d) to features (..., p), the same for ever. None: the context itself.
+        transform: from contexts (..., d) to features (..., p); it must not change. None: the context itself.
         misspecification: ε ≥ 0, with |f(x) − ⟨φ(x), θ*⟩| ≤ ε for every context, stated by you.
         radius: "mixture" (default), "determinant", or "paper" (with the spec's L bounding ‖φ(x)‖, which is checked, and
             p ≥ 2).
@@ -98,7 +98,7 @@ def features(
         mapped = _map(transform, context)
         size = state.reward_coef.shape[-1]
         same = mapped.shape[-1] == size
-        require(same, "transform", mapped.shape[-1], f"gave another number of features than before, {size}")
+        require(same, "transform", mapped.shape[-1], f"gave a different number of features than before, {size}")
         return View(estimate.predict(state, mapped))
 
     def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
@@ -155,16 +155,18 @@ def _map(transform: Callable[[Any], Any] | None, context: Any) -> Any:
 
 def _check_norm(norm: Any, spec: SafetySpec) -> None:
     largest = float(np.max(norm))
-    rule = f"must be at most context_bound = {spec.context_bound:g} for radius 'paper', which counts on it"
+    rule = f"must be at most context_bound = {spec.context_bound:g} for radius 'paper', which depends on it"
     fits = largest <= spec.context_bound * (1.0 + NORM_SLACK)
     require(fits, "norm of the features", largest, rule, "use 'mixture', or scale the features")
 
 
 def _stiffness(norm: Any, spec: SafetySpec) -> Any:
-    """‖φ(x)‖²/λ, refused where rank-one updates would not hold."""
+    """‖φ(x)‖²/λ; refused if rank-one updates would be unstable."""
     ratio = norm * norm / spec.ridge
     rule = f"must be at least the features' squared norm, {float(np.max(norm)) ** 2:.3g}, over {STIFFEST:g}"
-    require(np.all(ratio <= STIFFEST), "ridge", spec.ridge, rule, "raise it: rounding would decide the range")
+    require(
+        np.all(ratio <= STIFFEST), "ridge", spec.ridge, rule, "raise it: otherwise rounding would determine the range"
+    )
     return ratio
 
 

@@ -10,14 +10,14 @@ SSE(f) = Σ_s ω_s (y_s − f(x_s))². Why `mixture` holds: for each h, with Δ 
     exp(−[SSE(h) − SSE(f*)]/2κ²) = Π_s exp(√ω ξ_s Δ_s/κ² − Δ_s²/2κ²)
 
 is a supermartingale that starts at 1, because E exp(√ω ξ Δ/κ²) ≤ exp(Δ²/2κ²). So is the average over π, and Ville's
-inequality bounds it by 1/δ′ for all t with probability ≥ 1 − δ′. The two sets are not nested, so neither may be chosen
-after the data; with the data at hand `mixture` is usually much the smaller, since it needs no factor 8.
+inequality bounds it by 1/δ′ for all t with probability ≥ 1 − δ′. The two sets are not nested, so the choice must not
+depend on the data; in practice `mixture` is usually much smaller, because it needs no factor 8.
 
-Both sets contain f̂ always, so neither is ever empty: data cannot refute a finite class here.
+Both sets always contain f̂, so neither is ever empty: data cannot refute a finite class here.
 
-A loss that is not a number leaves its function in the set: what cannot be compared rules nothing out.
+A function whose loss is not a number stays in the set, because nothing rules it out.
 
-Terms of the sum that are below e^{−CUT} of the largest are left out: that makes the sum smaller and the set larger.
+Terms of the sum below e^{−CUT} of the largest are omitted, which makes the sum smaller and the set larger.
 
 Rounding: computed in another order, or on another processor, a function's values differ in their last digits, so a
 value counts as known to ε = `ROUNDING`·bound, which is added to the range at both ends. √SSE is a norm of the gaps, so
@@ -47,7 +47,7 @@ Array = NDArray[np.float64]
 CUT = 40.0
 UNIT = 2.0**-53
 ROUNDING = 1e-12
-"""To which share of the bound the values of the functions are known."""
+"""The accuracy of the functions' values, as a share of the bound."""
 
 
 class View(NamedTuple):
@@ -74,7 +74,7 @@ class State(NamedTuple):
     distance: Array
 
     def enclosed(self, squares: Array, error: float) -> tuple[Array, Array]:
-        """What sums of squares (..., F) over the rounds are exactly, where each of the gaps is off by up to `error`."""
+        """Bounds on the exact sums of squares (..., F) over the rounds, if each gap is off by up to `error`."""
         share = (self.informative_rounds + 8.0)[..., None] * UNIT
         root, off = np.sqrt(squares), error * np.sqrt(self.weight_sum)[..., None]
         return np.maximum(root - off, 0.0) ** 2 * (1.0 - share), (root + off) ** 2 * (1.0 + share)
@@ -91,10 +91,10 @@ def finite(
 
     Args:
         functions: a list of functions from contexts (..., d) to values (...), or one function to values (..., F), which
-            is faster; with values in [−bound, bound], computed to within 1e-12·bound. 100,000 functions are no trouble.
+            is faster; with values in [−bound, bound], computed to within 1e-12·bound. 100,000 functions are fine.
         radius: "mixture" (default) or "paper", chosen in advance.
         prior: π, F positive weights (they are scaled to sum 1), for "mixture"; equal by default.
-        bound: what all values lie within; the paper's 1.
+        bound: a bound on |f|; 1 in the paper.
 
     >>> directions = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
     >>> finite(lambda x: np.tanh(x @ directions)).init(2).loss.shape
@@ -220,7 +220,7 @@ def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array |
 
 
 def _distance(state: State, target: int, best: Array, evaluate: Callable[[Any], Any]) -> Array:
-    """‖f − f̂‖²_D for every f: kept while f̂ stays, computed anew from the rounds where it moved."""
+    """‖f − f̂‖²_D for every f: kept while f̂ stays the same, recomputed from the rounds when it changes."""
     moved = np.asarray(state.anchor[..., target] != best)
     if np.any(moved):
         fresh = np.zeros((int(moved.sum()), state.loss.shape[-1]))
@@ -235,7 +235,7 @@ def _distance(state: State, target: int, best: Array, evaluate: Callable[[Any], 
 
 
 def _remember(state: State, view: View, values: Array, weight: Array) -> None:
-    """Keep the round, and carry the distances to the present f̂ along."""
+    """Store the round, and update the distances to the present f̂."""
     state.contexts.append(np.array(view.context))
     state.weights.append(np.array(weight))
     for target in range(state.loss.shape[-2]):
@@ -252,6 +252,6 @@ def _pack(state: State) -> dict[str, Any]:
 
 
 def _unpack(arrays: dict[str, Any]) -> State:
-    """What `_pack` gave; files from before Σ ω was kept count each weight as 1."""
+    """The state from `_pack`. Older files lack Σ ω; there each weight counts as 1."""
     rounds = {name: list(arrays[name]) for name in ("contexts", "weights")}
     return State(**{"weight_sum": np.array(arrays["informative_rounds"]), **arrays, **rounds})

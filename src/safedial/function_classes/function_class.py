@@ -1,17 +1,17 @@
-"""What a function class is: least squares over it, and a range of values at a context that holds for all rounds.
+"""What a function class is: least squares over it, and a range of values at a context that is valid in all rounds.
 
-Algorithm 2 needs three things of a class F of mean outcomes per unit of intensity: a fit to the normalised outcomes
+Algorithm 2 needs three things from a class F of mean outcomes per unit of intensity: a fit to the normalised outcomes
 y = R/g(α) or C/g(α), a confidence set around it that contains the truth for every t at once, and the largest and
 smallest value at a context over that set (eq. mu_convex_prog_eluder and the line after it). A `FunctionClass` is a
 record of the functions that give them. It holds structure only: noise, risk and ridge come with the spec.
 
     state = init(dim, ridge=λ, batch=(rows, seeds), targets=1 or 2)
-    view  = look(state, context)                       all that one context needs of the state
+    view  = look(state, context)                       what one context needs from the state
     range = bounds(view, target, noise=κ, spec=spec)   an `Interval`
-    state = update(state, view, outcomes, weight)      weight 0 leaves it as it was
+    state = update(state, view, outcomes, weight)      weight 0 changes nothing
 
-Reward and cost share the contexts; where they share the class as well, one state with two targets serves both, and what
-depends on the contexts alone (a Gram matrix, a Cholesky factor, the functions' values) is computed once.
+Reward and cost share the contexts. If they also share the class, one state with two targets serves both, and what
+depends only on the contexts (a Gram matrix, a Cholesky factor, the functions' values) is computed once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What a round brought: one array for each target, their weight ω in [0, 1], and the intensity that was applied."""
+    """The outcomes of a round: one array for each target, their weight ω in [0, 1], and the applied intensity."""
 
     targets: tuple[Any, ...]
     weight: Any
@@ -55,14 +55,14 @@ class FunctionClass(NamedTuple):
         label: "certified" if the confidence set is proved to contain the truth for all t at once with probability
             ≥ 1 − δ′; "heuristic" otherwise.
         options: how it was configured, as plain values where possible.
-        assumptions: what the label rests on, in words.
+        assumptions: the assumptions behind the label, in words.
         init, look, bounds, update: as above.
-        ceiling: of a view and a spec, a bound on |f(x)| that always holds; +∞ where there is none.
-        first: of a spec, a bound on |f| at any context: 1 in Algorithm 2, S·L in the linear case; +∞ where only the
-            ceiling at each context is one, as for features, whose norms L does not bound.
+        ceiling: given a view and a spec, a bound on |f(x)| that always holds; +∞ if there is none.
+        first: given a spec, a bound on |f| at any context: 1 in Algorithm 2, S·L in the linear case; +∞ if only
+            `ceiling` gives a bound, as for features, whose norms L does not bound.
         pack, unpack: the state as named arrays, and back.
         binary: outcomes are 0 or 1, their log-odds f(x) + ln z; for costs only.
-        max_points: how many informative rounds it can hold, where there is a limit.
+        max_points: the most informative rounds it can hold, if there is a limit.
     """
 
     name: str
@@ -81,13 +81,13 @@ class FunctionClass(NamedTuple):
     max_points: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by name and options, where these give it again."""
+        """Pickled by name and options if they determine it."""
         from safedial.function_classes import CLASSES
 
         return reduced(self, "function class", CLASSES, _remake)
 
     def __copy__(self) -> FunctionClass:
-        """Itself: it holds structure only, and nothing changes it."""
+        """Itself, because it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FunctionClass:
@@ -106,7 +106,7 @@ def _remake(name: str, options: dict[str, Any]) -> FunctionClass:
 
 
 def _plain(value: Any) -> Any:
-    """A function by its name, a list of functions by their number, an array by its numbers."""
+    """A function as its name, a list of functions as their count, an array as its numbers."""
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     if isinstance(value, (list, tuple)) and value and callable(value[0]):

@@ -41,7 +41,7 @@ TOLERANCE = 1e-6
 
 
 class View(NamedTuple):
-    """One context against the points so far; arrays of the batch's shape."""
+    """One context compared with the points so far; arrays of the batch's shape."""
 
     mean: tuple[Array, ...]
     deviation: Array
@@ -93,10 +93,10 @@ def kernel(
         kernel: a `Kernel`, or its name: "rbf:0.5", "matern52:1+polynomial:2", …; fixed in advance.
         norm: B, with ‖f‖ ≤ B in the kernel's own space. Then |f(x)| ≤ B√k(x, x).
         bound: |f| ≤ bound; Algorithm 2's classes are bounded by 1. None: only by B√k(x, x).
-        max_points: how many informative rounds are held. n points take 4n² bytes and n² flops a decision: 5,000 points
-            are 100 MB and about 3 ms. Past it `update` refuses.
+        max_points: the most informative rounds it can hold; `update` refuses more. n points take 4n² bytes, and n²
+            flops per decision: 5,000 points take 100 MB and about 3 ms.
 
-    The ridge ρ is the spec's; κ²/B² is a good choice where κ is known.
+    The ridge ρ is the spec's; κ²/B² is a good choice if κ is known.
 
     >>> kernel("matern52:0.3", norm=1.5).describe()["kernel"]
     'matern52:0.3'
@@ -189,7 +189,7 @@ def kernel(
 
 
 def check_room(count: int, most: int) -> None:
-    """Refuse a point more than the class holds."""
+    """Refuse a point beyond the limit of the class."""
     way_out = "raise max_points, or use class features with Fourier features, which has no limit"
     require(count < most, "max_points", most, "informative rounds are held already", way_out)
 
@@ -242,7 +242,7 @@ def _append(
         "kernel",
         str(shape),
         "is not positive semi-definite at these contexts",
-        "use a kernel of classes.kernels",
+        "use a kernel of function_classes.kernels",
     )
     pivot = float(np.sqrt(max(squared, ridge)))
     points.reserve(limit)

@@ -1,7 +1,7 @@
 """Positive semi-definite kernels, their sums and products.
 
-A `Kernel` is called with points (n, d) and (m, d) and gives the (n, m) matrix of its values; `largest` of points (n, d)
-gives k(x, x). Sums and products of kernels are kernels (Schur), and so is a positive multiple.
+A `Kernel` maps points (n, d) and (m, d) to the (n, m) matrix of its values; `largest` maps points (n, d) to k(x, x).
+Sums, products (Schur) and positive multiples of kernels are kernels.
 
 >>> smooth = rbf(0.5) + 0.3 * polynomial(2)
 >>> str(smooth)
@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Kernel:
-    """k(x, y) as a matrix function, k(x, x) as a vector function, and a name, which `parse_kernel` reads if it has no
-    brackets.
+    """k(x, y) as a matrix function, k(x, x) as a vector function, and a name, which `parse_kernel` can read unless it
+    contains brackets.
     """
 
     name: str
@@ -152,13 +152,13 @@ def _one(text: str, whole: str) -> Kernel:
 
 
 def _digits(value: float) -> str:
-    """A number as short as it can be said exactly, without a plus sign."""
+    """The shortest exact form of a number, without a plus sign."""
     short = f"{value:g}"
     return (short if float(short) == value else repr(float(value))).replace("e+", "e")
 
 
 def _squared_distance(x: Array, y: Array) -> Array:
-    """Σ_j (x_j − y_j)², from the differences: ‖x‖² + ‖y‖² − 2⟨x, y⟩ would call points far from 0 one and the same."""
+    """Σ_j (x_j − y_j)² from the differences, because ‖x‖² + ‖y‖² − 2⟨x, y⟩ cannot separate points far from 0."""
     total = np.zeros((len(x), len(y)))
     for left, right in zip(x.T, y.T, strict=True):
         gap = left[:, None] - right[None, :]

@@ -41,11 +41,11 @@ PRIOR = 1.5
 SHRINKS = (PRIOR - 1.0) * np.exp(-np.linspace(0.0, 14.0, 57))
 STEPS = 30
 FARTHEST = 300.0
-"""hX above which a radius h of the grid is left out: e^{hX} times a curvature that underflows would be no bound."""
+"""A radius h with larger hX is left out of the grid: e^{hX} times a curvature that underflows would not be a bound."""
 
 
 class Fit(NamedTuple):
-    """μ̂, A⁻¹, and what the range needs; arrays with the batch in front."""
+    """μ̂, A⁻¹, and what the range needs; the batch axes come first."""
 
     coef: Array
     inverse: Array

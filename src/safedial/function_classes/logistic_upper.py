@@ -11,8 +11,8 @@ optimality conditions: with p = (∇²G)⁻¹∇G, q = (∇²G)⁻¹x at the pre
 
     m ← m − p + tq,      t² = 2(B − G(m) + ½⟨∇G, p⟩)/⟨x, q⟩.
 
-Where events are rare the set reaches less far up than down, since curvature grows with the chance of an event; the
-ellipsoid cannot see this. The smaller of the two bounds is used: both hold on the same event.
+If events are rare, the set reaches less far up than down, because curvature grows with the chance of an event; the
+ellipsoid does not reflect this. The smaller of the two bounds is used; both hold on the same event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rounds = tuple[Array, Array, Array, Array]
 
 STEPS = 8
 ROUNDING = 1e-13
-"""What the bound is rounded up by, relative to its terms: sums over rounds err by a few units in the last place."""
+"""The bound is rounded up by this share of its terms: sums over rounds err by a few units in the last place."""
 
 
 def loss(contexts: Array, offsets: Array, labels: Array, weights: Array, coef: Array) -> Array:
@@ -40,7 +40,7 @@ def loss(contexts: Array, offsets: Array, labels: Array, weights: Array, coef: A
 
 
 def upper(rounds: Rounds, fitted: Fit, context: Array, start: Array, log_inverse_risk: Any, *, size: float) -> Array:
-    """A bound on ⟨x, μ*⟩ for each learner of the batch; `start` is the ellipsoid's bound, to begin from."""
+    """A bound on ⟨x, μ*⟩ for each learner of the batch, starting from `start`, the ellipsoid's bound."""
     damp = 1.0 / size**2
     level = loss(*rounds, fitted.coef) + log_inverse_risk + fitted.excess + 0.5
     direction = np.matmul(fitted.inverse, context[..., None])[..., 0]

@@ -41,7 +41,7 @@ def fourier(dim: int, *, count: int = 100, length: float = 0.5, seed: int = 0) -
 
 
 def check_coordinates(context: Any, dim: int) -> None:
-    """Contexts (..., dim), as the map was made for."""
+    """Check that contexts have the dimension the map was made for, (..., dim)."""
     shape = np.shape(context)
     require(bool(shape) and shape[-1] == dim, "context", shape, f"must have {dim} coordinates in its last axis")
 
@@ -49,7 +49,7 @@ def check_coordinates(context: Any, dim: int) -> None:
 def splines(dim: int, *, knots: int = 5, degree: int = 3, bound: float = 1.0) -> Callable[[Any], Any]:
     """Additive B-splines: for each coordinate, a basis of `knots + degree − 1` functions on [−bound, bound].
 
-    Coordinates outside are moved to the end of the range, so that a feature is always defined; divided by √dim, so
+    Coordinates outside are clipped to the range, so that every feature is defined. Features are divided by √dim, so
     that ‖φ(x)‖ ≤ 1.
 
     >>> basis = splines(1, knots=4)(np.linspace(-1, 1, 7)[:, None])

@@ -6,12 +6,11 @@ the set of parameters whose loss is close to the best one:
     SSE(w) ≤ SSE(ŵ) + κ²(p ln(1 + N) + 2 ln(1/δ′)),      p = len(w),  |w − start| ≤ reach
 
 The largest and smallest f(x; w) over it come from constrained optimisation (SLSQP) from several starts: the fit, where
-the linearised problem puts the two ends, and the best of `SCATTER` random parameters that the set contains (near a
-saturated fit the first two see no slope). What such a search finds is a *lower* bound on the maximum, and the radius
-is the linear one by analogy, so nothing here is proved: the class is labelled heuristic, and a policy over it
-promises nothing.
+the linearised problem has its two ends, and the best of `SCATTER` random parameters in the set (near a saturated fit
+the first two have no slope to follow). Such a search finds a *lower* bound on the maximum, and the radius is the linear
+one by analogy, so nothing here is proved: the class is labelled heuristic, and a policy over it promises nothing.
 
-The fit is brought up to date on a schedule (each round at first, then at every tenth more rounds).
+The fit is updated on a schedule (each round at first, then whenever the rounds have grown by a tenth).
 """
 
 from __future__ import annotations
@@ -69,11 +68,11 @@ def parametric(
 
     Args:
         function: from contexts (n, d) and parameters (p,) to values (n,), differentiable in the parameters.
-        start: parameters to begin with, (p,).
+        start: the initial parameters, (p,).
         reach: how far each parameter may move from `start`.
         bound: |f| ≤ bound, which cuts the range; None: no cut.
-        seed: of the fresh starts.
-        starts: how many fresh starts a fit tries beside the last one.
+        seed: the seed of the fresh starts.
+        starts: how many fresh starts a fit tries besides the last fit.
 
     >>> law = parametric(lambda x, w: np.tanh(x @ w), [0.0, 0.0])
     >>> law.label
@@ -150,7 +149,7 @@ class Family(NamedTuple):
 
 
 def _learn(family: Family, learner: Learner, context: Array, values: list[float], weight: float) -> None:
-    """Append a round, and refit on schedule; between refits the loss of the last fit is kept up to date."""
+    """Append a round and refit on schedule; between refits, update the loss of the last fit."""
     learner.contexts = np.concatenate([learner.contexts, context[None]])
     learner.outcomes = np.concatenate([learner.outcomes, np.array(values)[:, None]], axis=1)
     learner.roots = np.append(learner.roots, np.sqrt(weight))
@@ -224,7 +223,7 @@ def _range(
 
 
 def _scattered(family: Family, learner: Learner, target: int, limit: float) -> list[Array]:
-    """Random parameters around the origin and around the fit, those whose loss the set allows."""
+    """Random parameters around the origin and around the fit, restricted to the confidence set."""
     rng = np.random.default_rng([family.seed, learner.count])
     steps = rng.standard_normal((SCATTER, family.origin.size)) * min(1.0, family.reach / 3.0)
     around = np.where(np.arange(SCATTER)[:, None] % 2 == 0, family.origin, learner.best[target])
@@ -235,7 +234,7 @@ def _scattered(family: Family, learner: Learner, target: int, limit: float) -> l
 def _linear_ends(
     family: Family, learner: Learner, target: int, one: Array, best: Array, *, slack: float, sign: float
 ) -> list[Array]:
-    """Where the problem linearised at the fit has its end: ŵ ∓ √slack · A⁻¹q/‖q‖_{A⁻¹}, A = JᵀJ + a little."""
+    """The ends of the problem linearised at the fit: ŵ ∓ √slack · A⁻¹q/‖q‖_{A⁻¹}, A = JᵀJ plus a small ridge."""
     from scipy.optimize import approx_fprime
 
     jacobian: Any = approx_fprime(best, lambda w: _residuals(family, learner, target, w))

@@ -13,12 +13,12 @@ FORM, VERSION = "safedial-class", 1
 
 
 def save_state(path: str | os.PathLike[str], class_: FunctionClass, state: Any) -> None:
-    """Write what the class has learned. The functions themselves are not written: keep the code that made them."""
+    """Write what the class has learned, but not its functions: keep the code that makes them."""
     write_archive(path, class_.describe(), class_.pack(state), form=FORM, version=VERSION)
 
 
 def load_state(path: str | os.PathLike[str], class_: FunctionClass) -> Any:
-    """What `save_state` wrote, for the same class; another class, or other options, are refused."""
+    """Read what `save_state` wrote, for the same class; another class or other options are refused."""
     header, arrays = read_archive(path, form=FORM, version=VERSION)
     mine = class_.describe()
     differ = [name for name in sorted({*header, *mine}) if header.get(name) != mine.get(name)]

@@ -1,4 +1,4 @@
-"""Planning a study: simulate what the spec states and what may be true instead, and say what to expect.
+"""Planning a study: simulate the spec and its alternatives, and forecast the results.
 
 spec, dose, dim, rounds, assumptions ─► scenarios ─► forecast (many truths each) ─► operating characteristics, words
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.decision.units import Dial, significant
 from safedial.errors import require
@@ -20,13 +21,13 @@ from safedial.policies import Policy, as_policy
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to expect: a forecast for each scenario, the first one being the spec's own.
+    """A forecast for each scenario; in the first one, the spec is true.
 
     Attributes:
-        spec: what the study states, and the constants of the world that it is played in.
-        assumed: those of the constants that are assumed for the forecast and not stated.
+        spec: the study's spec, completed with the constants of the simulated world.
+        assumed: the constants that are assumed for the forecast and not stated.
         baseline_cost: the known cost without any action.
-        dial: the units that doses are told in; in the tables they are shares of the dial.
+        dial: the units of doses in words; in the tables, doses are shares of the dial.
     """
 
     policy: Policy
@@ -53,11 +54,15 @@ class Plan:
         """What to expect if the spec is true, in plain words."""
         first = self.table[0]
         half, share = first["half_reward_round"], first["reward_share"]
-        earned = f"Over the whole study it is {share:.0%} of that." if share is not None else "Nobody can earn here."
+        earned = (
+            f"Over the whole study it is {share:.0%} of that."
+            if share is not None
+            else "No policy can earn a reward here."
+        )
         begun = (
-            f"From about round {half} on, a round earns at least half of what an all-knowing policy earns."
+            f"From about round {half} on, a round earns at least half of an all-knowing policy's reward."
             if half is not None
-            else "Within these rounds, no stretch earns half of what an all-knowing policy earns."
+            else "Within these rounds, no stretch earns half of an all-knowing policy's reward."
         )
         return [
             f"Of {self.rounds} rounds expect {significant(first['violations'], 2)} with a cost above "
@@ -75,20 +80,20 @@ class Plan:
         if not self.assumed:
             return []
         told = ", ".join(f"{name} = {value:g}" for name, value in self.assumed.items())
-        return [f"Assumed, not stated: {told}. The forecast rests on these numbers, the promise does not."]
+        return [f"Assumed, not stated: {told}. The forecast depends on these numbers; the promise does not."]
 
     def _small_doses(self) -> list[str]:
-        """That micro-doses are given, and what an error of measurement does there."""
+        """A warning about micro-doses and the errors of measurement that they magnify."""
         share, probe = self.table[0]["small_doses"], self.policy.options.get("probe")
         if share < 0.01 or probe is None or probe == 0:
             return []
         based = ", after the baseline cost is taken off," if self.baseline_cost else ""
-        out = "state it as cost_sensor_noise, or " if self.policy.promise == "certified" else ""
+        out = "state it as cost_sensor_noise, or " if PROMISES[self.policy.promise].from_constants else ""
         return [
             f"In {share:.0%} of the rounds the dose is below {self.dial.amount(SMALL)}: where no benefit is expected, "
             "as in about half of the contexts of these simulated worlds, the policy gives a small share of the safe "
-            f"dose, so that the round still teaches (probe = {probe}). What is measured there{based} is divided by "
-            "that small dose, and an error of measurement with it. If yours does not shrink with the dose, "
+            f"dose, so that the policy still learns (probe = {probe}). The measurement{based} is divided by "
+            "that small dose, which magnifies its error. If your error does not shrink with the dose, "
             f"{out}set probe = 1, which gives the safe dose in every round."
         ]
 
@@ -96,20 +101,20 @@ class Plan:
         first = self.table[0]
         if not first["promise_holds"]:
             return "nothing is promised about them"
-        if self.spec.promise == "joint":
-            return f"the promise allows any at all in {first['promised_risk']:.3g} of the studies"
-        return f"the promise allows {significant(first['promised_risk'] * self.rounds, 3)} on average"
+        if PROMISES[self.spec.promise].each_round:
+            return f"the promise allows {significant(first['promised_risk'] * self.rounds, 3)} on average"
+        return f"the promise allows one or more in {first['promised_risk']:.3g} of the studies"
 
     def _doubts(self) -> list[str]:
-        rate = "any_violation" if self.spec.promise == "joint" else "violation_rate"
+        rate = "violation_rate" if PROMISES[self.spec.promise].each_round else "any_violation"
         broken = [row for row in self.table if not row["promise_holds"] and row[rate] > row["promised_risk"]]
         if not broken:
             return []
         names = ", ".join(f"{row['scenario']} ({row[rate]:.1%})" for row in broken)
         risk = f"{broken[0]['promised_risk']:.1%}"
-        if self.policy.promise in ("certified", "conformal"):
-            return [f"Where the promise rests on what is not so, it can break: {names}; promised is {risk}."]
-        return [f"Nothing is promised, and the spec's {risk} is exceeded: {names}."]
+        if PROMISES[self.policy.promise].proved:
+            return [f"Where an assumption fails, the promise can break: {names}; the promise is {risk}."]
+        return [f"Nothing is promised, and these exceed the spec's {risk}: {names}."]
 
 
 def plan(
@@ -130,11 +135,11 @@ def plan(
 
     Args:
         seeds: studies in each scenario, with different true coefficients.
-        dose: the dose curve, taken to be exact.
+        dose: the dose curve, assumed exact.
         baseline_cost: the known cost without any action, in every round.
-        assumed: constants of the world that a conformal spec does not state: by name, of `CONSTANTS`.
-        dial: the units that doses are told in.
-        scenarios: by default all of `SCENARIOS` that the policy can be played in.
+        assumed: constants of the world that a conformal spec does not state; the names are in `CONSTANTS`.
+        dial: the units of doses in words.
+        scenarios: by default all of `SCENARIOS` in which the policy can be simulated.
         progress: called with the number of rounds just finished; a scenario has `rounds`.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
@@ -164,26 +169,26 @@ def plan(
 
 
 def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> SafetySpec:
-    """The spec with the constants that a simulated world needs: those that it states, and the assumed ones."""
+    """The spec with all constants that a simulated world needs: stated or assumed."""
     odd = [name for name in assumed if name not in CONSTANTS or getattr(spec, name) is not None]
-    require(not odd, "assumed", odd, "are stated already, or are no constants", "assume " + ", ".join(CONSTANTS))
+    require(not odd, "assumed", odd, "are already stated, or not constants", "assume " + ", ".join(CONSTANTS))
     lacking = [name for name in CONSTANTS if getattr(spec, name) is None and name not in assumed]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in lacking)
     require(
         not lacking,
         "spec",
         lacking,
-        "are not stated, and a forecast needs a world to play in",
+        "are not stated, and a forecast needs a simulated world",
         f"assume them: {options} (in Python, assumed=); safedial calibrate proposes them from a pilot. The forecast "
-        "rests on them, the promise does not",
+        "depends on them; the promise does not",
     )
     unknown = spec.cost_noise is None or spec.coefficient_bound is None
-    start = policy.options.get("start_dose")
+    uncertified = unknown and PROMISES[policy.promise].exchangeable
     require(
-        not (unknown and policy.promise == "conformal" and start is None),
+        not uncertified or policy.options["start_dose"] is not None,
         "start_dose",
-        start,
-        "is missing: the start cannot be certified from constants that are only assumed",
+        None,
+        "is missing: assumed constants cannot certify the start",
         "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]",
     )
     return replace(spec, **assumed)

@@ -1,4 +1,4 @@
-"""One scenario played many times: what a study may expect."""
+"""Simulates one scenario many times, to forecast a study."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from safedial.core import monitor
 from safedial.core.dose import Dose
 from safedial.core.estimate import Prediction
 from safedial.core.margin import round_risk
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.planning.scenarios import Scenario, deciding_by, promise_kept
-from safedial.policies import Policy
+from safedial.policies import Policy, promised_risk
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.simulation.loop import Played
 from safedial.simulation.run import simulate
 from safedial.stats import violation_interval
-from safedial.worlds.linear import LinearWorld, generators
+from safedial.worlds.linear import LinearWorld
+from safedial.worlds.world import generators
 
 Array = NDArray[np.float64]
 
 POINTS = 40
-"""Moments in time at which curves are kept."""
+"""The number of rounds at which curves are kept."""
 
 DOSES, STUDIES = (0.25, 0.75), (0.1, 0.9)
 """The quantiles of a band: over doses, and over studies."""
@@ -55,7 +57,7 @@ def forecast(
     baseline_cost: float = 0.0,
     progress: Any = None,
 ) -> Forecast:
-    """Play the scenario with `seeds` different truths."""
+    """Simulate the scenario with `seeds` different truths."""
     world = LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     true = scenario.true_spec(stated)
     chosen = deciding_by(stated, policy) if scenario.factors else policy
@@ -85,7 +87,7 @@ def window(rounds: int) -> int:
 
 
 def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, action: Array) -> tuple[Array, Array]:
-    """Noise-free rewards of the policy and of one who knows the truth, (rounds, seeds)."""
+    """Noise-free rewards of the policy and of the clairvoyant, (rounds, seeds)."""
     truth = world.draw_truth(true, generators(list(range(action.shape[1]))))
     reward, cost = world.means(true, truth, context)
     numbers = np.arange(1.0, len(action) + 1.0)[:, None]
@@ -94,10 +96,6 @@ def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, a
     intensity = clairvoyant().decide(seen, true, round=numbers, coin=0.0, baseline_cost=baseline).intensity
     best = np.asarray(dose.reward.effect(dose.cost.action(intensity)))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
-
-
-def _promised(stated: SafetySpec, policy: Policy) -> float:
-    return float(stated.violation_risk if policy.promise == "conformal" else stated.promised_risk)
 
 
 def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
@@ -109,8 +107,8 @@ def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> 
         "violation_rate": float(over.mean()),
         "rate_low": low,
         "rate_high": high,
-        "promised_risk": _promised(stated, policy),
-        "promised_over": "all rounds" if stated.promise == "joint" else "a round",
+        "promised_risk": float(promised_risk(policy, stated)),
+        "promised_over": "a round" if PROMISES[stated.promise].each_round else "all rounds",
         "any_violation": float((counts > 0).mean()),
     }
 
@@ -134,8 +132,8 @@ def _moving(values: Array, size: int) -> Array:
 
 
 def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
-    """The share of studies in which the monitor alarms, at level 0.01; None for a promise that it does not watch."""
-    if policy.promise == "conformal":
+    """The share of studies with an alarm of the monitor, at level 0.01; None if it does not watch this promise."""
+    if PROMISES[policy.promise].exchangeable:
         return {"alarms": None}
     state, alarmed = monitor.init((over.shape[1],)), np.zeros(over.shape[1], dtype=bool)
     for number, row in enumerate(over, start=1):

@@ -1,7 +1,7 @@
-"""What the truth may be, beside what the spec states.
+"""Scenarios: what may be true, compared with what the spec states.
 
-A scenario changes the world, not the policy: the policy decides by the stated constants, the world follows the true
-ones. Where the truth is within what is stated, the promise holds; where it is not, the table shows what is lost.
+A scenario changes the world, not the policy: the policy uses the stated constants, the world the true ones. If the
+truth lies within what is stated, the promise holds; if not, the table shows what is lost.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safedial.core.spec import SafetySpec
-from safedial.core.tighter_radii import learner, needs_more
-from safedial.policies import Policy
+from safedial.errors import InvalidInput
+from safedial.policies import Policy, learner_of
 from safedial.simulation.proved import margin_holds, promise_holds
+from safedial.simulation.run import check_learner
 from safedial.worlds.linear import LinearWorld
 
 
@@ -70,11 +71,19 @@ WITHIN_A_RANGE = {"truncated": "cut Gaussian", "uniform": "uniform", "rademacher
 
 
 def scenarios_for(policy: Policy, spec: SafetySpec) -> tuple[Scenario, ...]:
-    """Those that can be simulated: an adversary needs a policy with a linear learner. Where the spec says that noise
-    is bounded, noise is of the first family of `WITHIN_A_RANGE` that lies in the range, and not Gaussian.
+    """The scenarios that can be simulated: an adversary needs a policy with a linear learner. If the spec bounds the
+    noise, it is not Gaussian but of the first family in `WITHIN_A_RANGE` that lies in the range.
     """
-    possible = [each for each in SCENARIOS if policy.is_linear or each.name != "worst contexts"]
+    possible = [each for each in SCENARIOS if not each.world or _can_be_played(each, policy, spec)]
     return tuple(_bounded(each, spec) if spec.margin == "bounded" else each for each in possible)
+
+
+def _can_be_played(scenario: Scenario, policy: Policy, spec: SafetySpec) -> bool:
+    try:
+        check_learner(policy, LinearWorld(dim=1, **scenario.world), spec)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _bounded(scenario: Scenario, spec: SafetySpec) -> Scenario:
@@ -93,13 +102,11 @@ def promise_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool
 
 
 def deciding_by(stated: SafetySpec, policy: Policy) -> Policy:
-    """The policy that goes by the stated spec in all it decides and learns, whatever the world's constants are."""
+    """The policy, deciding and learning by the stated spec, whatever the world's constants are."""
     inner = policy.decide
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Any:
         return inner(prediction, stated, round=round, coin=coin, baseline_cost=baseline_cost)
 
-    radius = policy.options.get("radius")
-    if policy.is_linear and stated.noise_scale is None and needs_more(radius, stated):
-        return policy._replace(decide=decide, **learner(radius, stated)._asdict())
-    return policy._replace(decide=decide)
+    learning = learner_of(policy, stated)._asdict() if stated.noise_scale is None else {}
+    return policy._replace(decide=decide, **learning)

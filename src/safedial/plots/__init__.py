@@ -1,1 +1,1 @@
-"""Pictures, and the look they share. An experiment's own pictures are in its file in `experiments`."""
+"""Pictures, and their common style. Each experiment draws its own pictures, in its file in `experiments`."""

@@ -1,4 +1,4 @@
-"""The picture of a calibration: each fitted dose curve with its band, over what the data say band by band."""
+"""The picture of a calibration: each fitted dose curve with its uncertainty, over the data in bands of the dose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def draw_calibration(found: Calibration, path: Path) -> Path:
     figure, panels = new_figure(columns=len(found.curves), height=2.6)
     for panel, (name, chosen) in zip(panels, found.curves.items(), strict=True):
         _curve(panel, chosen, found.data[name], found.noise)
-        known = f"uncertain by {chosen.error:.0%}" if chosen.error else "uncertainty not known"
+        known = f"uncertain by {chosen.error:.0%}" if chosen.error else "uncertainty unknown"
         known = f"{known}, adjusted" if name in found.allowed else known
         title(panel, f"{name}: {chosen.fit.family}, {known}")
         panel.axvspan(found.seen[1], 1.0, color="0.93", linewidth=0, zorder=0)
@@ -40,7 +40,7 @@ def _curve(panel: Any, chosen: Chosen, data: Data, noise: str) -> None:
 
 
 def _heights(chosen: Chosen, data: Data, noise: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """By band of the dose: the height of g that fits its rows best, the coefficients as fitted, and its error."""
+    """By band of the dose: the height of g that best fits its rows, with the coefficients as fitted, and its error."""
     predicted = data.context @ chosen.fit.coef
     found = []
     place = np.minimum((data.action * BANDS).astype(int), BANDS - 1)

@@ -1,4 +1,4 @@
-"""The picture of a log's checks: evidence over time, residuals, and where they are not what the spec says."""
+"""The picture of a log's checks: evidence over time, residuals, and where they differ from the spec."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from safedial.plots.style import COLOURS, new_figure, title
 
 SHOWN_REGIONS = 8
 LEAST = 1e-3
-"""Evidence below this is drawn here."""
+"""Smaller evidence is drawn at this value."""
 
 
 def checks_figure(rounds: Rounds | ConformalRounds, findings: Sequence[Finding]) -> Any:
-    """Six panels of one log; three where the spec is conformal."""
+    """Six panels of one log; three if the spec is conformal."""
     if isinstance(rounds, ConformalRounds):
         return _conformal_figure(rounds, findings)
     by_name = {each.name: each for each in findings}
@@ -34,8 +34,8 @@ def checks_figure(rounds: Rounds | ConformalRounds, findings: Sequence[Finding])
 
 def _conformal_figure(walked: ConformalRounds, findings: Sequence[Finding]) -> Any:
     figure, axes = new_figure(columns=3, height=2.5)
-    wagers = [each for each in findings if each.evidence is not None]
-    _evidence(axes[0], wagers)
+    bets = [each for each in findings if each.evidence is not None]
+    _evidence(axes[0], bets)
     axes[0].legend(fontsize=6, frameon=False)
     axes[1].hist(walked.chance, bins=np.linspace(0.0, 1.0, 21), color=COLOURS["hp_conformal"])
     axes[1].axhline(walked.chance.size / 20.0, color="grey", linestyle="--", linewidth=1)

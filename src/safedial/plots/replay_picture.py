@@ -1,4 +1,4 @@
-"""Microseconds a round against the dimension, by engine, with fitted slopes; drawn from written data alone."""
+"""Microseconds per round against the dimension, by engine, with fitted slopes; drawn only from written data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINES = {
     "blocked": ("blocked", "#009E73", "v"),
 }
 FITTED = 512
-"""The slopes are fitted from this dimension on, where the matrix, not Python, takes the time."""
+"""Slopes are fitted from this dimension on, where the matrix, not Python, takes most of the time."""
 
 
 def slope(dims: Any, times: Any) -> float:
@@ -43,7 +43,7 @@ def draw_growth(data: Path, path: Path) -> Path:
     floor = 4e-3 * dims**2 / np.array([row["gemm_gflops"] for row in rows])
     axes.loglog(dims, floor, color="#999999", linestyle=":", linewidth=1, label="4d² at the GEMM rate")
     axes.set_xlabel("dimension d")
-    axes.set_ylabel("µs a round")
+    axes.set_ylabel("µs per round")
     axes.set_xticks(dims, [f"{dim:.0f}" for dim in dims], minor=False)
     axes.minorticks_off()
     axes.legend(fontsize=6, frameon=False)

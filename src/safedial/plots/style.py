@@ -1,4 +1,6 @@
-"""One look for all pictures: one column wide, colours that colour-blind readers can tell apart, differing markers."""
+"""One style for all pictures: one column wide, with different markers and colours that colour-blind readers can
+distinguish.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def title(panel: Any, words: str) -> None:
 
 
 def dial_axis(panel: Any, dial: Dial, which: str) -> None:
-    """Label the x or the y axis of a panel, which shows shares of the dial, with settings in the dial's units."""
+    """Label the x or y axis of a panel, which shows shares of the dial, in the dial's units."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis, width = getattr(panel, f"{which}axis"), dial.high - dial.low
@@ -71,7 +73,7 @@ def dial_axis(panel: Any, dial: Dial, which: str) -> None:
 
 
 def png(figure: Any) -> bytes:
-    """The picture itself, for a page that holds it."""
+    """The picture as PNG bytes, to embed in a page."""
     from io import BytesIO
 
     held = BytesIO()

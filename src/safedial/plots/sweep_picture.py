@@ -16,7 +16,7 @@ DASHES = ("-", "--", ":", "-.")
 def draw_sweep(folder: str | Path, x: str | None = None) -> Path:
     """`sweep.png`: violation rate and share of the clairvoyant's reward against `x`, a line for each policy.
 
-    Settings that vary besides `x` and the policy are averaged over, and the picture says so.
+    Other settings that vary are averaged over, and the picture says so.
     """
     rows = sweep_rows(folder)
     require(rows, "folder", str(folder), "holds no finished cell yet", "run the sweep first")

@@ -1,4 +1,4 @@
-"""One algorithm a file. A new policy is one short file and one line here."""
+"""One algorithm per file. A new policy is one short file and one line here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 from safedial.core.dose import Dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import dose_free_learning
 from safedial.core.tighter_radii import Learner
@@ -42,7 +43,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
 
 
 def make_policy(name: str, **options: Any) -> Policy:
-    """The policy of that name, with its options.
+    """The policy with this name and these options.
 
     >>> make_policy("hp_ucb", radius="paper").label
     'HP-UCB'
@@ -51,24 +52,29 @@ def make_policy(name: str, **options: Any) -> Policy:
     ...
     safedial.errors.InvalidInput: policy = 'hp_ubc': there is no such policy; did you mean 'hp_ucb'?
     """
-    if name not in POLICIES:
-        near = get_close_matches(str(name), POLICIES, n=1)
-        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
-        raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
-    known = tuple(signature(POLICIES[name]).parameters)
+    known = option_names(name)
     for option in options:
         if option not in known:
             raise InvalidInput(f"policy {name}: has no option {option!r}; {_way_out(option, known)}")
     return POLICIES[name](**options)
 
 
+def option_names(name: str) -> tuple[str, ...]:
+    """The options of the policy of that name."""
+    if name not in POLICIES:
+        near = get_close_matches(str(name), POLICIES, n=1)
+        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
+        raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
+    return tuple(signature(POLICIES[name]).parameters)
+
+
 ELSEWHERE = {
-    "start_action": "a study and an Agent take it (safedial study create --set start_action=..., "
+    "start_action": "it belongs to a study or an Agent (safedial study create --set start_action=..., "
     "Agent(start_action=...)); as an intensity, from 0 to 1, it is the option start_dose",
-    "fallback_action": "a study and an Agent take it (safedial study create --set fallback_action=..., "
+    "fallback_action": "it belongs to a study or an Agent (safedial study create --set fallback_action=..., "
     "Agent(fallback_action=...))",
 }
-"""Names that are taken for options of a policy, and where they belong."""
+"""Names that users mistake for options of a policy, and where they belong."""
 
 
 def _way_out(option: str, known: tuple[str, ...]) -> str:
@@ -78,47 +84,47 @@ def _way_out(option: str, known: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=64)
 def _default(name: str) -> Policy:
-    """The same object for the same name, so that what is compiled for a policy is compiled once."""
+    """The same object for the same name, so that code for a policy is compiled only once."""
     return make_policy(name)
 
 
 def as_policy(policy: str | Policy) -> Policy:
-    """A policy, or the one of that name with its default options."""
+    """A policy, given itself or by its name with default options."""
     made = _default(policy) if isinstance(policy, str) else policy
     require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", ", ".join(POLICIES))
     return made
 
 
 def check_proved(policy: Policy, spec: SafetySpec) -> None:
-    """Refuse what a policy's promise has no proof for; what was recorded before it was refused is read without this.
+    """Refuse a spec for which a policy's promise has no proof. Files recorded before this check skip it."""
+    if policy.check is not None:
+        policy.check(spec)
 
-    `confidence` in the full form: each new round is scored with a fit of its own, so the chance of an excess given the
-    calibration rounds does not follow the Beta law of split scores (asked for .9, it kept δ = .1 in .77 of the runs).
 
-    A `noise_scale` beside function classes: a sample may weigh more than 1, and their allowances for rounding count on
-    at most 1 (with `power_scale(3)` a certified bound lay below the truth in 71 of 600 rounds, by up to 1.2).
-    """
-    options, scale = policy.options, spec.noise_scale
-    lawless = options.get("form") == "full" and options.get("confidence") is not None
-    rule = "has no law with form='full': that of the realized rate, Beta, is for split scores"
-    require(not lawless, "confidence", options.get("confidence"), rule, "use form='split', or leave confidence out")
-    heavy = scale is not None and "cost_class" in options
-    rule = "has no proof beside function classes, whose rounding counts on weights of at most 1"
-    way_out = "use hp_probe or hp_ucb, whose cost is linear, or state the noise as sensor noise"
-    require(not heavy, "noise_scale", scale.to_dict() if scale else None, rule, way_out)
+def promised_risk(policy: Policy, spec: SafetySpec) -> Any:
+    """What a policy's promise risks under a spec: δ for exchangeable rounds, else all parts together."""
+    return spec.violation_risk if PROMISES[policy.promise].exchangeable else spec.promised_risk
+
+
+def shown_spec(policy: Policy, written: dict[str, Any]) -> dict[str, Any]:
+    """A spec's written form as results show it: it promises nothing where the policy proves nothing."""
+    return written | ({"promise": "none"} if PROMISES[policy.promise].empty else {})
 
 
 def learner_of(policy: Policy, spec: SafetySpec) -> Learner:
-    """How a policy learns under a spec: its own way, or the linear estimate with what its radius and margin need."""
+    """How a policy learns under a spec: its own way, or the linear estimate that its radius and margin need."""
     if not policy.is_linear:
         return Learner(policy.init, policy.predict, policy.update)
-    return linear_learner(policy.options.get("radius"), spec)
+    made = linear_learner(policy.options.get("radius"), spec)
+    if spec.noise_scale is None:
+        return made
+    return made._replace(predict=lambda state, context: made.predict(state, context)._replace(context=context))
 
 
 def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:
     """Whether the rows of a swept spec may share one estimate.
 
-    A policy from elsewhere may let the dose decide what it learns, so only this package's own share.
+    Only this package's own policies do: with any other, what is learned may depend on the dose.
     """
     return policy.name in POLICIES and not policy.binary_cost and dose_free_learning(spec, dose, baseline_cost)
 
@@ -130,6 +136,9 @@ __all__ = [
     "check_proved",
     "learner_of",
     "make_policy",
+    "option_names",
+    "promised_risk",
     "rows_learn_alike",
+    "shown_spec",
     *POLICIES,
 ]

@@ -1,4 +1,4 @@
-"""Clairvoyant: the optimal feasible action, by one who knows θ* and μ*; regret is measured against it."""
+"""Clairvoyant: the optimal feasible action given θ* and μ*; regret is measured against it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from safedial.policies.policy import Policy
 def clairvoyant(*, binary_cost: bool = False) -> Policy:
     """α*_t of the paper: the best action in the true feasible set (eq. setOfFeasibleDosages).
 
-    The same rule with width 0 and the true coefficients; it keeps the sub-Gaussian noise margin, whatever the spec's,
-    because even one who knows the means does not know the noise.
+    The same rule with width 0 and the true coefficients. It keeps the sub-Gaussian noise margin, whatever the spec's,
+    because knowing the means does not reveal the noise.
 
     Args:
-        binary_cost: the cost is 0 or 1, and what is known are its log-odds at full intensity.
+        binary_cost: the cost is 0 or 1, and the known quantity is its log-odds at full intensity.
     """
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:

@@ -28,11 +28,11 @@ def epsilon_greedy(
     Args:
         radius, clip: as for `hp_ucb`.
         epsilon: the share of exploring rounds.
-        learn_from: the paper can be read both ways. "all": every informative round is learned from. "exploring": only
-            the exploring rounds are, which is what saves computation and "collects approximately εT samples".
+        learn_from: the paper can be read both ways. "all": learn from every informative round. "exploring": learn only
+            from the exploring rounds, which saves computation and "collects approximately εT samples".
 
-    Both actions are safe on one event (the first-round action on S and L alone), and a coin that does not look at the
-    outcome chooses between them, so the promise is HP-UCB's.
+    Both actions are safe on the same event (the first-round action given only S and L), and the coin that chooses
+    between them does not depend on the outcome, so the promise is HP-UCB's.
 
     Reference: Dragazis and Pacchiano, "Safety by Design", section Experimental Results.
     """

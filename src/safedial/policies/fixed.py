@@ -1,4 +1,4 @@
-"""Fixed: the first-round action for ever; what safety costs when nothing is learned."""
+"""Fixed: the first-round action in every round; the reward of safety without learning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safedial.policies.policy import Policy
 
 
 def fixed(*, clip: bool = True) -> Policy:
-    """z = min(1, τ/(S‖x‖ + noise_margin)) in every round, whatever was observed (eq. initialSafeAction).
+    """z = min(1, τ/(S‖x‖ + noise_margin)) in every round, whatever is observed (eq. initialSafeAction).
 
     Args:
         clip: use S‖x‖, which always bounds the cost; False: the paper's S·L.

@@ -11,7 +11,6 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Estimate, Prediction
 from safedial.core.margin import round_risk
-from safedial.core.namespace import is_zero
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
@@ -27,7 +26,7 @@ class Posterior(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """What a round knows: the linear prediction and the losses so far."""
+    """What is known before a round: the linear prediction and the losses so far."""
 
     seen: Prediction
     reward_loss: Any
@@ -47,10 +46,10 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
     needs no S and no bound on κ: the spec's noise constants are only the prior's guess of the standard deviation.
 
     Args:
-        shape: a₀ > 1, how firmly the prior believes in that guess.
+        shape: a₀ > 1; larger values give that guess more weight.
 
-    The doses do not matter to the posterior: R/g and C/g are what it learns from, and which rounds are played depends
-    on past data alone.
+    The posterior does not depend on the doses: it learns from R/g and C/g, and which rounds are played depends only on
+    past data.
 
     Reference: Gelman et al., "Bayesian Data Analysis" (2013), chapter 14; the sum of squares by the recursion
     Σ (y − ⟨x,μ̂⟩)²/(1 + width²), as in `core.tight`.
@@ -74,10 +73,10 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
         )
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        sensed = not (is_zero(spec.reward_sensor_noise) and is_zero(spec.cost_sensor_noise))
-        require(not sensed, "sensor noise", spec.cost_sensor_noise, "has no part in hp_bayes", "use hp_probe")
+        exact = not spec.sensors_err
+        require(exact, "sensor noise", spec.cost_sensor_noise, "is not supported by hp_bayes", "use hp_probe")
         plain = spec.margin == "subgaussian"
-        require(plain, "margin", spec.margin, "has no part in hp_bayes, whose noise is Gaussian", "leave it out")
+        require(plain, "margin", spec.margin, "is not supported by hp_bayes, whose noise is Gaussian", "leave it out")
         degrees, cost_scale = spread(prediction.seen, prediction.cost_loss, spec.cost_noise, shape)
         _, reward_scale = spread(prediction.seen, prediction.reward_loss, spec.reward_noise, shape)
         seen = prediction.seen
@@ -102,13 +101,13 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
 
 
 def spread(seen: Prediction, loss: Any, noise: Any, shape: float) -> tuple[Any, Any]:
-    """(2a, √(b/a)): degrees of freedom and scale of the posterior after the rounds behind `seen`."""
+    """(2a, √(b/a)): degrees of freedom and scale of the posterior after the rounds in `seen`."""
     after = shape + 0.5 * seen.informative_rounds
     return 2.0 * after, np.sqrt(((shape - 1.0) * noise * noise + 0.5 * loss) / after)
 
 
 def student_quantile(degrees: Any, probability: Any) -> Any:
-    """The quantile of Student's t; a coin of exactly 0 counts as the smallest positive one."""
+    """The quantile of Student's t; a probability of exactly 0 counts as the smallest positive number."""
     from scipy.special import stdtrit
 
     return stdtrit(degrees, np.maximum(probability, 2.0**-54))

@@ -1,10 +1,10 @@
-"""HP-Probe: information does not depend on the dose, so buy it with micro-doses instead of optimism."""
+"""HP-Probe: information does not depend on the dose, so learn from micro-doses instead of by optimism."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from safedial.core.action import Choice, choose, least_informative_intensity
+from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound, resolve_clip
 from safedial.core.estimate import Prediction
 from safedial.core.safe_set import safe_set
@@ -14,22 +14,23 @@ from safedial.policies.policy import Policy
 
 
 def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float | Literal["sqrt"] = "sqrt") -> Policy:
-    """Play z_safe where the reward looks good, else a probe m_t·z_safe; every round teaches.
+    """Play z_safe if the estimated reward is ≥ 0, else a probe m_t·z_safe; every round is informative.
 
         z = z_safe if ⟨x,θ̂⟩ ≥ 0 else m_t·z_safe,      m_t = 1/√t by default
 
-    R/g(α) = ⟨x,θ*⟩ + ξ has the same noise at 1 % intensity as at full intensity. So playing high where the reward is
-    unclear (optimism) pays for information that a micro-dose gives for nothing, and playing 0 throws it away.
+    R/g(α) = ⟨x,θ*⟩ + ξ has the same noise at 1 % intensity as at full intensity. So a high dose where the reward is
+    unclear (optimism) pays for information that a micro-dose gives for free, and a dose of 0 discards it.
 
     * Safety: z ≤ z_safe always; the promise is that of HP-UCB.
-    * Regret: Σ contains every round. A wrong sign costs at most β·width, a right refusal at most m_t·S·L, so with
-      m_t = 1/√t the sum is Õ(d√T), the paper's order, without optimism. A constant m is linear in the worst case.
+    * Regret: Σ contains every round. A wrong sign costs at most β·width, a correct refusal at most m_t·S·L, so with
+      m_t = 1/√t the sum is Õ(d√T), the paper's order, without optimism. With a constant m, regret is linear in the
+      worst case.
     * With sensor noise σ_ε the probe does not fall below σ_ε/κ (or z_safe); the regret claim is for σ_ε = 0.
 
     Args:
         radius, clip: as for `hp_ucb`.
-        probe: "sqrt" for 1/√t; a number in [0, 1] for a constant share; 0 where nobody may be dosed who is not
-            expected to benefit (those rounds then teach nothing).
+        probe: "sqrt" for 1/√t; a number in [0, 1] for a constant share; 0 if nobody may receive a dose without an
+            expected benefit (those rounds then teach nothing).
 
     Reference: this project, docs/design.md.
     """
@@ -39,10 +40,8 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
-        known = {"noise": bounds.noise, "context": bounds.context}
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, **known)
+        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        least = least_informative_intensity(spec)
-        return choose(prediction.reward, safe, bounds, probe=share, least_probe=least)
+        return choose(prediction.reward, safe, bounds, probe=share, least_probe=spec.least_informative)
 
     return Policy("hp_probe", "HP-Probe", "certified", decide, {"radius": radius, "clip": clip, "probe": probe})

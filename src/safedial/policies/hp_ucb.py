@@ -32,8 +32,7 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
-        known = {"noise": bounds.noise, "context": bounds.context}
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, **known)
+        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
         return choose(bounds.reward_upper, safe, bounds)
 
     return Policy("hp_ucb", "HP-UCB", "certified", decide, {"radius": radius, "clip": clip})

@@ -13,7 +13,7 @@ from safedial.policies.policy import Policy
 
 
 def on_expectation(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
-    """Keep the *expected* cost below τ, and promise nothing about the realized one.
+    """Keep the *expected* cost below τ, without a promise on the realized cost.
 
         z_safe = min(1, τ/cost_upper), or 1 if cost_upper ≤ 0;      z = z_safe if reward_upper ≥ 0 else 0
 

@@ -1,8 +1,15 @@
 """What a policy is: a name, a promise, and one pure function from a prediction to a choice.
 
-A policy is assembled from `core`; it holds structure only (which radius, clip or not). What may be swept, the spec,
-the round, the baseline cost, is an argument of `decide`, and so is chance: `coin` is uniform on [0, 1), drawn outside.
-The learner is the linear one of `core.estimate` unless a policy brings its own `init`, `predict` and `update`.
+A policy is assembled from `core`; it holds only structure (which radius, clip or not). What may be swept (the spec, the
+round, the baseline cost) is an argument of `decide`, and so is randomness: `coin` is uniform on [0, 1), drawn by the
+caller. The learner is the linear one of `core.estimate` unless a policy has its own, with a batch shape in front:
+
+    init(dim, *, ridge, batch) -> state               of a simulation, batch is (specs, seeds)
+    predict(state, context) -> prediction             contexts (..., d); what `decide` is given
+    update(state, prediction, reward, cost, weight) -> state          R/g_r, (C − b₀)/g_c, and ω, 0 where not to learn
+
+In a simulation each may have a parameter `spec` (grids are columns) or `rngs` (a generator for each seed, all its own);
+`predict` and `update` may have `coin`, the round's, and `update` `intensity`, g_c of the applied action.
 """
 
 from __future__ import annotations
@@ -30,19 +37,20 @@ class Policy(NamedTuple):
 
     Attributes:
         name: as in `POLICIES`.
-        label: as the paper, or this project's documents, call it.
+        label: its name in the paper or in this project's documents.
         promise: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
             proved for exchangeable rounds; "expected" if only the mean cost is bounded; "heuristic" if nothing is
             proved; "bayesian" if it is averaged over a prior.
         decide: the rule.
-        options: how it was configured; `make_policy(name, **options)` gives it again.
+        options: its configuration; `make_policy(name, **options)` makes it again.
         knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
         randomised: the choice depends on `coin`.
         learns: outcomes matter to it.
         binary_cost: costs are 0 or 1; `update` is then given C itself, and the applied `intensity`.
-        learner: the class of a learner of one's own for `Agent` and `Study` (`decision.learners.protocol.Learner`); by
-            default it follows from the policy.
-        alarmed: of a state, where rounds do not look as the promise assumes, for each element of the batch.
+        learner: a custom learner's class for `Agent` and `Study` (`decision.learners.protocol.Learner`); by default it
+            follows from the policy.
+        alarmed: given a state, whether rounds contradict the promise's assumption, for each element of the batch.
+        check: refuses a spec for which the promise has no proof.
     """
 
     name: str
@@ -59,15 +67,16 @@ class Policy(NamedTuple):
     alarmed: Callable[[Any], Any] | None = None
     binary_cost: bool = False
     learner: Any = None
+    check: Callable[[SafetySpec], None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by name and options, where these give it again."""
+        """Pickled by name and options if they determine it."""
         from safedial.policies import POLICIES
 
         return reduced(self, "policy", POLICIES, _remake)
 
     def __copy__(self) -> Policy:
-        """Itself: it holds structure only, and nothing changes it."""
+        """Itself, because it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Policy:

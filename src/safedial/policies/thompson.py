@@ -1,4 +1,4 @@
-"""Thompson: the reward side sampled, the safe set untouched."""
+"""Thompson: samples the reward; the safe set is HP-UCB's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from safedial.policies.policy import Policy
 def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float = 1.0) -> Policy:
     """Sample θ̃ ~ N(θ̂, (scale·κ_r)² Σ⁻¹) and play z_safe if ⟨x,θ̃⟩ ≥ 0, else 0.
 
-    Only ⟨x,θ̃⟩ matters, and it is N(⟨x,θ̂⟩, (scale·κ_r·width)²): one normal number a round, Φ⁻¹(coin), instead of a
-    d-dimensional draw. The cost side is HP-UCB's, so the promise is too; the frequentist regret of scale 1 is not
+    Only ⟨x,θ̃⟩ matters, and it is N(⟨x,θ̂⟩, (scale·κ_r·width)²): one normal number per round, Φ⁻¹(coin), instead of a
+    d-dimensional draw. The cost side is HP-UCB's, and so is the promise; the frequentist regret at scale 1 is not
     proved here.
 
     Args:
-        radius, clip: of the cost's bound, as for `hp_ucb`.
+        radius, clip: for the cost's bound, as for `hp_ucb`.
         scale: how widely to sample, in units of the reward's noise.
     """
     clip = resolve_clip(radius, clip)
@@ -31,8 +31,7 @@ def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float 
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
-        known = {"noise": bounds.noise, "context": bounds.context}
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, **known)
+        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
         sampled = prediction.reward + scale * spec.reward_noise * prediction.width * normal_quantile(coin)
         return choose(sampled, safe, bounds)
 

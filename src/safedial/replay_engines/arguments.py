@@ -1,7 +1,7 @@
-"""The door of a replay: every argument checked, swept specs split into rows, contexts read by blocks and checked there.
+"""Validation of a replay: checks every argument, splits swept specs into rows, and reads and checks contexts by blocks.
 
-Contexts may be a memory map far larger than memory, so they are never read as a whole: `read_block` takes the rounds of
-one block and refuses what is not finite or too long, naming the round.
+Contexts may be a memory map far larger than memory, so they are never read as a whole: `read_block` reads the rounds of
+one block and refuses a context that is not finite or too long, naming the round.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from safedial.core.confidence import check_dim
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import split_rows
@@ -22,7 +23,7 @@ from safedial.errors import InvalidInput, require
 from safedial.policies import Policy, as_policy, rows_learn_alike
 
 LARGEST_ERROR = 1e-3
-"""u·L²/λ beyond which the engines that keep Σ⁻¹ refuse."""
+"""Engines that keep Σ⁻¹ refuse a larger u·L²/λ."""
 
 WAY_OUT = "use a larger ridge, float64, or engine='reference'"
 
@@ -78,7 +79,8 @@ def check_rounds(
     require(not policy.knows_truth, "policy", policy.name, "needs the true coefficients, which a replay does not have")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
-    require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives", "use 'certified'")
+    fits = not PROMISES[spec.promise].exchangeable
+    require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use 'certified'")
     require(progress is None or callable(progress), "progress", progress, "must be a function of the rounds just done")
     contexts = _contexts(contexts)
     count, dim = contexts.shape
@@ -94,8 +96,10 @@ def check_rounds(
     for name, given in (("reward_sensor", reward_sensor), ("cost_sensor", cost_sensor)):
         noise = getattr(spec, f"{name}_noise")
         require(given is not None or noise == 0, name, given, f"is missing, but the spec has {name}_noise = {noise}")
-        require(given is None or has_sensor, name, "given", "has no place in a spec without sensor noise")
-    require(coins is not None or not policy.randomised, "coins", coins, f"is missing; {policy.name} needs one a round")
+        require(given is None or has_sensor, name, "given", "is not allowed with a spec without sensor noise")
+    require(
+        coins is not None or not policy.randomised, "coins", coins, f"is missing; {policy.name} needs one per round"
+    )
     baseline = baseline_cost if np.ndim(baseline_cost) else float(_per_round("baseline_cost", [baseline_cost], 1)[0])
     baseline = _per_round("baseline_cost", baseline, count) if np.ndim(baseline) else baseline
     coins = None if coins is None else _per_round("coins", coins, count)
@@ -122,7 +126,7 @@ def check_rounds(
 
 
 def read_block(rounds: Rounds, start: int, stop: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """(contexts, norms) of rounds start..stop: rows in the replay's dtype, contiguous; a view where it can be."""
+    """(contexts, norms) of rounds start..stop: contiguous rows in the replay's dtype; a view if possible."""
     rows = np.ascontiguousarray(rounds.contexts[start:stop], dtype=rounds.dtype)
     squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     check_norms(rounds, start, squares)
@@ -163,7 +167,7 @@ def _contexts(contexts: Any) -> Any:
 def _mask(informative: Any, count: int) -> NDArray[np.bool_]:
     mask = _array("informative", informative)
     require(mask.dtype == bool, "informative.dtype", str(mask.dtype), "must be bool")
-    require(mask.shape == (count,), "informative.shape", mask.shape, f"must be one value a round, ({count},)")
+    require(mask.shape == (count,), "informative.shape", mask.shape, f"must be one value per round, ({count},)")
     return mask
 
 
@@ -171,7 +175,7 @@ def _per_round(name: str, values: Any, count: int, seen: Any = True) -> NDArray[
     numbers = _array(name, values)
     require(numbers.dtype.kind in "iuf", f"{name}.dtype", str(numbers.dtype), "must be that of numbers")
     numbers = numbers.astype(np.float64)
-    require(numbers.shape == (count,), f"{name}.shape", numbers.shape, f"must be one number a round, ({count},)")
+    require(numbers.shape == (count,), f"{name}.shape", numbers.shape, f"must be one number per round, ({count},)")
     good = np.isfinite(numbers) | ~np.asarray(seen)
     if not np.all(good):
         index = int(np.argmin(good))
@@ -187,7 +191,7 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def check_ridge(rounds: Rounds, engine: str) -> None:
-    """Engines that keep Σ⁻¹ err by about u·L²/λ; refuse where that is no longer small."""
+    """Refuse if u·L²/λ, about the error of engines that keep Σ⁻¹, is not small."""
     stretch = rounds.spec.context_bound**2 / rounds.spec.ridge
     small = float(np.finfo(rounds.dtype).eps) * stretch <= LARGEST_ERROR
     ratio = f"L²/λ = {stretch:.3g}"

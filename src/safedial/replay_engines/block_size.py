@@ -1,4 +1,4 @@
-"""How many rounds make a block: the cost model that docs/replay.md derives and confirms.
+"""How many rounds to put in a block: the cost model that docs/replay.md derives and confirms.
 
 A round of a block of B costs, with R the machine's GEMM rate and M the seconds it takes to move one element of Σ⁻¹
 through the two d×d products,
@@ -6,12 +6,12 @@ through the two d×d products,
     t(B) = c + 3d²/R + 4dB/R + M·d²/B
 
 The first two terms do not depend on B. The third is the block's own work (G, the triangular solve); the fourth is Σ⁻¹
-itself, read by one product and updated by the other once a block. The sum is least at
+itself, read by one product and updated by the other once per block. The sum is least at
 
     B = √(MR/4 · d)
 
-MR, the flops a machine does in the time it moves an element, is near 70 on what we measured; under the root it matters
-little, and the minimum is flat.
+MR, the flops that a machine does while it moves one element, is near 70 on the machines we measured; under the root it
+matters little, and the minimum is flat.
 """
 
 from __future__ import annotations

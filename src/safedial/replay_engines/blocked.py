@@ -13,9 +13,9 @@ informative rounds S, D = diag(√ω_S) and LLᵀ = I + D·G_SS·D (Woodbury):
 
     W = V_S·D·L⁻ᵀ        Σ⁻¹ ← Σ⁻¹ − WWᵀ        coef ← coef + W·L⁻¹D(y − m)_S
 
-Two levels: a rank-one update of G touches B² numbers, so a block is worked through by runs of RUN rounds; after each,
-the same identity moves the rest of G and m by small matrix products. Work for a round: 2d² (`symm`) + d² (`syrk`, which
-only computes a triangle) + O(dB).
+Two levels: a rank-one update of G touches B² numbers, so a block is processed in runs of RUN rounds; after each run,
+the same identity updates the rest of G and m by small matrix products. Work per round: 2d² (`symm`) + d² (`syrk`, which
+computes only a triangle) + O(dB).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from safedial.replay_engines.linalg import routines, scaled_identity
 from safedial.replay_engines.round_step import Turn
 
 RUN = 32
-"""Rounds that the sequential loop takes at a time: `ger` on 32 × 34 numbers is mostly the price of a call."""
+"""Rounds in one run of the sequential loop: `ger` on 32 × 34 numbers costs little more than the call itself."""
 
 PANEL = 128
 """Columns of G computed at a time, from the diagonal down: about half of the full product."""
@@ -42,7 +42,7 @@ PANEL = 128
 
 @dataclass
 class Kept(rank_one.Kept):
-    """As for `rank_one`, but only the lower triangle of Σ⁻¹ counts; and room for V."""
+    """As for `rank_one`, but only the lower triangle of Σ⁻¹ is used; and space for V."""
 
     room: Any = None
 
@@ -92,7 +92,7 @@ def inner_products(contexts: NDArray[Any], projected: NDArray[Any]) -> NDArray[A
 
 
 def _decide_block(state: Kept, gram: Any, means: Any, turn: Turn) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Run through the block; G and m are consumed. Returns (weights, targets), (B,) and (B, 2)."""
+    """Decide the block's rounds, overwriting G and m. Returns (weights, targets), (B,) and (B, 2)."""
     size, blas = len(means), routines(means.dtype)
     learned = np.zeros((size, 3), dtype=means.dtype)
     for left in range(0, size, RUN):
@@ -135,7 +135,7 @@ def _decide_run(state: Kept, corner: Any, left: int, turn: Turn) -> list[tuple[f
 
 
 def _factor(gram: Any, chosen: Any, root: Any) -> NDArray[Any]:
-    """L of I + D·G_SS·D. G is off by about u·L²/λ, so with a ridge that small the factor can fail, and then says so."""
+    """L of I + D·G_SS·D. G is off by about u·L²/λ, so with a very small ridge the factorisation can fail: refused."""
     first, last = chosen[0], chosen[-1] + 1
     inner = gram[first:last, first:last] if last - first == len(chosen) else gram[np.ix_(chosen, chosen)]
     inner = inner * (root[:, None] * root)

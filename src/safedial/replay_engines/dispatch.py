@@ -19,7 +19,7 @@ from safedial.replay_engines.round_step import make_turn, stacked, write_row, wr
 
 
 class Engine(NamedTuple):
-    """How a state starts, advances by a block of rows, and becomes an estimate."""
+    """How a state is initialised, advanced by a block of rows, and turned into an estimate."""
 
     start: Callable[..., Any]
     advance: Callable[..., None]
@@ -52,21 +52,21 @@ def replay(
     progress: Callable[[int], None] | None = None,
     **jax_options: Any,
 ) -> Replay:
-    """What `policy` does on these contexts, in order, learning as it goes; decisions do not depend on the engine.
+    """What `policy` does on these contexts, in order, while it learns; decisions do not depend on the engine.
 
     Args:
         contexts: (rounds, dim), floating; a memory map is read by blocks and never copied whole.
-        rewards, costs: (rounds,): the normalised outcomes R/g and (C − b₀)/g, mean plus noise. They are known whatever
-            the dose: that is the model. Where `informative` is False they may be NaN.
+        rewards, costs: (rounds,): the normalised outcomes R/g and (C − b₀)/g, mean plus noise. In the model they do not
+            depend on the dose. They may be NaN where `informative` is False.
         spec: `threshold`, `violation_risk` and `estimation_risk` may be 1-d arrays: a row of results for each value, in
-            one pass. Rows share one estimate where doses cannot change what is learned.
+            one pass. Rows share one estimate if doses cannot change what is learned.
         engine: "blocked", "rank_one", "reference", or "jax".
-        block: rounds a block; None takes the size the cost model of docs/replay.md finds.
+        block: rounds per block; None: the size from the cost model in docs/replay.md.
         dose: the dose curves, known to the learner; the identity by default.
         dtype: "float64" or "float32", of contexts and linear algebra. Decisions near the switch may differ in float32.
-        informative: which rounds' outcomes are seen, bool; all by default. A round that is played at 0 teaches nothing.
-        reward_sensor, cost_sensor: (rounds,): raw sensor errors ε, where the spec has sensor noise; the engine divides
-            them by the intensity played and weighs the sample.
+        informative: which rounds' outcomes are seen, bool; all by default. A round at intensity 0 teaches nothing.
+        reward_sensor, cost_sensor: (rounds,): raw sensor errors ε, if the spec has sensor noise; the engine divides
+            them by the intensity and weights the sample.
         baseline_cost: b₀, a number or one for each round.
         coins: (rounds,), uniform on [0, 1), for randomised policies.
         progress: called with the number of rounds just finished.
@@ -137,7 +137,7 @@ def replay(
 
 
 def _replay_cpu(engine: Engine, rounds: Rounds, block: int) -> tuple[Trace, tuple[Estimate, ...]]:
-    """One pass over the contexts; one state for all rows where they share it, else one each."""
+    """One pass over the contexts, with one state for all rows if they share it, else one each."""
     trace = empty_trace(len(rounds.specs), rounds.number)
     learning = rounds.specs[:1] if rounds.shared else rounds.specs
     adaptive = rounds.policy.options.get("radius") == "noise-adaptive"

@@ -1,10 +1,10 @@
 """`blocked` in JAX: the same decisions on a CPU or a GPU, contexts streamed to the device in chunks.
 
-`replay.jax_program` is the arithmetic. All its shapes are fixed, so one program serves every chunk; the ragged tail is
-padded with rounds that teach nothing. The host puts one chunk on the device while the last is worked on, and reads the
-records a few chunks behind; norms are computed on the device and checked when they come back.
+`jax_program` is the arithmetic. All its shapes are fixed, so one program serves every chunk; the last chunk is padded
+with rounds that teach nothing. The host sends one chunk while the device works on the one before, and reads the records
+a few chunks later; norms are computed on the device and checked when they come back.
 
-Double precision is switched on for the call alone, in a context, never in the global configuration.
+Double precision is enabled only for the call, in a context, never in the global configuration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ programs = import_extra("safedial.replay_engines.jax_program", "jax")
 
 KERNELS = ("auto", "plain", "pallas", "interpret")
 CHUNK_BYTES = 256 << 20
-"""Contexts on the device at a time: this much for the chunk in use and as much for the next."""
+"""The size of the contexts on the device: this much for the chunk in use and as much for the next."""
 
 RUNS = 64
 AHEAD = 2
@@ -47,11 +47,11 @@ def replay_jax(
     """(trace, estimates, block, device, kernel) of a replay.
 
     Args:
-        block: rounds a block, a multiple of `run`; None: 512 on a GPU, 128 on a CPU.
+        block: rounds per block, a multiple of `run`; None: 512 on a GPU, 128 on a CPU.
         device: "cpu", "gpu" or None for JAX's default.
-        run: rounds a sequential kernel takes, a power of two; None: 32.
+        run: rounds per sequential kernel, a power of two; None: 32.
         kernel: "pallas" for the fused kernel (GPU only), "plain" for a JAX loop, "interpret" to run the fused kernel's
-            code without a GPU, "auto" for Pallas on a GPU where it compiles, else plain.
+            code without a GPU, "auto" for Pallas on a GPU if it compiles, else plain.
         warps: warps of the fused kernel.
     """
     chosen = _device(device)
@@ -74,7 +74,7 @@ def replay_jax(
 
 
 def x64(wanted: bool) -> Any:
-    """A context in which JAX has double precision, or has not, whatever the global configuration."""
+    """A context with or without double precision in JAX, whatever the global configuration."""
     switch = getattr(jax, "enable_x64", None)
     if switch is None:
         from jax.experimental import enable_x64 as switch  # pyright: ignore
@@ -93,12 +93,12 @@ def _device(name: str | None) -> Any:
 
 
 def _wide(dim: int, on_gpu: bool) -> int:
-    """A GPU multiplies matrices of odd sizes slowly; zeros up to the next multiple of 64 change nothing."""
+    """The padded dimension: a GPU multiplies matrices of odd sizes slowly, and padding with zeros changes nothing."""
     return -(-dim // 64) * 64 if on_gpu else dim
 
 
 def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, tuple[Estimate, ...], int, str, str]:
-    """Chunks of whole blocks go to the device one ahead; records come back a few behind and are checked there."""
+    """Send chunks of whole blocks to the device one ahead; read and check their records a few chunks later."""
     trace = empty_trace(len(rounds.specs), rounds.number)
     learning = rounds.specs[:1] if rounds.shared else rounds.specs
     names, columns = _columns(rounds)
@@ -134,7 +134,7 @@ def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, t
 
 
 def _compile(rules: list[Any], plan: Any, blocks: int, forms: tuple[str, ...]) -> tuple[list[Any], str]:
-    """The programs in the first of `forms` that compiles here; the last one's error is the caller's."""
+    """The programs in the first of `forms` that compiles here; if none does, raise the last error."""
     for form in forms[:-1]:
         try:
             return [programs.program(rule, plan, blocks, form) for rule in rules], form
@@ -153,7 +153,7 @@ def _compile(rules: list[Any], plan: Any, blocks: int, forms: tuple[str, ...]) -
 
 
 def _columns(rounds: Rounds) -> tuple[tuple[str, ...], list[Any]]:
-    """The per-round inputs beside the norm, which the device computes; its column is a place to put it."""
+    """The per-round inputs, with an empty column for the norm, which the device computes."""
     given = {
         "norm": np.zeros(rounds.number),
         "rewards": rounds.rewards,
@@ -169,7 +169,7 @@ def _columns(rounds: Rounds) -> tuple[tuple[str, ...], list[Any]]:
 
 
 def _chunk(rounds: Rounds, part: slice, size: int) -> Any:
-    """The chunk's contexts in the replay's dtype, zeros behind the last round; a device array stays where it is."""
+    """The chunk's contexts in the replay's dtype, zeros after the last round; a device array is not moved."""
     rows = rounds.contexts[part]
     missing = size - (part.stop - part.start)
     if isinstance(rows, jax.Array):
@@ -189,7 +189,7 @@ def _start(dim: int, ridge: float, dtype: Any) -> tuple[Any, ...]:
 
 
 def _estimate(state: tuple[Any, ...], dim: int) -> Estimate:
-    """The estimate as arrays that stay on the device until somebody looks."""
+    """The estimate as arrays that stay on the device until they are read."""
     inverse, coef = state[0][:dim, :dim], state[1][:dim]
     return Estimate(inverse, coef[:, 0], coef[:, 1], float(state[2]), int(state[3]))
 

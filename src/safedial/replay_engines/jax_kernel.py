@@ -1,17 +1,17 @@
 """The sequential part of a run of n rounds in JAX: one fused Pallas kernel on a GPU, or a plain loop.
 
 A run owns its corner of the block, G (n, n) and m (n,) for each target. Round j reads width² = G_jj and the two means,
-decides by the policy's own rule, and eliminates itself (`replay.blocked`):
+decides by the policy's own rule, and eliminates itself (`blocked`):
 
     s = ω/(1 + ω·G_jj)      G ← G − s·G_:j G_j:      m ← m + s(y_j − m_j)·G_:j
 
 Below G it keeps T (n, n), first the identity, on which the same elimination acts: column c > j of both loses s·G_jc
-times column j. After the run Tᵀ turns any rows that belong to these rounds, of G or of E, into what each round saw when
-its turn came, so the rest of the block follows by matrix products alone, without a factor or a solve, which are slow on
-a GPU.
+times column j. After the run Tᵀ turns any rows that belong to these rounds, of G or of E, into what each round saw at
+its turn, so the rest of the block follows by matrix products alone, without a factor or a solve, which are slow on a
+GPU.
 
-The body works on whole vectors with masks, never on slices of a value, because that is what a kernel can hold in
-registers; the same body runs in both forms.
+The body works on whole vectors with masks, never on slices, because a kernel can hold those in registers; the same body
+runs in both forms.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ROWS = 16
 
 
 class Rule(NamedTuple):
-    """What a compiled program depends on, all of it hashable."""
+    """Everything that a compiled program depends on; hashable."""
 
     decide: Callable[..., Any]
     learns: bool
@@ -203,7 +203,7 @@ def input_rows(names: Any) -> int:
 
 
 def padded_inputs(columns: list[Any], size: int, dtype: Any) -> np.ndarray[Any, Any]:
-    """Per-round inputs as (K, size), zeros behind the last round (seen = 0, so they teach nothing)."""
+    """Per-round inputs as (K, size), zeros after the last round (seen = 0, so they teach nothing)."""
     inputs = np.zeros((input_rows(columns), size), dtype=dtype)
     for number, column in enumerate(columns):
         inputs[number, : len(column)] = np.nan_to_num(column)

@@ -1,12 +1,12 @@
-"""The compiled program of `replay.jax_blocked`: a chunk of blocks, each of them runs of rounds.
+"""The compiled program of `jax_blocked`: a chunk of blocks, each made of runs of rounds.
 
 For a block of B rounds, with rows X (B, d), V = XΣ⁻¹, G = VXᵀ and E, first the identity, P = [E | G]. Each run s of n
 rounds:
 
-    T, record ← the run's sequential kernel on G_ss, m_s          (`replay.kernel`)
+    T, record ← the run's sequential kernel on G_ss, m_s          (`jax_kernel`)
     Q = Tᵀ P_s            what each round of the run saw at its turn
-    W = the G-part of Q behind the run, transposed
-    P ← P − W·diag(s)·Q   m ← m + W·step          for the rounds behind the run
+    W = the G-part of Q after the run, transposed
+    P ← P − W·diag(s)·Q   m ← m + W·step          for the rounds after the run
 
 and after the block, with the rows Q of all runs, U = Q_E·V, whose rows are Σ⁻¹x as each round saw it, and
 Σ⁻¹ ← Σ⁻¹ − Uᵀdiag(s)U, coef ← coef + Uᵀ·step. Two levels of blocks: B is large for the d×d products, n small for the
@@ -34,8 +34,8 @@ GRAPHS: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,WHILE",
     "xla_gpu_graph_min_graph_size": 1,
 }
-"""Compiler options of this program alone: launch kernels as recorded graphs. A compiler that does not know them goes
-without."""
+"""Compiler options of this program only: launch kernels as recorded graphs. They are omitted if the compiler does not
+know them."""
 
 
 class Plan(NamedTuple):

@@ -1,7 +1,7 @@
-"""The BLAS and LAPACK routines the CPU engines call directly, for either precision, and what keeps a matrix symmetric.
+"""The BLAS and LAPACK routines that the CPU engines call directly, for either precision, and helpers for symmetry.
 
-Products of any size go through these and never through NumPy's `@`: the two may carry a BLAS each, and the idle threads
-of one would take the cores from the other.
+Large products use these and never NumPy's `@`: SciPy and NumPy may each bring their own BLAS, and the idle threads of
+one would take cores from the other.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def routines(dtype: Any) -> Any:
 
 
 def scaled_identity(dim: int, value: float, dtype: Any) -> NDArray[Any]:
-    """value·I in column order, with no second matrix on the way."""
+    """value·I in column order, without a temporary matrix."""
     matrix = np.zeros((dim, dim), dtype=dtype, order="F")
     np.fill_diagonal(matrix, value)
     return matrix
 
 
 def fill_upper(matrix: NDArray[Any]) -> NDArray[Any]:
-    """Copy the lower triangle onto the upper one, in place, a stripe at a time: no second matrix."""
+    """Copy the lower triangle onto the upper one, in place, stripe by stripe, without a temporary matrix."""
     for start in range(0, len(matrix), STRIPE):
         stop = start + STRIPE
         matrix[start:stop, stop:] = matrix[stop:, start:stop].T

@@ -1,6 +1,6 @@
-"""Sherman–Morrison each round on a kept Σ⁻¹, as core.estimate writes it: 4d² flops, and the matrix read and written.
+"""Sherman–Morrison each round on a kept Σ⁻¹, as in core.estimate: 4d² flops, and the matrix is read and written.
 
-A matrix–vector product and an outer product, in place: the textbook's form, bound by memory rather than by arithmetic.
+A matrix–vector product and an outer product, in place: the textbook form, limited by memory rather than arithmetic.
 """
 
 from __future__ import annotations

@@ -35,10 +35,10 @@ class Replay:
 
     Attributes:
         intensity: what was played, as the safe set measures it; `action` is the dial.
-        reward_index: what the policy compared with 0; `cost_upper`, `width`: the bound and the width it rests on.
-        certified: False where not even 0 was safe.
-        estimates: the final estimate of each row; one that all rows share where doses cannot change what is learned.
-            With engine "jax" its arrays are JAX's and stay on the device; `np.asarray` brings them over.
+        reward_index: what the policy compared with 0; `cost_upper`, `width`: the cost's bound and the width behind it.
+        certified: False if not even 0 was safe.
+        estimates: the final estimate of each row; shared by all rows if doses cannot change what is learned. With
+            engine "jax" its arrays are JAX's and stay on the device; `np.asarray` copies them to the host.
         seconds: from the call to the answer, compilation included.
     """
 
@@ -79,14 +79,14 @@ class Replay:
 
     @property
     def realized_cost(self) -> NDArray[np.float64]:
-        """b₀ + g_c·C/g + ε: what a sensor would have shown; without ε where the threshold limits the true cost."""
+        """b₀ + g_c·C/g + ε: what a sensor would have shown; without ε if the threshold limits the true cost."""
         sensed = self.spec.threshold_on == "measured" and self.cost_sensor is not None
         played = self.intensity if self.dose.is_identity else self.dose.cost.effect(self.action)
         return self.baseline_cost + played * self.costs + (self.cost_sensor if sensed else 0.0)
 
     @property
     def violations(self) -> NDArray[np.int64]:
-        """Rounds whose realized cost is above the threshold, by row; a cost that is not known counts as none."""
+        """Rounds whose realized cost is above the threshold, by row; an unknown cost does not count."""
         return (self.realized_cost > np.reshape(self.spec.threshold, (-1, 1))).sum(axis=1)
 
     @property

@@ -1,4 +1,4 @@
-"""The paper's way: each round factors Σ afresh. Slow on purpose; what the other engines must agree with.
+"""The paper's way: each round factors Σ again. Slow but simple: the other engines must agree with it.
 
 With Σ = LLᵀ and z = L⁻¹[x, b_r, b_c]:  width² = z₀·z₀,  ⟨x,θ̂⟩ = z₀·z₁,  ⟨x,μ̂⟩ = z₀·z₂,  ln det Σ = 2 Σ ln L_ii.
 Σ and b are plain sums over informative rounds; nothing is carried from one round's factor to the next.

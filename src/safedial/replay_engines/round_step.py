@@ -1,6 +1,6 @@
-"""One round of a replay on the CPU: from four numbers to what is played, and what is learned from it.
+"""One round of a replay on the CPU: from four numbers to the decision, and what is learned from it.
 
-Every engine calls the same `turn`; it differs only in how it comes by the four numbers ⟨x,θ̂⟩, ⟨x,μ̂⟩, width² and
+Every engine calls the same `turn`; engines differ only in how they compute the four numbers ⟨x,θ̂⟩, ⟨x,μ̂⟩, width² and
 ln det. The rule is the policy's own `decide`, on Python floats.
 """
 
@@ -31,9 +31,9 @@ class Turn(Protocol):
 def make_turn(
     rounds: Rounds, spec: SafetySpec, start: int, norms: Any, energies: list[float] | None = None
 ) -> tuple[Turn, list[Prediction], list[Choice]]:
-    """The block's turn, and the two lists it appends to. The block starts at round `start` (from 0).
+    """The block's `turn`, and the two lists it appends to. The block starts at round `start` (from 0).
 
-    `energies` are those of reward and cost so far, for the noise-adaptive radius: read and raised in place.
+    `energies` are those of reward and cost so far, for the noise-adaptive radius, updated in place.
     """
     part = slice(start, start + len(norms))
     size = len(norms)
@@ -104,7 +104,7 @@ def write_row(trace: Trace, row: int, start: int, predictions: list[Prediction],
 
 
 def write_shared_rows(trace: Trace, rounds: Rounds, start: int, prediction: Prediction) -> None:
-    """Write every row's block where all share one estimate: one call of the rule on (rows, block) arrays."""
+    """Write every row's block if all share one estimate: one call of the rule on (rows, block) arrays."""
     part = slice(start, start + len(prediction.width))
     numbers = np.arange(part.start + 1, part.stop + 1, dtype=np.float64)
     coins = 0.0 if rounds.coins is None else rounds.coins[part]

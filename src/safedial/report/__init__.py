@@ -1,1 +1,1 @@
-"""HTML pages that hold all they show: of a check, of a plan, and the pieces that every page is made of."""
+"""Self-contained HTML pages: of a check, of a plan, and the parts that all pages share."""

@@ -1,4 +1,4 @@
-"""`safedial check --out`: one page on one log."""
+"""`safedial check --out`: one page about one log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from safedial.core.margin import margin_assumptions
+from safedial.core.promise import PROMISES
 from safedial.diagnostics import ConformalRounds, Finding, Rounds
 from safedial.diagnostics.finding import shown
 from safedial.io import write_text
@@ -27,7 +28,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     """One sentence for all checks."""
     flagged = [each.title.lower() for each in findings if each.flagged]
     if not flagged:
-        return "No check raised a flag: nothing in this log speaks against the spec. That is not a proof that it holds."
+        return "No check raised a flag: nothing in this log speaks against the spec. This does not prove that it holds."
     strongest = max(findings, key=lambda each: each.evidence or 0.0).title.lower()
     first = f" Begin with {strongest}, the strongest evidence." if len(flagged) > 1 else ""
     return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
@@ -36,21 +37,21 @@ def verdict(findings: Sequence[Finding]) -> str:
 def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: str, level: float) -> str:
     lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
-    wagers = sum(each.evidence is not None for each in findings)
+    bets = sum(each.evidence is not None for each in findings)
     conformal = isinstance(rounds, ConformalRounds)
     promise = _conformal_promise(rounds) if conformal else _certified_promise(rounds)
-    slack = "" if conformal else "; a tenth of it pays for the confidence set that two of the checks use"
+    slack = "" if conformal else "; a tenth of it covers the confidence set that two of the checks use"
     drawn = "Evidence over time, ranks, costs by dose"
     if not conformal:
         drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
     return "\n".join(
         [
-            "<h1>Does this log bear out the spec?</h1>",
+            "<h1>Does this log agree with the spec?</h1>",
             f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {promise}</p>",
             f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
             html_table(["check", "evidence", "verdict"], lines),
             f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
-            f"{wagers} checks with evidence together, and however often one looks, false flags have probability at most {level:g} (union "
+            f"{bets} checks with evidence together, and however often you look, false flags have probability at most {level:g} (union "
             f"bound{slack}). One broken assumption can raise several flags: begin with the strongest.</small></p>",
             inline(picture, drawn),
             *(_section(each) for each in findings),
@@ -61,7 +62,7 @@ def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: st
 
 def _certified_promise(rounds: Rounds) -> str:
     spec = rounds.spec
-    span = "any round, ever," if spec.promise == "joint" else "every round"
+    span = "every round" if PROMISES[spec.promise].each_round else "any round, ever,"
     return (
         f"{rounds.target} checked. The spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in {span} if S = "
         f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "

@@ -1,4 +1,4 @@
-"""The pieces of the page: pictures inline, tables, claims, and where the numbers come from."""
+"""The parts of a page: inline pictures, tables, claims, and the provenance of its numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ small { color: #777; }
 
 
 def document(title: str, body: str) -> str:
-    """A whole page: nothing is fetched from elsewhere."""
+    """A whole page, which loads nothing from elsewhere."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

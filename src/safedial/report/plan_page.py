@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safedial.core.promise import PROMISES
+from safedial.decision.rules import write_parts
 from safedial.decision.units import significant
 from safedial.io import output_folder, provenance, write_json, write_rows, write_text
 from safedial.planning import Plan
@@ -30,7 +32,7 @@ HEADS = {
 
 
 def cell(name: str, value: Any) -> str:
-    """A quantity as a person reads it.
+    """A quantity formatted for reading.
 
     >>> cell("violation_rate", 0.0123), cell("half_reward_round", None), cell("violations", 1.234)
     ('1.2%', 'never', '1.23')
@@ -47,8 +49,8 @@ def cell(name: str, value: Any) -> str:
 
 
 def lines(plan: Plan, names: Sequence[str] = tuple(HEADS)) -> list[list[str]]:
-    """The operating characteristics as text, one list a scenario; a star where the promise is not proved; doses in the
-    dial's units.
+    """The operating characteristics as text, one list per scenario, with a star if the promise is not proved there.
+    Doses are in the dial's units.
     """
     dial = plan.dial
     marked = [
@@ -66,12 +68,9 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
     """`plan.csv`, `plan_curves.csv`, `plan.provenance.json`, `plan.png` and `plan.html` in `folder`."""
     place = output_folder(folder)
     settings = {
-        "policy": {"name": plan.policy.name, **plan.policy.options},
-        "spec": plan.spec.to_dict(),
+        **write_parts({name: getattr(plan, name) for name in ("policy", "spec", "dial", "dose")}),
         "assumed": dict(plan.assumed),
         "baseline_cost": plan.baseline_cost,
-        "dial": plan.dial.to_dict(),
-        "dose": plan.dose.to_dict(),
         "dim": plan.dim,
         "rounds": plan.rounds,
         "seeds": list(range(plan.seeds)),
@@ -96,9 +95,9 @@ def _body(plan: Plan, place: Path) -> str:
     return "\n".join(
         [
             "<h1>What to expect of this study</h1>",
-            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'in all rounds together' if spec.promise == 'joint' else 'a round'}; "
+            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'a round' if PROMISES[spec.promise].each_round else 'in all rounds together'}; "
             f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
-            f"Every scenario was played {plan.seeds} times with different true coefficients.</p>",
+            f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
             f'<div class="claim">{words}</div>',
             image(
                 place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"

@@ -1,4 +1,4 @@
-"""The decision service: studies behind an address.
+"""The decision service: studies over HTTP.
 
     request ─► access (key, role, bucket) ─► body (size, time, depth, numbers) ─► study ─► commit ─► answer
                                                                                    │

@@ -1,9 +1,9 @@
-"""Who may do what: keys and roles, a token bucket for each key, and the open door on loopback while no key exists.
+"""Access control: keys and roles, a token bucket for each key, and access without a key on loopback until one exists.
 
 | role | may |
 |---|---|
 | `read` | see studies, decisions, events, the page, the metrics |
-| `observe` | also report outcomes, correct them, make rounds void |
+| `observe` | also report and correct outcomes, and declare rounds void |
 | `decide` | also ask for decisions |
 | `admin` | also create and resume studies |
 """
@@ -25,16 +25,16 @@ from safedial.study.keys import ROLES, Key, find_key_record, list_keys
 from safedial.study.store import Store
 
 FRESH_SECONDS = 1.0
-"""How long a key is believed before the store is asked again: a revoked key opens nothing after that."""
+"""Seconds for which a key check is cached; a revoked key is refused after that."""
 
 RATE, BURST = 2_000.0, 4_000.0
-"""Requests a second for each key, and how many may come at once."""
+"""Requests per second for each key, and how many may come at once."""
 
 MOST_KEYS = 10_000
 
 
 class Caller(NamedTuple):
-    """Who asks; `actor` goes into the log."""
+    """Who sent the request; the log records `actor`."""
 
     actor: str
     role: str
@@ -45,7 +45,7 @@ class Caller(NamedTuple):
 
 
 class Bucket:
-    """A token bucket: `rate` tokens a second, at most `burst` of them.
+    """A token bucket: `rate` tokens per second, at most `burst` of them.
 
     >>> bucket = Bucket(rate=1.0, burst=2.0, now=0.0)
     >>> [bucket.take(at) for at in (0.0, 0.0, 0.0, 1.0)]
@@ -67,17 +67,18 @@ class Bucket:
 
 
 class Access:
-    """Checks one request after another. `open_door`: serve without keys while the store has none (loopback only)."""
+    """Checks each request. With `allow_keyless`, no key is needed while the store has none (loopback only)."""
 
-    def __init__(self, store: Store, *, open_door: bool, rate: float = RATE, burst: float = BURST) -> None:
-        self.store, self.open_door, self.rate, self.burst = store, open_door, rate, burst
+    def __init__(self, store: Store, *, allow_keyless: bool, rate: float = RATE, burst: float = BURST) -> None:
+        self.store, self.allow_keyless, self.rate, self.burst = store, allow_keyless, rate, burst
         self._known: dict[bytes, tuple[float, Key]] = {}
         self._buckets: dict[str, Bucket] = {}
         self._open_until = 0.0
 
     async def admit(self, request: Request, role: str, study: str | None = None) -> Caller:
-        """The caller, if its key may do what `role` does, in this study; and not too often."""
+        """The caller, if its key has at least the rights of `role` in this study and is within its rate."""
         caller = await self._caller(request)
+        # Before the role is checked, so that refused requests count towards the rate as well.
         bucket = self._buckets.get(caller.actor)
         now = time.monotonic()
         if bucket is None:
@@ -87,19 +88,20 @@ class Access:
         if not bucket.take(now):
             raise Problem("too_many_requests")
         if not caller.may(role) or (study is not None and caller.study not in ("", study)):
-            raise Problem("forbidden", f"it takes the role {role}, for this study")
+            raise Problem("forbidden", f"this needs the role {role} for this study")
         return caller
 
     async def _caller(self, request: Request) -> Caller:
         words = request.headers.get("authorization")
         if words is None:
-            if self.open_door and _from_here(request) and await self._no_keys():
+            if self.allow_keyless and _from_here(request) and await self._no_keys():
                 return Caller("local", "admin", "")
             raise Problem("unauthenticated")
         scheme, _, text = words.partition(" ")
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
             raise Problem("unauthenticated")
+        # Known keys are held by their digest: no key stays in memory.
         name, now = hashlib.sha256(text.encode("utf-8", "replace")).digest(), time.monotonic()
         until, key = self._known.get(name, (0.0, None))
         if key is None or until < now:
@@ -113,18 +115,18 @@ class Access:
         return Caller(f"key:{key.id}", key.role, key.study)
 
     async def _no_keys(self) -> bool:
-        """Whether no key was ever made: after the first one, the door is shut for good."""
+        """Whether no key was ever created: once there is one, every request needs a key, even if it is revoked."""
         now = time.monotonic()
         if now > self._open_until:
             if await asyncio.to_thread(list_keys, self.store):
-                self.open_door = False
+                self.allow_keyless = False
                 return False
             self._open_until = now + FRESH_SECONDS
         return True
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server on this address can be reached from this machine alone.
+    """Whether a server on this address can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("localhost")
     (True, True, False, True)
@@ -141,9 +143,9 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 def _from_here(request: Request) -> bool:
-    """Whether a request comes from this machine, as far as it says itself: not by a proxy, not by another's name.
+    """Whether a request claims to come from this machine: not through a proxy, and with a local Host header.
 
-    A proxy that says nothing of itself cannot be told apart, so a service behind one needs a key.
+    A proxy that does not announce itself cannot be detected, so a service behind one needs a key.
     """
     headers, client = request.headers, request.client
     here = client is not None and is_loopback(client.host)
@@ -152,7 +154,7 @@ def _from_here(request: Request) -> bool:
 
 @lru_cache(100)
 def _is_local(host: str) -> bool:
-    """Whether the Host header names this machine: a page from elsewhere that points its own name here does not.
+    """Whether the Host header names this machine. It does not if another site points its own name here.
 
     >>> [_is_local(host) for host in ("127.0.0.1:8000", "[::1]:80", "localhost", "evil.example:8000", "")]
     [True, True, True, False, False]
@@ -162,7 +164,7 @@ def _is_local(host: str) -> bool:
 
 
 def refuse_open_address(store: Store, host: str) -> None:
-    """Another address than loopback needs a key first."""
+    """Refuse any address but loopback while the store has no key."""
     if not is_loopback(host) and not any(key.revoked is None for key in list_keys(store)):
         words = "can be reached from other machines, so it needs keys; safedial key create --role admin makes one"
         raise StudyError("invalid_input", f"host = {host!r}: {words}")

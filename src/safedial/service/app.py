@@ -24,7 +24,7 @@ from safedial.study import Store
 from safedial.version import __version__
 
 ROUTE_MODULES = (routes, read_routes)
-"""Imported for the routes they put on the router."""
+"""Imported because they add routes to the router."""
 
 TAKEN = (schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void, schemas.Resume)
 PAGES = {"/": "index.html", "/docs": "docs.html"}
@@ -37,16 +37,16 @@ SAFE = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-"""Nothing is fetched from elsewhere, and nobody may frame the page."""
+"""The page loads nothing from elsewhere, and no other page may frame it."""
 
-ABOUT = """Turn one dial anew for each context: high reward, and a promise on the realized cost in every round.
+ABOUT = """Set one dial for each context: high reward, and a promise on the realized cost in every round.
 
-The promise of each decision, and everything it rests on, is on its certificate. Errors are problem+json with a `code`;
-no error repeats a context. Writes are acknowledged after their commit, and repeat safely."""
+Each decision's certificate states its promise and all assumptions. Errors are problem+json with a `code`; no error
+repeats a context. Writes are acknowledged after their commit and are safe to repeat."""
 
 
-def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = None, own: bool = False) -> FastAPI:
-    """The app over an open store; `open_door` is for loopback alone; with `own` the app closes the store at its end.
+def make_app(store: Store, *, allow_keyless: bool = True, limits: Limits | None = None, own: bool = False) -> FastAPI:
+    """The app over an open store. Use `allow_keyless` only on loopback; with `own` the app closes the store at its end.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -69,7 +69,7 @@ def make_app(store: Store, *, open_door: bool = True, limits: Limits | None = No
     app = FastAPI(
         title="safedial", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, lifespan=lifespan
     )
-    access = Access(store, open_door=open_door, rate=told.rate, burst=told.burst)
+    access = Access(store, allow_keyless=allow_keyless, rate=told.rate, burst=told.burst)
     app.state.service = Service(store=store, access=access, limits=told)
     app.router.routes.extend(quick)
     app.include_router(router)
@@ -91,7 +91,7 @@ def _static(name: str) -> Any:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """Routing's own refusals, in our form."""
+    """Errors of the router itself, as problem+json."""
     status = getattr(error, "status_code", 500)
     headers = dict(getattr(error, "headers", None) or {})
     codes = {404: "not_found", 405: "method_not_allowed", 400: "malformed"}

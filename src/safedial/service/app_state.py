@@ -1,4 +1,4 @@
-"""What the routes of one worker share: the open store, its studies, who may enter, the numbers, the tracks."""
+"""What the routes of one worker share: the open store, its studies, access control, metrics and tracks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from safedial.study import Store, StoreUnavailable, Study, StudyError, list_stud
 from safedial.study.ids import NAME
 
 ANSWER_SECONDS = 20.0
-"""How long a request waits for the store's answer before it is told that the store is away."""
+"""Seconds that a request waits for the store before it is answered that the store is unavailable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a worker puts up with."""
+    """The limits of a worker."""
 
     body_seconds: float = BODY_SECONDS
     answer_seconds: float = ANSWER_SECONDS
@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(kw_only=True)
 class Service:
-    """One worker's things. Made once; the routes find it as `request.app.state.service`."""
+    """The shared state of one worker. The routes find it as `request.app.state.service`."""
 
     store: Store
     access: Access
@@ -73,7 +73,7 @@ class Service:
             raise StoreUnavailable("storage: no answer in time") from None
 
     async def track(self, name: str, seconds: float = 1e9) -> Track:
-        """The study's history, up to date; read from the log, never through the writer, for so many seconds at most."""
+        """The study's current history, read from the log, never through the writer, for at most `seconds` seconds."""
         track = self.tracks.get(name)
         if track is None:
             track = self.tracks.setdefault(name, Track(await self.study(name)))
@@ -81,7 +81,7 @@ class Service:
         return track
 
     async def warm(self) -> None:
-        """Read the logs before anybody looks at them."""
+        """Read the logs before the first request for them."""
         try:
             for row in await asyncio.to_thread(list_studies, self.store):
                 await self.track(row["name"])

@@ -1,4 +1,4 @@
-"""What the operator page shows of a study: counts, curves of a few hundred points, open outcomes by age, rows."""
+"""The data of the operator page: counts, curves of a few hundred points, open outcomes by age, rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safedial.service.evidence_path import evidence_at, log_path, over_threshold
 from safedial.service.timeline import EXPIRED, KNOWN, OPEN, THROTTLED, VOID, Track, Turn
 from safedial.stats import violation_interval
 from safedial.study.event import moment
-from safedial.study.ids import id_of
+from safedial.study.ids import id_text
 from safedial.study.reducer import TAG
 
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
@@ -25,7 +25,7 @@ CURVES = (
 
 
 def series(track: Track, points: int) -> dict[str, Any]:
-    """Everything on a study's page, in at most `points` points a curve."""
+    """Everything on a study's page, with at most `points` points per curve."""
     with track.lock:
         rules, guard = track.study.spec.rules, track.study.spec.guard
         known, over = over_threshold(track)
@@ -52,7 +52,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
 
 
 def counts(track: Track, path: Any = None) -> dict[str, Any]:
-    """As `Study.status` counts, from the columns."""
+    """The counts of `Study.status`, computed from the columns."""
     with track.lock:
         status, start = track.column("status"), track.column("start") > 0
         known, over = over_threshold(track)
@@ -64,7 +64,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "violations": int(over.sum()),
             "open": int((status == OPEN).sum()),
             "expired": int(track.overdue.sum()),
-            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + _withheld(track).sum()),
+            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + track.column("withheld").sum()),
             "imported": track.imported,
             "evidence": None
             if track.study.spec.learner.watches_itself
@@ -91,21 +91,13 @@ def _learning(track: Track) -> dict[str, Any]:
     if not study.ordered:
         return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.learner.in_order}
     first = int(np.argmax(np.append(track.has_status(OPEN) | track.overdue, True)))
-    held = (track.has_status(*KNOWN, THROTTLED) | track.lost)[first:].sum()
+    held = (track.has_status(*KNOWN, THROTTLED, VOID, EXPIRED) & ~track.overdue)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
     return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}
 
 
-def _withheld(track: Track) -> Any:
-    """Decisions whose outcome came of nothing applied, which count as void too (version 2)."""
-    study = track.study.spec
-    if study.rules_version == 1:
-        return np.zeros(track.rows, dtype=bool)
-    return track.has_status(*KNOWN) & (track.column("applied") <= study.rules.dial.low)
-
-
 def ages(track: Track) -> list[dict[str, Any]]:
-    """How many open decisions are how old."""
+    """The number of open decisions by age."""
     now = time.time()
     waited = now - track.column("at")[track.column("status") == OPEN] / 1e6
     edges = [-math.inf, *(edge for _, edge in AGES), math.inf]
@@ -115,7 +107,7 @@ def ages(track: Track) -> list[dict[str, Any]]:
 
 
 def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
-    """Curves over decisions in at most `points` bins; of each bin the mean, and the extremes where they matter."""
+    """Curves over decisions in at most `points` bins: the mean of each bin, and the extremes if they matter."""
     if not track.rows:
         return {name: [] for name in CURVES}
     edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
@@ -148,7 +140,7 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
 
 
 def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any]:
-    """(decisions made by then, evidence then): as the columns give it, or as a conformal study's decisions state it."""
+    """(number of decisions, evidence) over time: from the columns, or as stated in a conformal study's decisions."""
     if track.study.spec.learner.watches_itself:
         stated = track.column("evidence")
         number = np.flatnonzero(np.isfinite(stated))
@@ -165,14 +157,14 @@ def _interval(violations: Any, rounds: Any) -> tuple[float, float]:
 
 
 def _means(values: Any, known: Any, first: Any) -> Any:
-    """The mean of each bin's known values; nan where there is none."""
+    """The mean of each bin's known values; nan if there is none."""
     count = np.add.reduceat(known.astype(float), first)
     total = np.add.reduceat(np.where(known, values, 0.0), first)
     return np.divide(total, count, out=np.full(len(first), np.nan), where=count > 0)
 
 
 def _reward_intensity(track: Track, name: str) -> Any:
-    """g_r at a setting of each decision; 0 where there is none."""
+    """g_r at a setting of each decision; 0 if there is none."""
     rules = track.study.spec.rules
     dial, setting = rules.dial, track.column(name)
     share = np.where(np.isnan(setting), 0.0, (setting - dial.low) / (dial.high - dial.low))
@@ -180,14 +172,12 @@ def _reward_intensity(track: Track, name: str) -> Any:
 
 
 def plain(values: Any) -> list[float | None]:
-    """Six digits, and null where there is no number."""
+    """Six digits, and null if there is no number."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
 
 def rows_page(track: Track, before: int | None, limit: int, search: str = "") -> dict[str, Any]:
-    """Decisions, the newest first, from the one before `before` on; where `search` is given, those whose number, visit
-    or metadata contain it.
-    """
+    """Decisions before `before`, newest first; with `search`, only those whose number, visit or metadata contain it."""
     with track.lock:
         last = track.rows if before is None else int(np.searchsorted(track.column("seq"), before))
         found = (row for row in range(last - 1, -1, -1) if not search or _matches(track, row, search.lower()))
@@ -212,7 +202,7 @@ def _row(track: Track, row: int) -> dict[str, Any]:
     over = status in ("known", "corrected", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
     key, meta = track.visits.get(row, (None, {}))
     return {
-        "id": str(id_of(track.study.spec.rules_version, track.study.name, seq, tag)),
+        "id": id_text(track.study.spec.rules_version, track.study.name, seq, tag),
         "seq": seq,
         "key": key,
         "meta": meta,

@@ -1,7 +1,7 @@
-"""`safedial demo`: a simulated dosing clinic behind the service, through HTTP, with everything a real one brings.
+"""`safedial demo`: a simulated dosing clinic that uses the service over HTTP as a real one would.
 
-Outcomes come late, some doses are lowered by the nurse, some values are corrected, some patients never come back. The
-clinic's truth is linear in the context and its noise Gaussian, so the promise's assumptions hold here.
+Outcomes come late, a nurse lowers some doses, some values are corrected, some patients never come back. The clinic's
+truth is linear in the context and its noise is Gaussian, so the promise's assumptions hold.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ SPEC: dict[str, Any] = {
 BENEFIT = np.array([-0.35, 0.3, 0.1, 0.55])
 HARM = np.array([0.3, -0.25, -0.3, 0.45])
 BURST = 250
-"""Patients who come at once, so that there is something to look at."""
+"""Patients who come at the start, so that the page has something to show."""
 
 
 class Clinic:
-    """Draws patients and what becomes of them. `due` holds what is still to be said, by its time."""
+    """Draws patients and their outcomes. `due` holds the reports still to be sent, by time."""
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.random = client, np.random.default_rng(seed)
@@ -59,7 +59,7 @@ class Clinic:
         self.curve = hill(ed50=SPEC["dose"]["ed50"], slope=SPEC["dose"]["slope"])
 
     def patient(self, delay: float) -> None:
-        """One patient: advice now, the outcome after a while."""
+        """One patient: advice now, the outcome later."""
         draw = np.clip(self.random.standard_normal(3), -1.8, 1.8)
         raw = np.array(SPEC["features"]["center"]) + draw * np.array([15.0, 14.0, 18.0])
         self.visits += 1
@@ -82,7 +82,7 @@ class Clinic:
         self.later(float(self.random.exponential(delay)), self.story(advice.id, values))
 
     def story(self, decision: str, values: dict[str, Any]) -> Callable[[], Any]:
-        """What is reported: mostly the outcome; sometimes a wrong one first; sometimes that there is none."""
+        """The report: mostly the outcome; sometimes a wrong one first; sometimes that there is none."""
         chance = self.random.random()
         if chance < 0.01:
             return lambda: self.client.void(decision, reason="moved away before the visit", unrelated=True)
@@ -102,7 +102,7 @@ class Clinic:
         heapq.heappush(self.due, (time.monotonic() + seconds, self.count, act))
 
     def report(self) -> None:
-        """Say what is due."""
+        """Send the reports that are due."""
         while self.due and self.due[0][0] <= time.monotonic():
             heapq.heappop(self.due)[2]()
 
@@ -116,18 +116,18 @@ def run_demo(
     pace: float = 4.0,
     seed: int = 0,
 ) -> None:
-    """Serve a fresh store and run the clinic until interrupted, or for so many seconds."""
-    require(0 < pace <= 1000, "pace", pace, "must lie between 0 and 1000 patients a second")
+    """Serve a new store and run the clinic until interrupted, or for the given number of seconds."""
+    require(0 < pace <= 1000, "pace", pace, "must lie between 0 and 1000 patients per second")
     place = Path(tempfile.mkdtemp(prefix="safedial-demo-")) if folder is None else folder
     place.mkdir(parents=True, exist_ok=True)
     file = place / "demo.db"
-    require(not file.exists(), "folder", str(place), "holds a demo.db already", "the demo needs a fresh one")
+    require(not file.exists(), "folder", str(place), "already holds a demo.db", "the demo needs a new one")
     storage = f"sqlite:///{file}"
     try:
         with Store(storage) as store, running(store, port=port) as url:
             client = Client(url, timeout=10)
             client.create_study(NAME, SPEC)
-            say(f"The operator page: {url}/#{NAME}\nA simulated clinic runs through the service; Ctrl-C ends it.")
+            say(f"The operator page: {url}/#{NAME}\nA simulated clinic uses the service; stop it with Ctrl-C.")
             try:
                 _run(Clinic(client, seed), seconds, pace)
             finally:

@@ -13,9 +13,9 @@ from safedial.service.timeline import EXPIRED, KNOWN, NOTHING, THROTTLED, VOID, 
 
 
 def log_path(track: Track) -> tuple[Any, Any]:
-    """(seq, ln E_t(m) for each odds multiple m), one row an event that moved it; a resume starts anew.
+    """(seq, ln E_t(m) for each odds multiple m), one row per event that changed it; a resume restarts it.
 
-    The last row is what `Study.status` knows. HP-Conformal has another watch, whose evidence its decisions state.
+    The last row is the evidence in `Study.status`. HP-Conformal has another watch, whose evidence its decisions state.
     """
     if track.study.spec.learner.watches_itself:
         return np.empty(0), np.empty((0, len(ODDS)))
@@ -43,7 +43,7 @@ def evidence_at(path: Any, spots: Any) -> Any:
 def over_threshold(track: Track) -> tuple[Any, Any]:
     """Which decisions have an outcome that counts, and which of these exceeded the threshold.
 
-    From version 2 on throttled outcomes count, too: a cost above the threshold in spite of the throttle is an excess.
+    From version 2 on, throttled outcomes count too: a cost above the threshold despite the throttle is an excess.
     """
     status, high = track.column("status"), track.column("cost") > track.study.spec.rules.spec.threshold
     known = track.has_status(*KNOWN)
@@ -53,7 +53,7 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
 
 
 def unwatched(track: Track) -> int:
-    """How many rounds that promised something ended without an outcome that the watch can count (version 2)."""
+    """How many rounds with a promise ended without an outcome that the watch can count (version 2)."""
     status, (watched, _) = track.column("status"), _watched(track)
     _, over = over_threshold(track)
     gone = (np.isin(status, (VOID, EXPIRED)) & ~over) | ((status == THROTTLED) & np.isnan(_throttled_costs(track)))
@@ -61,13 +61,13 @@ def unwatched(track: Track) -> int:
 
 
 def _voided_excess(track: Track) -> Any:
-    """Rounds that are void after a cost above the threshold was reported: they stay in the evidence."""
+    """Rounds that were declared void after a cost above the threshold was reported; they stay in the evidence."""
     over = _costs_at_advice(track) > track.study.spec.rules.spec.threshold
     return (track.column("status") == VOID) & over & _watched(track)[0]
 
 
 def _watched(track: Track) -> tuple[Any, Any]:
-    """Which decisions are watched, and the risk that each was allowed, as `decision.outcome.allowed_risk` has it."""
+    """Which decisions are watched, and the allowed risk of each, as in `decision.outcome.allowed_risk`."""
     spec, number = track.study.spec.rules.spec, track.column("number")
     watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
     risk = np.broadcast_to(round_risk(spec, number), number.shape)
@@ -80,7 +80,7 @@ def _watched(track: Track) -> tuple[Any, Any]:
 
 
 def _costs_at_advice(track: Track) -> Any:
-    """The cost of each decision as measured, or, where more was applied than advised, as it would have been there."""
+    """The measured cost of each decision; if more was applied than advised, the cost at the advised setting."""
     cost, applied, action = (track.column(name) for name in ("cost", "applied", "action"))
     baseline, rules = track.column("baseline_cost"), track.study.spec.rules
     for row in np.flatnonzero(applied > action):
@@ -91,7 +91,7 @@ def _costs_at_advice(track: Track) -> Any:
 
 
 def _throttled_costs(track: Track) -> Any:
-    """The costs of throttled rounds that count against the promise (`study.watch`); NaN for the others."""
+    """The costs of throttled rounds that count against the promise (`decision.watch`); NaN for the others."""
     spec, cost = track.study.spec.rules.spec, track.column("cost")
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
     tells = (cost > spec.threshold) & (track.column("applied") <= track.column("action")) & (not sensors)
@@ -101,7 +101,7 @@ def _throttled_costs(track: Track) -> Any:
 def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
     """Version 2: a decision counts as kept when it is made, and is revised when an excess is reported.
 
-    Rounds that were open at a resume after an alarm are revised no more.
+    Rounds that were open at a resume after an alarm are no longer revised.
     """
     spec = track.study.spec.rules.spec
     watched, risk = _watched(track)
@@ -134,10 +134,10 @@ def _learned_gains(track: Track) -> tuple[Any, Any]:
 
 
 def _learned_at(track: Track) -> Any:
-    """The seq at which the study passed each round; infinite where it has not. Nothing-given rounds are passed at once.
+    """The seq at which the study had processed each round; infinite if it has not. Rounds without a dose count at once.
 
-    In decision order a round waits for all before it. One that was lost for a reason of its own is passed as well; the
-    monitor takes it for one that kept the promise.
+    In decision order, a round waits for all before it. A round lost for an unrelated reason is processed too; the
+    monitor counts it as one that kept the promise.
     """
     status, resolved = track.column("status"), track.column("resolved")
     resolved[np.isnan(resolved)] = np.inf

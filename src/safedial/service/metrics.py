@@ -17,14 +17,14 @@ GAUGES = {
     "open": "Decisions that wait for an outcome.",
     "void": "Rounds without an outcome that counts.",
     "unwatched": "Rounds that ended without an outcome that the watch can count.",
-    "resumes": "How often a person took an alarm back.",
+    "resumes": "How often a person cleared an alarm.",
     "stopped": "1 while the guard advises the fallback.",
     "evidence": "Evidence that the promise is broken: 1 at the start.",
 }
 
 
 class Metrics:
-    """One registry a process; no label holds a value of a request."""
+    """One registry per process; no label holds a value from a request."""
 
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
@@ -47,7 +47,7 @@ class Metrics:
         known[1].observe(seconds)
 
     def text(self, studies: dict[str, dict[str, Any]]) -> bytes:
-        """The worker's numbers and those of these studies: the ones that the caller may see."""
+        """The worker's metrics and those of the given studies, which the caller may see."""
         registry = prometheus.CollectorRegistry()
         for gauge, words in GAUGES.items():
             made = prometheus.Gauge(f"safedial_study_{gauge}", words, ["study"], registry=registry)

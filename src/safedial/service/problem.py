@@ -1,8 +1,8 @@
-"""Errors over HTTP: one table of codes, one form (problem+json, RFC 9457), and no value of the caller's in any of them.
+"""Errors over HTTP: one table of codes, one form (problem+json, RFC 9457), and never a value from the request.
 
-A refusal of the study carries a code (`safedial.study.MEANINGS`); the answer gives that code, its meaning and the name
-of the field, and what the error marks as `public`, never its other words, which may hold a context. Only a
-specification's refusal, which holds no context, is answered in full.
+A study's error has a code (`safedial.study.MEANINGS`). The answer gives that code, its meaning, the name of the field
+and the error's `public` text, but not its message, which may contain a context. Only the message about a specification,
+which contains no context, is given in full.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ STATUS = {
     "unknown_key": 404,
     "study_exists": 409,
     "conflict": 409,
+    "own_policy": 409,
     "store_unavailable": 503,
     "wrong_schema": 503,
     "log_broken": 500,
@@ -66,14 +67,14 @@ WORDS = {
     "overloaded": "too many requests wait already; send again later",
 }
 RETRY_SECONDS = {"store_unavailable": 2, "overloaded": 1, "too_many_requests": 1}
-"""Retry-After: when it makes sense to ask again."""
+"""Retry-After: how long to wait before asking again."""
 
 CLOSING = ("slow_body", "too_large")
-"""After these the rest of the body may still be on its way, so the connection is closed."""
+"""After these the rest of the body may still arrive, so the connection is closed."""
 
 
 class Problem(Exception):
-    """A request that is refused before any study sees it."""
+    """A request that is refused before it reaches a study."""
 
     def __init__(self, code: str, detail: str = "", *, field: str = "") -> None:
         super().__init__(code)
@@ -104,7 +105,7 @@ def answer(code: str, detail: str = "", *, field: str = "", headers: dict[str, s
 
 
 def answer_error(error: Exception, fields: Iterable[str] = (), *, whole: bool = False) -> Response:
-    """The response for what a route raised; what nobody foresaw is logged by its type and place, without its words."""
+    """The response for an exception in a route; an unexpected one is logged by type and place, without its message."""
     if isinstance(error, Problem):
         return answer(error.code, error.detail, field=error.field)
     if isinstance(error, InvalidInput):

@@ -1,4 +1,4 @@
-"""What is only read: the log, its verification, the operator page's data, health and metrics."""
+"""The read-only routes: the log, its verification, the operator page's data, health and metrics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from safedial.service.app_state import Service
 from safedial.service.charts import counts, rows_page, series
 from safedial.service.problem import Problem
 from safedial.service.routing import number, reply, route
-from safedial.study import list_studies
+from safedial.study import StudyError, list_studies
 from safedial.study.event import orjson
 from safedial.version import __version__
 
 PAGE = 1_000
 MOST_DRAWN = 200
 LOOK_SECONDS = 0.4
-"""How long a look at the page waits for a log that is still being read; it then shows what there is."""
+"""Seconds that the page waits for a log that is still being read; it then shows what was read so far."""
 
 
 @route(
@@ -30,10 +30,10 @@ LOOK_SECONDS = 0.4
     "/v1/studies/{name}/events",
     role="read",
     gives=schemas.Events,
-    query={"from_seq": "the first seq wanted", "limit": "at most so many"},
+    query={"from_seq": "the first seq to return", "limit": "the largest number of events"},
 )
 async def events(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """The log, a page at a time: `next_seq` is where the next page begins."""
+    """The log, one page at a time: the next page begins at `next_seq`."""
     study = await service.study(request.path_params["name"])
     first, most = number(request, "from_seq", 1, 2**62), number(request, "limit", PAGE, PAGE)
     return reply(await asyncio.to_thread(study.events, first, most))
@@ -47,9 +47,9 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     query={"checkpoint": "SEQ:HASH, as `safedial study checkpoint` printed it, or seq and hash of any answer"},
 )
 async def verify(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Check the chain of hashes, fold the log afresh and compute every decision again.
+    """Check the hash chain, rebuild the state from the log and recompute every decision.
 
-    It takes a while on a long log, so a worker does one at a time and answers 503 to another.
+    A long log takes a while, so a worker runs one verification at a time and answers 503 to another.
     """
     study = await service.study(request.path_params["name"])
     if service.verifying.locked():
@@ -64,11 +64,11 @@ async def verify(service: Service, request: Request, caller: Caller, fields: dic
     "/v1/studies/{name}/series",
     role="read",
     gives=schemas.Series,
-    query={"points": "at most so many points a curve"},
-    also={304: "nothing is new since the ETag"},
+    query={"points": "the largest number of points per curve"},
+    also={304: "nothing has changed since the ETag"},
 )
 async def over_time(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """What the operator page draws, down-sampled. Read from the log, never through the writer."""
+    """The operator page's data, down-sampled. Read from the log, never through the writer."""
     points = max(10, number(request, "points", 300, 1000))
     track = await service.track(request.path_params["name"], LOOK_SECONDS)
     tag = f'"{track.seq}-{points}-{int(time.time() // 60)}"'
@@ -85,7 +85,7 @@ async def over_time(service: Service, request: Request, caller: Caller, fields: 
 
 
 def draw(track: Any, points: int) -> bytes:
-    """The page's content; shared by all who look at the same time."""
+    """The page's content, shared by concurrent requests."""
     content = series(track, points)
     if content["counts"]["evidence"] is None:
         content["counts"]["evidence"] = track.study.status()["evidence"]
@@ -99,12 +99,12 @@ def draw(track: Any, points: int) -> bytes:
     gives=schemas.Rows,
     query={
         "before": "decisions before this seq",
-        "limit": "at most so many",
-        "search": "those whose number, visit or metadata contain this",
+        "limit": "the largest number of decisions",
+        "search": "only decisions whose number, visit or metadata contain this",
     },
 )
 async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Decisions with what came of them, the newest first, a page at a time."""
+    """Decisions with their outcomes, newest first, one page at a time."""
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
     track = await service.track(request.path_params["name"], LOOK_SECONDS)
     search = request.query_params.get("search", "")[:200]
@@ -119,7 +119,7 @@ async def health(service: Service, request: Request, caller: Caller, fields: dic
 
 @route("GET", "/readyz", role=None, gives=schemas.Health)
 async def ready(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """The store answers as well and can be written; 503 where it does not, or cannot."""
+    """The store also answers and is writable; 503 if not."""
     await asyncio.to_thread(service.store.check_writable)
     return reply({"status": "ready", "version": __version__})
 
@@ -130,7 +130,12 @@ async def metrics(service: Service, request: Request, caller: Caller, fields: di
     seen = {}
     for row in await asyncio.to_thread(list_studies, service.store):
         if caller.study in ("", row["name"]):
-            track = await service.track(row["name"], LOOK_SECONDS)
+            try:
+                track = await service.track(row["name"], LOOK_SECONDS)
+            except StudyError as error:
+                if error.code == "own_policy":
+                    continue
+                raise
             if track.complete:
                 seen[row["name"]] = await asyncio.to_thread(counts, track)
     return Response(service.metrics.text(seen), media_type="text/plain; version=0.0.4; charset=utf-8")

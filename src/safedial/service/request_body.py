@@ -1,4 +1,4 @@
-"""A request's body: at most so large, so slow, so deep; JSON whose numbers are finite; an object of known fields."""
+"""A request's body: limits on size, time and depth; JSON with finite numbers; an object of known fields."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DEEPEST = 16
 BODY_SECONDS = 10.0
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-"""A text, closed or cut short: a body of nothing but quotes is read once, and not once for each quote."""
+"""A JSON string, closed or cut short, so that a body of many quotes is scanned only once."""
 
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
 async def read_json(request: Request, *, seconds: float = BODY_SECONDS) -> Any:
-    """The body as plain values, or a refusal that says nothing of its content."""
+    """The body as plain values, or an error that reveals nothing of its content."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise Problem("not_json")
@@ -71,11 +71,11 @@ def parse(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except ValueError:
-        raise Problem("not_finite" if _holds_no_number(content) else "malformed") from None
+        raise Problem("not_finite" if _has_nonfinite_number(content) else "malformed") from None
 
 
 def depth(content: bytes) -> int:
-    """How deeply brackets are nested, those inside texts left out.
+    """How deeply brackets are nested, ignoring those inside strings.
 
     >>> depth(b'{"a": [1, "[[["]}')
     2
@@ -87,8 +87,8 @@ def depth(content: bytes) -> int:
     return deepest
 
 
-def _holds_no_number(content: bytes) -> bool:
-    """Whether the text is JSON but for numbers that are none: NaN, Infinity, 1e400."""
+def _has_nonfinite_number(content: bytes) -> bool:
+    """Whether the text is JSON except for values that are not finite numbers: NaN, Infinity, 1e400."""
     odd: list[str] = []
 
     def number(text: str) -> float:
@@ -104,9 +104,9 @@ def _holds_no_number(content: bytes) -> bool:
 
 
 def take(model: type[BaseModel], given: Any) -> dict[str, Any]:
-    """The fields of a request; unknown names and missing ones are refused, null is as good as absent.
+    """The fields of a request. Unknown and missing names are refused; null means absent.
 
-    What the fields hold is checked once, by the study.
+    The study checks the values of the fields, so that each is checked only once.
     """
     if not isinstance(given, dict):
         raise Problem("invalid_input", "the body must be an object")

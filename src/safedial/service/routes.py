@@ -1,4 +1,4 @@
-"""Studies and decisions, thin: who may, what was sent, one call of the study, the answer."""
+"""Routes of studies and decisions: each checks access and body, makes one call to the study, and answers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from safedial.study.manage import make_study
 from safedial.study.spec import read_spec
 
 LARGEST_DIM = 1_000
-"""A study made over HTTP has at most so many numbers in a context: d x d of them are held in memory."""
+"""The largest dimension of a study created over HTTP, because d x d numbers are held in memory."""
 
 
 @route("POST", "/v1/studies", role="admin", takes=schemas.NewStudy, gives=schemas.NewStudyState, status=201, key=True)
 async def create(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Create a study. With an Idempotency-Key, the same request again finds the study that it made."""
+    """Create a study. With an Idempotency-Key, repeating the request returns the study that it created."""
     if caller.study:
         raise Problem("forbidden", "this key is for one study")
     again = idempotency_key(request) is not None
@@ -45,7 +45,7 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
 
 
 def check_spec(given: Any) -> None:
-    """Refuse what is no specification, down to values of kinds that nobody thought of."""
+    """Refuse an invalid specification, including values of unexpected types."""
     try:
         dim = read_spec(given, quiet=True).rules.dim
     except InvalidInput:
@@ -65,7 +65,7 @@ async def studies(service: Service, request: Request, caller: Caller, fields: di
 
 @route("GET", "/v1/studies/{name}", role="read", gives=schemas.StudyState)
 async def state(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Counts, the monitor's evidence, whether and why the study has stopped, and its specification."""
+    """A study's counts, the monitor's evidence, whether and why it has stopped, and its specification."""
     return reply(await state_of(await service.study(request.path_params["name"])))
 
 
@@ -85,8 +85,8 @@ async def state_of(study: Any) -> dict[str, Any]:
 async def decide(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Advise an action for a context. Answered after the commit.
 
-    An answer to an Idempotency-Key that was used before is the earlier one, marked by `replayed` and the header
-    Idempotent-Replayed; `stopped` says whether the study has stopped by now.
+    A repeated Idempotency-Key gets the earlier answer, marked by `replayed` and the header Idempotent-Replayed;
+    `stopped` says whether the study has stopped since.
     """
     study = service.studies.get(request.path_params["name"]) or await service.study(request.path_params["name"])
     asked = study.ask(
@@ -104,7 +104,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
 
 @route("GET", "/v1/decisions/{decision_id}", role="read", gives=schemas.DecisionRecord)
 async def decision(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """A decision, its certificate, the same in plain words, and what was said about it since."""
+    """A decision, its certificate, an explanation in plain words, and later reports about it."""
     name = request.path_params["decision_id"]
     study = await service.of_decision(name)
 
@@ -123,11 +123,11 @@ async def _told(service: Service, request: Request, act: str, caller: Caller, fi
 
 
 def receipt_of(receipt: Receipt) -> Response:
-    """201 for what was written, 200 for what was there already."""
+    """201 if it was written now, 200 if it was already there."""
     return reply(receipt.to_dict(), 201 if receipt.created else 200, replayed=not receipt.created)
 
 
-AGAIN = {200: "the same was said before"}
+AGAIN = {200: "already recorded by an earlier request"}
 
 
 @route(
@@ -140,7 +140,7 @@ AGAIN = {200: "the same was said before"}
     also=AGAIN,
 )
 async def outcome(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Report what came of a decision, once; another outcome is a conflict, and a correction is the way."""
+    """Report the outcome of a decision, once. A different outcome is a conflict: send a correction instead."""
     try:
         return await _told(service, request, "tell", caller, fields)
     except StudyError as error:
@@ -161,7 +161,7 @@ async def outcome(service: Service, request: Request, caller: Caller, fields: di
     also=AGAIN,
 )
 async def correction(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Replace values of an outcome that was reported wrongly; the model is folded again with the right ones."""
+    """Correct values of a reported outcome; the model is rebuilt with the corrected ones."""
     return await _told(service, request, "correct", caller, {**fields, "key": idempotency_key(request)})
 
 
@@ -175,7 +175,7 @@ async def correction(service: Service, request: Request, caller: Caller, fields:
     also=AGAIN,
 )
 async def void(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Take a round out of the study. Unless the reason is unrelated to the outcome, the model stops before it."""
+    """Declare a round void. Unless the reason is unrelated to the outcome, the model stops learning before it."""
     return await _told(service, request, "void", caller, fields)
 
 
@@ -190,7 +190,7 @@ async def void(service: Service, request: Request, caller: Caller, fields: dict[
     also=AGAIN,
 )
 async def resume(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Take the guard's alarm back: a person's decision, with the reason."""
+    """Clear an alarm. A person decides this and gives the reason."""
     study = await service.study(request.path_params["name"])
     asked = study.resume(**fields, key=idempotency_key(request), actor=caller.actor, wait=False)
     return receipt_of(await service.done(asked))

@@ -1,4 +1,4 @@
-"""What every route has in common: admission, the reading of its body, errors, and its place in the OpenAPI document."""
+"""What all routes share: access control, reading the body, errors, and the entry in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from safedial.study.event import orjson
 
 router = APIRouter()
 quick: list[Route] = []
-"""The same routes without FastAPI's machinery, which they do not need: it describes them, these answer."""
+"""The same routes without FastAPI's overhead: these answer requests, FastAPI only describes them."""
 
 Handler = Callable[[Service, Request, Caller, dict[str, Any]], Awaitable[Response]]
 
 PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""Answers hold contexts and outcomes, so nobody on the way keeps them."""
+"""Answers hold contexts and outcomes, so no cache may keep them."""
 
 
 def route(
@@ -41,9 +41,9 @@ def route(
     query: dict[str, str] | None = None,
     also: dict[int, str] | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Put a handler behind admission, the reading of its body, and the one way errors are answered.
+    """Wrap a handler with access control, reading of the body and error answers.
 
-    The parameters describe the route in the OpenAPI document too.
+    The parameters also describe the route in the OpenAPI document.
     """
 
     def put(handler: Handler) -> Handler:
@@ -102,11 +102,11 @@ def _study_of(request: Request) -> str | None:
 
 
 _KIND = {"checkpoint": "string", "search": "string"}
-"""Of a query's values; the others are whole numbers."""
+"""Query parameters that are text; the others are whole numbers."""
 
 
 def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str], needs_key: bool) -> dict[str, Any]:
-    """What FastAPI cannot see of a route that reads its own body."""
+    """The OpenAPI entries that FastAPI cannot infer, because the route reads its own body."""
     parameters: list[dict[str, Any]] = [
         {
             "name": name,
@@ -138,7 +138,7 @@ def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str],
 
 
 def reply(content: Any, status: int = 200, *, replayed: bool = False) -> Response:
-    """An answer; `replayed` marks one that was given before."""
+    """An answer; `replayed` marks a repeated one."""
     headers = {**PRIVATE, "Idempotent-Replayed": "true"} if replayed else PRIVATE
     return Response(orjson.dumps(content), status, headers, "application/json")
 

@@ -1,4 +1,8 @@
-"""What travels: the bodies of requests and answers, for the OpenAPI document. Names are those of the whole package."""
+"""The bodies of requests and answers, with the package's names, for the OpenAPI document.
+
+Most of these models only describe: `request_body.take` reads the field names and the study checks the values, so that
+every value is checked once, whether it comes over HTTP, the command line or Python.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ class Guard(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     alarm_level: float | None = Field(
-        None, gt=0, lt=1, description="of the alarms on the promise and on the noise; 0.01"
+        None, gt=0, lt=1, description="level of the alarms on the promise and on the noise; 0.01"
     )
     max_open: int | None = Field(None, ge=1, description="decisions that may wait for an outcome; 10,000")
     max_open_hours: float | None = Field(None, gt=0, description="how long an outcome may be open")
@@ -24,19 +28,21 @@ class Guard(BaseModel):
     max_unwatched: float | None = Field(
         None, gt=0, le=1, description="share of decisions that may end without an outcome that the watch can count; 0.5"
     )
-    max_step: float | None = Field(None, gt=0, description="the largest step up from the setting before")
+    max_step: float | None = Field(None, gt=0, description="the largest increase from the previous setting")
     caps: list[dict[str, Any]] | None = Field(None, description='[{"when": {"age": {"min": 75}}, "limit": 2}]')
     stop: dict[str, int] | None = Field(None, description='{"violations": 3, "of_last": 50, "decisions": 1000}')
 
 
 class Spec(BaseModel):
-    """What is fixed for a study's life. Not all fields are listed: docs/study.md has them."""
+    """A study's specification, which never changes. docs/study.md lists all fields."""
 
     model_config = ConfigDict(extra="allow")
     dim: int | None = Field(None, ge=1, description="length of the context")
-    threshold: float = Field(description="τ: the largest cost that is accepted", gt=0)
-    violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk of a round")
-    estimation_risk: float | None = Field(None, gt=0, lt=1, description="δ′: the risk, once, of the confidence set")
+    threshold: float = Field(description="τ: the largest acceptable cost", gt=0)
+    violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk in each round")
+    estimation_risk: float | None = Field(
+        None, gt=0, lt=1, description="δ′: the risk, once for all rounds, that a confidence set misses"
+    )
     total_risk: float | None = Field(None, gt=0, lt=1, description="δ + δ′, split for you")
     reward_noise: float | None = Field(None, gt=0)
     cost_noise: float | None = Field(None, gt=0)
@@ -45,7 +51,7 @@ class Spec(BaseModel):
     ridge: float | None = Field(None, gt=0, description="λ")
     promise: str | None = Field(None, description="certified, joint or conformal")
     policy: Any = Field(None, description="hp_probe, hp_ucb or hp_conformal; a name, or an object with options")
-    radius: str | None = Field(None, description="mixture, determinant or paper")
+    radius: str | None = Field(None, description="mixture, constrained, noise-adaptive, determinant or paper")
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
     dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
     features: dict[str, Any] | None = Field(
@@ -54,10 +60,10 @@ class Spec(BaseModel):
     )
     start_action: float | None = Field(None, description="hp_conformal: a setting declared safe for every context")
     fallback_action: float | None = Field(
-        None, description="what is advised while the study is stopped; the dial's low end unless stated"
+        None, description="the setting advised while the study is stopped; by default the dial's low end"
     )
     baseline_range: list[float | None] | None = Field(
-        None, min_length=2, max_length=2, description="between what a baseline_cost must lie; [0, null] unless stated"
+        None, min_length=2, max_length=2, description="the range of every baseline_cost; by default [0, null]"
     )
     guard: Guard | None = None
     folding: str | None = Field(None, description="prefix or arrival")
@@ -74,10 +80,10 @@ class Ask(_Closed):
     context: list[float] | dict[str, float]
     baseline_cost: float = Field(0.0, description="the known cost at action 0; in the study's baseline_range")
     meta: dict[str, str | float | bool] | None = Field(
-        None, description="noted down with the decision, for people: {patient: P-04}; at most 20 short names and values"
+        None, description="stored with the decision: {patient: P-04}; at most 20 short names and values"
     )
     allow_extrapolation: bool = Field(
-        False, description="take a context outside the stated ranges of its features, and mark the decision"
+        False, description="accept a context outside the stated ranges of its features, and mark the decision"
     )
 
 
@@ -85,14 +91,16 @@ class Outcome(_Closed):
     reward: float
     cost: float
     applied_action: float | None = Field(
-        None, description="where it is not the advice; whoever chose it knew nothing of the outcome beyond the context"
+        None, description="if it differs from the advice; it must have been chosen without knowledge of the outcome"
     )
     observed_at: str | None = Field(None, description="ISO 8601")
-    throttled: bool = Field(False, description="the action was lowered because of the outcome: no override")
+    throttled: bool = Field(
+        False, description="the action was lowered because of the outcome, which is not an override"
+    )
     unrelated: bool = Field(
         False,
-        description="where nothing was applied though something was advised: you state that the reason has nothing "
-        "to do with the outcome; otherwise the round counts as void",
+        description="if nothing was applied although something was advised: you state that the reason has nothing to "
+        "do with the outcome; otherwise the round counts as void",
     )
 
 
@@ -110,11 +118,11 @@ class Void(_Closed):
 
 class Resume(_Closed):
     reason: str = Field(min_length=1)
-    forget: bool = Field(False, description="hp_conformal: start up again without the earlier rounds")
+    forget: bool = Field(False, description="hp_conformal: restart without the earlier rounds")
 
 
 class Decision(BaseModel):
-    """An advised action. The certificate holds every number and assumption behind it."""
+    """An advised action. Its certificate holds every number and assumption behind it."""
 
     id: str
     seq: int
@@ -123,12 +131,12 @@ class Decision(BaseModel):
     intensity: float
     safe_action: float | None
     certificate: dict[str, Any]
-    replayed: bool | None = Field(None, description="given before, to the same request with the same key")
-    stopped: str | None = Field(None, description="the rule by which the study has stopped by now, or empty")
+    replayed: bool | None = Field(None, description="repeated for the same request with the same key")
+    stopped: str | None = Field(None, description="the rule that has stopped the study since, or empty")
 
 
 class DecisionRecord(Decision):
-    """A decision, why, and what was said about it since."""
+    """A decision, its reason, and later reports about it."""
 
     why: str = Field(description="what set the action")
     explanation: str
@@ -141,7 +149,7 @@ class Receipt(BaseModel):
     decision_id: str | None = None
     seq: int
     hash: str = Field(description="of the event: with its seq a checkpoint, for `verify`")
-    replayed: bool = Field(description="the same was said before")
+    replayed: bool = Field(description="it was already recorded")
 
 
 class Event(BaseModel):
@@ -170,7 +178,7 @@ class Studies(BaseModel):
 
 
 class StudyState(BaseModel):
-    """Counts, the monitor's evidence, whether and why the study has stopped, and its specification."""
+    """A study's counts, the monitor's evidence, whether and why it has stopped, and its specification."""
 
     model_config = ConfigDict(extra="allow")
     name: str
@@ -180,22 +188,22 @@ class StudyState(BaseModel):
     open: int
     violations: int
     unwatched: int | None = Field(None, description="rounds that ended without an outcome that the watch can count")
-    resumes: int | None = Field(None, description="how often a person took an alarm back")
-    oldest_open: str | None = Field(None, description="when the oldest decision that waits for an outcome was made")
+    resumes: int | None = Field(None, description="how often a person cleared an alarm")
+    oldest_open: str | None = Field(None, description="when the oldest open decision was made")
     evidence: float
     stopped: str
     hash: str = Field(description="of the last event: with seq a checkpoint")
-    notes: list[str] = Field(description="what else is worth knowing, in words")
+    notes: list[str] = Field(description="further remarks, in words")
     spec: dict[str, Any]
-    replayed: bool | None = Field(None, description="of POST: the study was made before")
+    replayed: bool | None = Field(None, description="POST only: the study already existed")
 
 
 class NewStudyState(StudyState):
-    warnings: list[str] = Field(description="what is worth a second thought before the first decision")
+    warnings: list[str] = Field(description="what to reconsider before the first decision")
 
 
 class Verification(BaseModel):
-    """Whether the chain, the fold and every recomputed decision agree; the first seq that does not."""
+    """Whether the hash chain, the rebuilt state and every recomputed decision agree, or the first seq that does not."""
 
     ok: bool
     study: str
@@ -206,7 +214,7 @@ class Verification(BaseModel):
     hash: str
     first_bad: int | None
     problem: str
-    clock_back: int = Field(description="events dated more than a second before the one that they follow")
+    clock_back: int = Field(description="events dated more than a second earlier than the event before them")
     clock_back_at: int | None = Field(description="the first of them")
 
 
@@ -220,7 +228,7 @@ class Series(BaseModel):
 
 
 class Rows(BaseModel):
-    """A page of decisions, the newest first; `before` asks for the next page."""
+    """A page of decisions, newest first; `before` asks for the next page."""
 
     rows: list[dict[str, Any]]
     before: int | None

@@ -1,4 +1,4 @@
-"""Running the app: uvicorn with our settings, one worker or several, and one in a thread for tests and the demo."""
+"""Runs the app: uvicorn with one or several workers, or in a thread for tests and the demo."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ QUIET: dict[str, Any] = {
     "server_header": False,
     "timeout_keep_alive": 30,
 }
-"""What every server of ours is started with: no access log, so no address or id is written anywhere."""
+"""The settings of every server: without an access log, so that no address or id is written anywhere."""
 
 
 def serve(
     storage: str, *, host: str = "127.0.0.1", port: int = 8000, workers: int = 1, rate: float | None = None
 ) -> None:
-    """Serve a store until interrupted. An address that others can reach needs a key first."""
+    """Serve a store until interrupted. An address that other machines can reach needs a key first."""
     require(1 <= workers <= 64, "workers", workers, "must lie between 1 and 64")
     require(0 <= port <= 65535, "port", port, "must lie between 0 and 65535")
     with Store(storage) as store:
@@ -53,19 +53,19 @@ def serve(
 
 
 def worker() -> Any:
-    """The app of one worker process, which finds its store in the environment."""
+    """The app of one worker process; the store's URL comes from the environment."""
     store = Store(os.environ[STORAGE])
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
-    return make_app(store, open_door=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)
+    return make_app(store, allow_keyless=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)
 
 
 @contextlib.contextmanager
 def running(
     store: Store, *, app: Any = None, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
 ) -> Iterator[str]:
-    """A server in a thread of this process; its address. The store stays open."""
-    made = make_app(store, open_door=is_loopback(host), limits=limits) if app is None else app
+    """Run a server in a thread of this process; yields its address. The store stays open."""
+    made = make_app(store, allow_keyless=is_loopback(host), limits=limits) if app is None else app
     config = uvicorn.Config(made, host=host, port=port, timeout_graceful_shutdown=2, **QUIET)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="safedial-server", daemon=True)

@@ -1,7 +1,7 @@
-"""A study's history as columns, for the operator page: read from the log a page at a time, never through the writer.
+"""A study's history as columns, for the operator page: read from the log page by page, never through the writer.
 
-The database itself cuts the few numbers that are needed out of each event and hands over a whole page of them as one
-JSON text, so a page costs the serving process one call and a few milliseconds, however busy its writer is.
+The database extracts the few numbers needed from each event and returns a whole page of them as one JSON text, so a
+page costs the serving process one call and a few milliseconds, however busy its writer is.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.decision.rounds import STATUSES, first_status, next_status
+from safedial.core.promise import PROMISES
+from safedial.decision.rounds import STATUSES, next_status
 from safedial.study import Study
 from safedial.study.database import reading
 from safedial.study.event import orjson
+from safedial.study.event_kinds import DECISIONS, EVENT_KINDS, RoundHistory
 from safedial.study.reducer import TAG
 from safedial.study.schema import sa
 
 PAGE = 4_000
 FRESH_SECONDS = 0.5
-"""The log is looked at again after that."""
+"""Seconds until the log is read again."""
 
 CODE = {status: number for number, status in enumerate(STATUSES)}
 OPEN, VOID, EXPIRED, NOTHING, THROTTLED = (
@@ -35,7 +37,7 @@ KNOWN = (CODE["known"], CODE["corrected"])
 COLUMNS = (
     *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence"),
     *("watched", "start"),
-    *("applied", "reward", "cost", "resolved", "status", "blocked"),
+    *("applied", "reward", "cost", "resolved", "status", "withheld", "blocked"),
 )
 _DECIDED = (
     *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence"),
@@ -56,7 +58,7 @@ class Row(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """An alarm, or its being taken back: when, which rule, and on what evidence."""
+    """An alarm or a resume: when, which rule, and on what evidence."""
 
     seq: int
     at: int
@@ -65,7 +67,7 @@ class Turn(NamedTuple):
 
 
 class Track:
-    """The columns of one study, its visits by row, and what its guard said. `refresh` may be called from any thread."""
+    """The columns of one study, its visits by row, and its guard's alarms. `refresh` may be called from any thread."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -83,7 +85,7 @@ class Track:
         self._query = _query(study.store.engine.dialect.name)
 
     def column(self, name: str) -> NDArray[np.float64]:
-        """One column as it is now: a copy."""
+        """A copy of one column."""
         return np.array(self._columns[name])
 
     def has_status(self, *codes: int) -> NDArray[np.bool_]:
@@ -95,16 +97,11 @@ class Track:
         """By row, whether the outcome has expired and the model waits for it."""
         return self.has_status(EXPIRED) & (self.column("blocked") > 0)
 
-    @property
-    def lost(self) -> NDArray[np.bool_]:
-        """By row, whether the outcome will never come."""
-        return self.has_status(VOID, EXPIRED) & ~self.overdue
-
     def value(self, name: str, row: int) -> float:
         return self._columns[name][row]
 
     def refresh(self, seconds: float = 1e9) -> None:
-        """Read what is new, for about so many seconds at most; `complete` says whether that was all."""
+        """Read new events for at most about `seconds` seconds; `complete` says whether all were read."""
         end = time.monotonic() + seconds
         while True:
             with self.lock:
@@ -124,62 +121,50 @@ class Track:
             self._event(Row(*row))
         return self.seq - first < PAGE
 
-    def _event(self, row: Row) -> None:
-        seq, kind, decision, at, tag, fields = row
-        self.seq = seq
-        if kind == "decided":
-            self._decided(seq, at, int(tag, 16), fields)
-        elif kind in ("outcome", "correction"):
-            self._told(seq, kind, decision, fields)
-        elif kind in ("voided", "expired"):
-            self._gone(seq, kind, decision, bool(fields[4]))
-        elif kind == "imported":
+    def _event(self, event: Row) -> None:
+        means = EVENT_KINDS[event.kind]
+        self.seq = event.seq
+        if means.decides:
+            self._decided(event.seq, event.at, int(event.tag, 16), event.fields)
+        elif event.decision in self._row_of:
+            self._resolve(event)
+        elif means.imports:
             self.imported += 1
-        elif kind == "alarm":
-            self.stopped = fields[5]
-            self.stops.append(Turn(seq, at, fields[5], fields[6]))
-        elif kind == "resumed":
-            self.stopped = ""
-            self.resumes.append(Turn(seq, at, fields[5] or ""))
+        elif means.stops or means.resumes:
+            stated = dict(zip(_OTHERS, event.fields, strict=True))
+            turns = self.stops if means.stops else self.resumes
+            self.stopped = stated["rule"] if means.stops else ""
+            turns.append(Turn(event.seq, event.at, stated["rule"] or "", stated["evidence"]))
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
         *numbers, intensity, doubt, promise, key, meta = fields
-        watched = not doubt and promise != "none"
-        start = watched and promise != "conformal" and self.study.spec.learner.watches_itself
+        said = PROMISES[promise]
+        watched = not doubt and said.claimed
+        start = watched and not said.exchangeable and self.study.spec.learner.watches_itself
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
-        for column, value in zip(
-            self._columns.values(),
-            (*known, nan, nan, nan, nan, CODE[first_status("decided", intensity)], False),
-            strict=True,
-        ):
+        unknown = (nan, nan, nan, nan, CODE[next_status("", "open", given=intensity > 0.0)], False, False)
+        for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
             column.append(value)
         if key is not None or meta:
             self.visits[self.rows] = key, meta or {}
         self._row_of[seq] = self.rows
         self.rows += 1
 
-    def _told(self, seq: int, kind: str, decision: int, fields: list[Any]) -> None:
-        row, columns = self._row_of.get(decision), self._columns
-        if row is None or columns["status"][row] == VOID:
-            return
-        reward, cost, applied, throttled, unrelated = fields[:5]
-        status, spec = columns["status"], self.study.spec
-        columns["applied"][row] = columns["action"][row] if applied is None else applied
-        columns["reward"][row], columns["cost"][row] = reward, cost
-        if isnan(columns["resolved"][row]):
-            columns["resolved"][row] = seq
-        status[row] = CODE[next_status(STATUSES[int(status[row])], kind, throttled=bool(throttled))]
-        withheld = spec.rules_version > 1 and status[row] in KNOWN and columns["applied"][row] <= spec.rules.dial.low
-        columns["blocked"][row] = bool(throttled) or (withheld and not unrelated)
-
-    def _gone(self, seq: int, kind: str, decision: int, unrelated: bool) -> None:
-        row, columns = self._row_of.get(decision), self._columns
-        if row is None:
-            return
-        columns["status"][row] = CODE[next_status(STATUSES[int(columns["status"][row])], kind)]
-        columns["blocked"][row] = not unrelated
-        if (kind == "voided" or unrelated) and isnan(columns["resolved"][row]):
-            columns["resolved"][row] = seq
+    def _resolve(self, event: Row) -> None:
+        """What an event says about an earlier decision."""
+        row, columns, spec = self._row_of[event.decision], self._columns, self.study.spec
+        before = RoundHistory(STATUSES[int(columns["status"][row])], columns["action"][row])
+        known = before.after(event, dict(zip(_OTHERS, event.fields, strict=True)))
+        columns["status"][row] = CODE[known.status]
+        withheld, lost = False, not known.unrelated
+        if known.values:
+            applied = columns["applied"][row] = known.applied
+            columns["reward"][row], columns["cost"][row] = known.values["reward"], known.values["cost"]
+            withheld = spec.rules_version > 1 and CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
+            lost = bool(known.values["throttled"]) or (withheld and lost)
+        columns["withheld"][row], columns["blocked"][row] = withheld, lost
+        if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):
+            columns["resolved"][row] = event.seq
 
 
 def _query(dialect: str) -> Any:
@@ -193,8 +178,8 @@ def _query(dialect: str) -> Any:
         return "json_build_array(" + ", ".join(f"cast(body as json) -> {path}" for path in paths) + ")"
 
     row, page = ("json_array", "json_group_array") if lite else ("json_build_array", "json_agg")
-    fields = f"CASE WHEN kind = 'decided' THEN {cut(_DECIDED)} ELSE {cut(_OTHERS)} END"
+    fields = f"CASE WHEN kind IN :decisions THEN {cut(_DECIDED)} ELSE {cut(_OTHERS)} END"
     tag = f"lower(hex(substr(hash, 1, {TAG})))" if lite else f"encode(substring(hash from 1 for {TAG}), 'hex')"
     inner = "SELECT * FROM events WHERE study_id = :study AND seq > :after AND seq <= :upto ORDER BY seq"
     words = f"SELECT cast({page}({row}(seq, kind, decision, at, {tag}, {fields})) as text) FROM ({inner}) AS page"  # noqa: S608 -- fixed
-    return sa.text(words)
+    return sa.text(words).bindparams(sa.bindparam("decisions", DECISIONS, expanding=True))

@@ -12,7 +12,7 @@ from safedial.core.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds_io import Log
 from safedial.simulation.run import Simulation, simulate
-from safedial.worlds import World
+from safedial.worlds.world import World
 
 
 def simulated_log(

@@ -6,6 +6,8 @@ Arrays are (rows, seeds), a row for each spec; where doses cannot influence what
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,17 +16,14 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.dose import Dose
 from safedial.core.estimate import Estimate, Prediction, sample_weight
-from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.scale import check_rises
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import as_columns, check_grids
-from safedial.core.tighter_radii import Tight
+from safedial.core.tighter_radii import Learner, Tight
 from safedial.errors import require
 from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.clairvoyant import clairvoyant
-from safedial.worlds import World
-from safedial.worlds.linear import Draws, generators, worst_context
-from safedial.worlds.noise import quantile
+from safedial.worlds.world import NOISY, STREAMS, Draws, Exposure, Outcome, World, generators
 
 Array = NDArray[np.float64]
 
@@ -82,9 +81,10 @@ class Batch:
         self.rngs = generators(seeds)
         self.truth: Any = world.draw_truth(spec, self.rngs)
         rows = check_grids(spec)
-        self.shared = rows == 1 or rows_learn_alike(policy, spec, dose, world.baseline_cost)
-        self.learner = learner_of(policy, self.spec)
-        self.state = self.learner.init(world.dim, ridge=spec.ridge, batch=(1 if self.shared else rows, len(seeds)))
+        alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
+        self.batch = 1 if alike else rows
+        self.learner, self.asked = _bound(learner_of(policy, self.spec), self.spec, seeds)
+        self.state = self.learner.init(world.dim, ridge=spec.ridge, batch=(self.batch, len(seeds)))
         self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {"regret": [], "violations": []}
@@ -97,95 +97,64 @@ class Batch:
         return self.world.draw_chunk(self.spec, self.rngs, step, self.drawn - step)
 
     def chunk(self, done: int, draws: Draws) -> None:
-        step = len(draws.coin)
-        rows, seeds = self.totals["regret"].shape
-        harm, full = np.empty((step, rows, seeds)), np.empty((step, rows, seeds), dtype=bool)
-        gain = harm if self.dose.is_identity else np.empty_like(harm)
-        self.heights = np.empty((2, *harm.shape)) if self.spec.noise_scale else None
-        batch = 1 if self.shared else rows
-        reward_mean, cost_mean = np.empty((2, step, batch if self.world.adversarial else 1, seeds))
-        if not self.world.adversarial:
-            reward_mean[:, 0], cost_mean[:, 0] = self.world.means(self.spec, self.truth, draws.context)
-        seen = []
-        for index in range(step):
-            context = self._context(draws, index)
-            if self.record or self.heights is not None:
-                seen.append(context)
-            if self.world.adversarial:
-                reward_mean[index], cost_mean[index] = self.world.means(self.spec, self.truth, context)
-            number = done + index + 1
-            harm[index], gain[index], full[index] = self._round(
-                number, context, draws, index, reward_mean=reward_mean[index], cost_mean=cost_mean[index]
-            )
-        self._account(
-            done,
-            draws,
-            harm,
-            gain,
-            full,
-            reward_mean=reward_mean,
-            cost_mean=cost_mean,
-            contexts=np.stack(seen) if seen else None,
-        )
+        rounds = self._exposure(draws)
+        gain, harm, adversarial = rounds.reward_intensity, rounds.cost_intensity, self.world.adversarial
+        full = np.empty(harm.shape, dtype=bool)
+        # Where rows learn alike, the learner is shown the first one's rounds.
+        shown = rounds._replace(reward_intensity=gain[:, : self.batch], cost_intensity=harm[:, : self.batch])
+        for index, now in enumerate(map(Exposure._make, zip(*shown, strict=True))):
+            coin = draws.coin[index]
+            if adversarial:
+                self._send(now, draws.context[index])
+            prediction, choice = self._decide(done + index + 1, now, coin)
+            harm[index], gain[index] = self._applied(choice.intensity)
+            full[index] = choice.intensity >= choice.safe.intensity
+            if self.policy.learns:
+                self._learn(now, prediction, choice, coin)
+        outcome = self.world.outcome(self.spec, rounds)
+        self._account(done, rounds, outcome, full)
         if self.record:
-            reward = gain * reward_mean + self._noise(0, gain, draws.reward_noise) + draws.reward_sensor[:, None]
-            cost = self._realized(harm, cost_mean, draws)
-            measured = self.world.baseline_cost + cost + draws.cost_sensor[:, None]
-            self.record(Played(np.stack(seen), self.dose.cost.action(harm), reward, measured))
+            self.record(Played(rounds.context, self.dose.cost.action(harm), outcome.reward, outcome.cost))
 
-    def _noise(self, target: int, intensity: Array, noise: Array) -> Array:
-        """The noise of a chunk's outcomes: in proportion to the intensity, or by the spec's scale."""
-        return (intensity if self.heights is None else self.heights[target]) * noise[:, None]
-
-    def _realized(self, harm: Array, cost_mean: Array, draws: Draws) -> Array:
-        if self.heights is None:
-            return self.world.realized_cost(harm, cost_mean, draws.cost_noise[:, None])
-        return harm * cost_mean + self._noise(1, harm, draws.cost_noise)
-
-    def _context(self, draws: Draws, index: int) -> Array:
-        if not self.world.adversarial:
-            return draws.context[index][None]
-        state = self.state.estimate if isinstance(self.state, Tight) else self.state
-        lifted = _lift(state)
-        candidates = np.broadcast_to(draws.context[index], (*state.log_det.shape, *draws.context.shape[2:]))
-        return worst_context(candidates, self.truth, self.policy.predict(lifted, candidates))
-
-    def _round(
-        self, number: int, context: Array, draws: Draws, index: int, *, reward_mean: Array, cost_mean: Array
-    ) -> tuple[Array, Array, Any]:
-        """Decide, then learn from the normalised outcomes. Returns the intensities of cost and reward, and where the
-        safe one was played in full.
-        """
-        if self.policy.knows_truth:
-            prediction = _exact_prediction(context, reward_mean, cost_mean)
+    def _exposure(self, draws: Draws) -> Exposure:
+        """A chunk before its decisions: intensities are filled in later, as are an adversary's contexts and means."""
+        step, seeds = draws.coin.shape
+        harm = np.empty((step, *self.totals["regret"].shape))
+        gain = harm if self.dose.is_identity else np.empty_like(harm)
+        noise = (getattr(draws, stream)[:, None] for stream in NOISY)
+        if self.world.adversarial:
+            context = np.empty((step, self.batch, seeds, self.world.dim))
+            reward_mean, cost_mean = np.empty((2, step, self.batch, seeds))
         else:
-            prediction = self.learner.predict(self.state, context)
-        if self.heights is not None:
+            context = draws.context[:, None]
             check_rises(self.spec.noise_scale, context)
-            prediction = prediction._replace(context=context)
+            means = self.world.means(self.spec, self.truth, draws.context)
+            reward_mean, cost_mean = means[0][:, None], means[1][:, None]
+        return Exposure(context, reward_mean, cost_mean, gain, harm, *noise)
+
+    def _send(self, now: Exposure, candidates: Array) -> None:
+        """The adversary's context of a round, and the means there."""
+        state = self.state.estimate if isinstance(self.state, Tight) else self.state
+        lifted = Estimate(*(part[:, :, None] for part in state))
+        offered = np.broadcast_to(candidates, (self.batch, *candidates.shape))
+        now.context[:] = self.world.next_context(offered, self.truth, partial(self.policy.predict, lifted))
+        check_rises(self.spec.noise_scale, now.context)
+        now.reward_mean[:], now.cost_mean[:] = self.world.means(self.spec, self.truth, now.context)
+
+    def _decide(self, number: int, now: Exposure, coin: Array) -> tuple[Any, Choice]:
+        if self.policy.knows_truth:
+            prediction = _exact_prediction(now)
+        else:
+            asked = {"coin": coin} if "coin" in self.asked.predict else {}
+            prediction = self.learner.predict(self.state, now.context, **asked)
         choice = self.policy.decide(
-            prediction, self.spec, round=number, coin=draws.coin[index], baseline_cost=self.world.baseline_cost
+            prediction, self.spec, round=number, coin=coin, baseline_cost=self.world.baseline_cost
         )
         if self.observe:
-            self.observe(Round(number, context, self.state, prediction, choice, self.truth))
+            self.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
         if not np.all(choice.safe.certified):
             self.totals["uncertified_rounds"] += ~np.asarray(choice.safe.certified)
-        cost_intensity, reward_intensity = self._applied(choice.intensity)
-        if self.heights is not None and self.spec.noise_scale is not None:
-            for target, intensity in enumerate((reward_intensity, cost_intensity)):
-                self.heights[target, index] = self.spec.noise_scale.of(intensity, context)
-        if self.policy.learns:
-            self._learn(
-                choice,
-                prediction,
-                draws,
-                index,
-                reward_mean=reward_mean,
-                cost_mean=cost_mean,
-                reward_intensity=reward_intensity,
-                cost_intensity=cost_intensity,
-            )
-        return cost_intensity, reward_intensity, choice.intensity >= choice.safe.intensity
+        return prediction, choice
 
     def _applied(self, intensity: Array) -> tuple[Array, Array]:
         if self.dose.is_identity:
@@ -193,92 +162,30 @@ class Batch:
         action = self.dose.cost.action(intensity)
         return self.dose.cost.effect(action), self.dose.reward.effect(action)
 
-    def _learn(
-        self,
-        choice: Choice,
-        prediction: Prediction,
-        draws: Draws,
-        index: int,
-        *,
-        reward_mean: Array,
-        cost_mean: Array,
-        reward_intensity: Array,
-        cost_intensity: Array,
-    ) -> None:
-        used = slice(0, 1) if self.shared else slice(None)
-        reward_intensity, cost_intensity = reward_intensity[used], cost_intensity[used]
-        context = prediction.context if self.heights is not None else None
-        weight = sample_weight(self.spec, reward_intensity, cost_intensity, context)
+    def _learn(self, now: Exposure, prediction: Any, choice: Choice, coin: Array) -> None:
+        weight = sample_weight(self.spec, now.reward_intensity, now.cost_intensity, now.context)
         if choice.learn is not True:
             weight = weight * choice.learn
-        reward = reward_mean + draws.reward_noise[index]
-        if self.world.binary_cost:
-            self._learn_binary(
-                prediction, draws, index, reward=reward, log_odds=cost_mean, weight=weight, intensity=cost_intensity
-            )
-            return
-        cost = cost_mean + draws.cost_noise[index]
-        if self.heights is not None:
-            steep = [
-                self.heights[target, index] / np.where(weight > 0, intensity, 1.0)
-                for target, intensity in enumerate((reward_intensity, cost_intensity))
-            ]
-            reward, cost = (
-                reward_mean + steep[0] * draws.reward_noise[index],
-                cost_mean + steep[1] * draws.cost_noise[index],
-            )
-        if self.spec.reward_sensor_noise or self.spec.cost_sensor_noise:
-            reward = reward + draws.reward_sensor[index] / np.where(weight > 0, reward_intensity, 1.0)
-            cost = cost + draws.cost_sensor[index] / np.where(weight > 0, cost_intensity, 1.0)
-        self.state = self.learner.update(self.state, prediction, reward, cost, weight)
+        reward, cost, event = self.world.normalised(self.spec, now, weight)
+        asked: dict[str, Any] = {"coin": coin} if "coin" in self.asked.update else {}
+        if "intensity" in self.asked.update:
+            asked["intensity"] = now.cost_intensity
+        cost = event if self.policy.binary_cost else cost
+        self.state = self.learner.update(self.state, prediction, reward, cost, weight, **asked)
         self.totals["informative_rounds"] += weight > 0
 
-    def _learn_binary(
-        self,
-        prediction: Any,
-        draws: Draws,
-        index: int,
-        *,
-        reward: Array,
-        log_odds: Array,
-        weight: Array,
-        intensity: Array,
-    ) -> None:
-        """A cost of 0 or 1: as it is where the policy knows of it, else divided by the intensity like any other."""
-        cost = self.world.realized_cost(intensity, log_odds, draws.cost_noise[index])
-        if self.policy.binary_cost:
-            self.state = self.policy.update(self.state, prediction, reward, cost, weight, intensity=intensity)
-        else:
-            shared = cost / np.where(weight > 0, intensity, 1.0)
-            self.state = self.policy.update(self.state, prediction, reward, shared, weight)
-        self.totals["informative_rounds"] += weight > 0
-
-    def _account(
-        self,
-        done: int,
-        draws: Draws,
-        harm: Array,
-        gain: Array,
-        full: Any,
-        *,
-        reward_mean: Array,
-        cost_mean: Array,
-        contexts: Array | None,
-    ) -> None:
+    def _account(self, done: int, rounds: Exposure, outcome: Outcome, full: Any) -> None:
         """Score a chunk: realized cost against τ, noise-free reward against the clairvoyant's."""
-        step = len(harm)
+        step = len(full)
         numbers = np.arange(done + 1, done + step + 1, dtype=float)[:, None, None]
-        truth = Prediction(reward_mean, cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=contexts)
-        best = self.exact.decide(
-            truth, self.spec, round=numbers, coin=0.0, baseline_cost=self.world.baseline_cost
-        ).intensity
-        best = self._applied(best)[1]
-        sensor = draws.cost_sensor[:, None] if self.spec.threshold_on == "measured" else 0.0
-        realized = self._realized(harm, cost_mean, draws)
-        cost = self.world.baseline_cost + realized + sensor
+        context, reward_mean, cost_mean = rounds.context, rounds.reward_mean, rounds.cost_mean
+        truth = Prediction(reward_mean, cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=context)
+        baseline = self.world.baseline_cost
+        best = self.exact.decide(truth, self.spec, round=numbers, coin=0.0, baseline_cost=baseline).intensity
+        cost = outcome.cost if self.spec.threshold_on == "measured" else outcome.true_cost
         require(np.all(np.isfinite(cost)), "dose", self.dose.to_dict(), "gave costs that are not finite")
-        reward = gain * reward_mean
-        optimal = best * reward_mean
+        reward = rounds.reward_intensity * reward_mean
+        optimal = self._applied(best)[1] * reward_mean
         over = cost > self.spec.threshold
         parts = {"violations": over.astype(float), "regret": optimal - reward}
         marks = self.checkpoints[(self.checkpoints > done) & (self.checkpoints <= done + step)] - done
@@ -288,20 +195,12 @@ class Batch:
             self.totals[name] = running[-1]
         self.totals["reward"] += reward.sum(axis=0)
         self.totals["clairvoyant_reward"] += optimal.sum(axis=0)
-        plain = not self.world.binary_cost and self.heights is None
-        exact = optimal if not plain else self._exact_reward(draws, reward_mean, cost_mean)
-        self.totals["exact_clairvoyant_reward"] += exact.sum(axis=0)
+        known = self.world.exact_intensity(self.spec, context, cost_mean)
+        if known is not None:
+            optimal = self._applied(np.where(reward_mean >= 0.0, known, 0.0))[1] * reward_mean
+        self.totals["exact_clairvoyant_reward"] += optimal.sum(axis=0)
         self.totals["full_dose_rounds"] += full.sum(axis=0)
         self.totals["full_dose_violations"] += (full & over).sum(axis=0)
-
-    def _exact_reward(self, draws: Draws, reward_mean: Array, cost_mean: Array) -> Array:
-        """The reward of one who knows both means and the exact noise quantile at δ (no sensor noise, per round)."""
-        margin = quantile(self.world.noise, 1.0 - self.spec.violation_risk) * self.spec.cost_noise
-        scale = 1.0 if self.world.adversarial else self.world.noise_scale(self.spec, draws.context)
-        room = self.spec.threshold - self.world.baseline_cost
-        load = cost_mean + margin * (scale[:, None] if isinstance(scale, np.ndarray) else scale)
-        safe = largest_safe_intensity(load, 0.0, threshold=room)
-        return self._applied(np.where(reward_mean >= 0.0, safe.intensity, 0.0))[1] * reward_mean
 
     def results(self) -> dict[str, Any]:
         shape = self.totals["regret"].shape
@@ -315,18 +214,18 @@ class Batch:
         }
 
 
-def _lift(estimate: Estimate) -> Estimate:
-    """A candidates axis behind the batch axes."""
-    return Estimate(
-        estimate.inverse[:, :, None],
-        estimate.reward_coef[:, :, None],
-        estimate.cost_coef[:, :, None],
-        estimate.log_det[:, :, None],
-        estimate.informative_rounds[:, :, None],
-    )
+def _bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner, Learner]:
+    """A learner that was given the spec and generators where it asks for them, and the names that its parts ask for."""
+    asked = [signature(part).parameters.keys() for part in learner]
+    fixed: dict[str, Any] = {"spec": spec}
+    if any("rngs" in names for names in asked):
+        fixed["rngs"] = [np.random.default_rng([seed, len(STREAMS)]) for seed in seeds]
+    given = ({name: fixed[name] for name in fixed if name in names} for names in asked)
+    parts = [partial(part, **each) if each else part for part, each in zip(learner, given, strict=True)]
+    return Learner(*parts), Learner(*asked)
 
 
-def _exact_prediction(context: Array, reward_mean: Array, cost_mean: Array) -> Prediction:
-    nothing = np.zeros(reward_mean.shape)
-    norm = np.linalg.norm(context, axis=-1)
-    return Prediction(reward_mean, cost_mean, nothing, norm, nothing, nothing, context.shape[-1])
+def _exact_prediction(now: Exposure) -> Prediction:
+    nothing = np.zeros(now.reward_mean.shape)
+    norm, dim = np.linalg.norm(now.context, axis=-1), now.context.shape[-1]
+    return Prediction(now.reward_mean, now.cost_mean, nothing, norm, nothing, nothing, dim, context=now.context)

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from safedial.core.margin import noise_margin
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy
-from safedial.worlds import NonlinearWorld, World
+from safedial.worlds import LinearWorld, NonlinearWorld, World
 from safedial.worlds.noise import SUB_GAUSSIAN, exceeds_rarely, quantile
 from safedial.worlds.nonlinear import waves
+
+Known = LinearWorld | NonlinearWorld
 
 
 def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: SafetySpec | None = None) -> bool:
@@ -20,17 +23,20 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
 
     Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
     are within those that the policy goes by. Conformal: rounds are exchangeable, outcomes over doses do not depend on
-    the doses, and the dose of the start is safe there.
+    the doses, and the dose of the start is safe there. Of a world of your own, nothing is known.
 
     Args:
         spec: what the policy goes by.
         true: the world's constants, where they are others.
     """
+    if not isinstance(world, Known) or world.is_own:
+        return False
     world_spec = spec if true is None else true
-    if policy.promise == "conformal":
+    promise = PROMISES[policy.promise]
+    if promise.exchangeable:
         exchangeable = world.contexts == "iid" and not world.binary_cost
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
-    if policy.promise != "certified" or not _within(world_spec, spec):
+    if not promise.from_constants or not _within(world_spec, spec):
         return False
     fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
     return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))
@@ -44,7 +50,7 @@ def _within(true: SafetySpec, stated: SafetySpec) -> bool:
     return all(bool(np.all(getattr(true, name) <= getattr(stated, name))) for name in LIMITS)
 
 
-def _start_holds(start_dose: float | None, world: World, spec: SafetySpec, true: SafetySpec) -> bool:
+def _start_holds(start_dose: float | None, world: Known, spec: SafetySpec, true: SafetySpec) -> bool:
     """Whether P(C > τ) ≤ δ with the dose that is played until there are rounds enough, for every mean of the world.
 
     A cost above τ needs noise above τ/z − mean. The dose that the constants certify has τ/z ≥ S‖x‖ + margin; contexts
@@ -62,7 +68,7 @@ def _start_holds(start_dose: float | None, world: World, spec: SafetySpec, true:
     return bool(np.all(exceeds_rarely(world.noise, (room - largest) / true.cost_noise, spec.violation_risk)))
 
 
-def _realizable(class_: FunctionClass | None, world: World, spec: SafetySpec) -> bool:
+def _realizable(class_: FunctionClass | None, world: Known, spec: SafetySpec) -> bool:
     """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
     if world.binary_cost or (class_ is not None and class_.binary):
         return world.binary_cost and class_ is not None and class_.binary and _same_odds(class_, world, spec)

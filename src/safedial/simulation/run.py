@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
 from safedial.simulation.loop import Batch, Played, Round
-from safedial.worlds import World
+from safedial.worlds.world import World
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -81,7 +82,7 @@ class Simulation:
 
         pandas = import_extra("pandas", "data")
         rows, seeds = self.violations.shape
-        table = {"policy": self.policy.name, "dim": self.world.dim, "rounds": self.rounds}
+        table = {"policy": self.policy.name, "world": self.world.name, "dim": self.world.dim, "rounds": self.rounds}
         table |= {name: np.repeat(np.broadcast_to(getattr(self.spec, name), rows), seeds) for name in SWEPT}
         table["seed"] = np.tile(self.seeds, rows)
         table["violation_rate"] = (self.violations / self.rounds).ravel()
@@ -150,7 +151,7 @@ def simulate(
 
 
 def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, seeds: Any) -> list[int]:
-    require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
+    require(isinstance(world, World), "world", world, "must be a world of safedial.worlds, or your own")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
@@ -167,27 +168,30 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
-    if policy.promise != "conformal":
-        require(spec.promise != "conformal", "promise", spec.promise, f"is not what {policy.name} gives")
+    stated = PROMISES[spec.promise]
+    if not PROMISES[policy.promise].exchangeable:
+        require(not stated.exchangeable, "promise", spec.promise, f"is not what {policy.name} gives")
     else:
-        require(not world.adversarial, "contexts", world.contexts, f"are not exchangeable, which {policy.name} needs")
-        require(spec.promise != "joint", "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
+        require(stated.each_round, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     return [int(seed) for seed in chosen]
 
 
+def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
+    """Refuse what the policy's learner cannot be played with: an adversary and a noise scale need the linear one."""
+    linear, scale, name = policy.is_linear, spec.noise_scale, policy.name
+    require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")
+    if world.adversarial:
+        exchangeable = PROMISES[policy.promise].exchangeable
+        require(not exchangeable, "contexts", world.contexts, f"are not exchangeable, which {name} needs")
+        require(linear, "contexts", world.contexts, f"need a linear learner, which {name} is not", "use iid")
+
+
 def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) -> None:
     """Whether the policy's learner can live in this world."""
-    if not policy.is_linear:
-        plain = spec.noise_scale is None
-        require(plain, "noise_scale", spec.noise_scale, f"needs a linear learner, which {policy.name} is not")
-        learns = not world.adversarial or policy.promise == "conformal"
-        require(learns, "contexts", world.contexts, f"need a linear learner, which {policy.name} is not", "use iid")
-    learned = spec.learns_noise and "cost_class" in policy.options
-    rule = "is learned by policies with a linear cost only"
-    require(not learned, "margin_risk", spec.margin_risk, rule, "leave it out, or use hp_probe")
-    for part in (policy.options.get("reward_class"), policy.options.get("cost_class")):
+    check_learner(policy, world, spec)
+    for part in policy.options.values():
         most = getattr(part, "max_points", None)
         require(most is None or rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")
     if world.binary_cost or policy.binary_cost:

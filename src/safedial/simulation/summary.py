@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.decision.rules import write_parts
 from safedial.function_classes import FunctionClass
+from safedial.policies import promised_risk, shown_spec
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation
 from safedial.stats import seed_interval, violation_interval
@@ -19,6 +20,7 @@ Array = NDArray[np.float64]
 def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     """One spec row of a simulation as plain numbers, averaged over seeds."""
     violations = simulation.violations[row]
+    form = write_parts({"spec": simulation.spec, "dose": simulation.dose})
     return {
         "policy": simulation.policy.name,
         "dim": simulation.world.dim,
@@ -40,11 +42,10 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
         "alarmed_seeds": int(simulation.alarmed[row].sum()),
         "settings": {
-            "spec": simulation.spec.to_dict()
-            | ({"promise": "none"} if simulation.policy.promise == "heuristic" else {}),
+            "spec": shown_spec(simulation.policy, form["spec"]),
             "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
-            "world": asdict(simulation.world),
-            "dose": simulation.dose.to_dict(),
+            "world": simulation.world.to_dict(),
+            "dose": form["dose"],
             "seeds": simulation.seeds,
         },
     }
@@ -65,5 +66,5 @@ def _promised(simulation: Simulation, row: int) -> float | None:
     spec = simulation.spec
     if not promise_holds(simulation.policy, simulation.world, spec):
         return None
-    total = np.atleast_1d(spec.promised_risk if simulation.policy.promise == "certified" else spec.violation_risk)
+    total = np.atleast_1d(promised_risk(simulation.policy, spec))
     return float(total[row if total.size > 1 else 0])

@@ -1,11 +1,11 @@
 """Studies: ask and tell over an append-only event log, on SQLite or PostgreSQL.
 
-    ask ─► Desk (one transaction) ─► decide_next(state) ─► event ─► commit ─► answer
-                  ▲                                          │
-              fold(log) ◄────────────────────────────────────┘
+    ask ─► StudyTransaction ─► decide_next(state) ─► event ─► commit ─► answer
+                  ▲                                    │
+            update_state(state, event) ◄───────────────┘
 
-Read event, state, fold, load, desk, store, ids, operations, study in this order; then sqlite_file (what a write makes
-sure of), verify and store_log (what can be checked afterwards).
+Read event, event_kinds, state, reducer, replay_log, transaction, store, ids, operations, study in this order; then
+sqlite_file (what a write makes sure of), verify and store_log (what can be checked afterwards).
 """
 
 from __future__ import annotations

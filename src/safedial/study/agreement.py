@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.study.event import canonical, orjson
-from safedial.study.event_bodies import body_of, noted_in, prediction_of
+from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.reducer import decide_next
 from safedial.study.snapshot import parts
 from safedial.study.state import State
@@ -59,18 +58,19 @@ class Agreement:
     ) -> bool:
         """Whether the `body` of a decision is `again`, what the state gives for the context, up to rounding."""
         learner = state.learner
-        if not isinstance(learner, LinearLearner):
-            return _agrees(_plain(again), body)
         norm, raw = dnrm2(vector), body["context"]
         room = learner.rounding(vector, norm)
-        self.spent += min(2.0 * room, math.log1p(norm * norm / learner.ridge))
-        told, own = dict(body["prediction"]), _plain(again["prediction"])
-        if not _close(own.pop("log_det"), told.pop("log_det"), NUMBER, self.spent) or not _close(
-            own, told, NUMBER, room
+        if room is None:
+            return _agrees(_plain(again), body)
+        rules = state.study.rules
+        self.spent += min(2.0 * room, math.log1p(norm * norm / rules.spec.ridge))
+        stated, own = dict(body["prediction"]), _plain(again["prediction"])
+        if not _close(own.pop("log_det"), stated.pop("log_det"), NUMBER, self.spent) or not _close(
+            own, stated, NUMBER, room
         ):
             return False
         slack = learner.predict(vector, norm).cost_slack
-        seen = prediction_of(state.study.rules, body["prediction"])._replace(cost_slack=slack)
+        seen = rules.learner.read_written(rules, body["prediction"])._replace(cost_slack=slack)
         follows = decide_next(state, vector, norm, raw, body["baseline_cost"], seen=seen)
         return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
 
@@ -93,9 +93,9 @@ def _near(a: NDArray[Any], b: NDArray[Any], share: float) -> bool:
     return np.allclose(a, b, rtol=0.0, atol=share * size, equal_nan=True)
 
 
-def _plain(told: dict[str, Any]) -> dict[str, Any]:
+def _plain(stated: dict[str, Any]) -> dict[str, Any]:
     """As it is read from a log."""
-    return orjson.loads(canonical(told))
+    return orjson.loads(canonical(stated))
 
 
 def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:

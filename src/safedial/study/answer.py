@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from safedial.decision.certificates.certified import REPORTED, certificate, explain
+from safedial.decision.certificates.certified import certificate, explain
+from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
-from safedial.decision.learners.kinds import kind_of
 from safedial.study.event import Event, moment
-from safedial.study.event_bodies import decision_of, noted_in
-from safedial.study.ids import DecisionId, id_of
+from safedial.study.event_bodies import Noted, decision_of
+from safedial.study.ids import DecisionId, id_text
 from safedial.study.spec import StudySpec
 
 FEEDBACK = {
@@ -74,19 +74,20 @@ class StudyDecision(NamedTuple):
         """Every number and assumption behind the action, as plain values."""
         facts = certificate(self.decision)
         rests = [FEEDBACK[self.folding] if words == REPORTED else words for words in facts["assumptions"]]
-        leaves_out = self.decision.rules.version > 1 and not kind_of(self.decision.rules.policy).in_order
+        rules = self.decision.rules
+        leaves_out = rules.version > 1 and not rules.learner.in_order
         if rests and self.body["void"]:
             rests.append(LEFT_OUT if leaves_out else VOIDED)
-        if rests and self.body["imported"] and self.decision.rules.policy.options.get("history") != "train":
+        if rests and self.body["imported"] and rules.learner.history_counts(rules):
             rests.append(IMPORTED)
-        told = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
+        recorded = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
         if self.decision.rules.version > 1:
             resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
-            told |= {"rules": self.decision.rules.version, "resumed": resumed}
-            told |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
-            told |= noted_in(self.body)._asdict()
+            recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
+            recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
+            recorded |= {name: self.body.get(name) for name in Noted._fields}
         named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
-        return {**facts, **named, **told, "raw_context": self._raw(), "assumptions": rests}
+        return {**facts, **named, **recorded, "raw_context": self._raw(), "assumptions": rests}
 
     def _raw(self) -> dict[str, float] | list[float]:
         """The context as it was given, by the features' names where they have some."""
@@ -132,7 +133,7 @@ class StudyDecision(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line and the service answer."""
-        told = {"replayed": self.replayed, "stopped": self.stopped}
+        known = {"replayed": self.replayed, "stopped": self.stopped}
         return {
             "id": self.id,
             "seq": self.seq,
@@ -140,7 +141,7 @@ class StudyDecision(NamedTuple):
             "action": self.action,
             "intensity": self.intensity,
             "safe_action": self.safe_action,
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in known.items() if value is not None},
             "certificate": self.certificate,
         }
 
@@ -172,12 +173,14 @@ def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) 
 def decided(
     spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
 ) -> StudyDecision:
-    """The answer for a `decided` event."""
-    told = event.fields() if body is None else body
-    decision = decision_of(spec.rules, told, context)
+    """The answer for a `decided` event. It is made from the body, so that a decision says the same when it is new and
+    when it is read again, whatever numbers a policy or learner of one's own works with.
+    """
+    body = event.fields() if body is None else body
+    decision = decision_of(spec.rules, body, context)
     folding = spec.folding if spec.learner.in_order else "prefix"
-    named = str(id_of(spec.rules_version, name, event.seq, event.hash))
-    return StudyDecision(named, event.seq, name, event.at, told, decision, folding, bytes(event.hash).hex())
+    named = id_text(spec.rules_version, name, event.seq, event.hash)
+    return StudyDecision(named, event.seq, name, event.at, body, decision, folding, bytes(event.hash).hex())
 
 
 def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ MEANINGS = {
     "log_broken": "the log does not agree with itself; verify it",
     "store_unavailable": "the store cannot be reached, is locked or is full; nothing was written",
     "wrong_schema": "the store was made by another version",
+    "own_policy": "the study's policy is defined in Python, by whoever made it; open the study there",
 }
 """Every code, in words that repeat no value."""
 

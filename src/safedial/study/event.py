@@ -5,21 +5,7 @@
 A netstring is the length in decimal, a colon, the bytes, a comma; so no two different events have the same input. The
 first event follows 32 zero bytes. Bodies are JSON with sorted keys; floats are in their shortest exact form.
 
-| kind | what happened |
-|---|---|
-| `study_created` | the specification, whole |
-| `imported` | a round from before the study, with its outcome |
-| `decided` | context, what was known, action, certificate's numbers |
-| `outcome` | reward, cost, applied action |
-| `correction` | values that replace those of an outcome |
-| `voided` | a round that has, or shall have, no outcome |
-| `expired` | an outcome that is no longer waited for |
-| `alarm` | the guard stopped the study: which rule, on what evidence |
-| `resumed` | a person took an alarm back |
-| `checkpoint` | somebody wrote down seq and hash elsewhere |
-| `snapshot` | the state after the event before was stored, with this digest (from version 2 of the rules on) |
-
-The store's own log (store_log.py) has kinds of its own.
+event_kinds.py has the kinds and what each means.
 """
 
 from __future__ import annotations

@@ -23,10 +23,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from safedial.decision.decision import Decision, Rules
+from safedial.decision.decide import intensity_of
+from safedial.decision.decision import Decision
+from safedial.decision.rules import Rules
 from safedial.decision.units import Dial, real
 from safedial.errors import require
 
@@ -73,6 +75,11 @@ class Guard:
     stop_of_last: int = 1
     stop_decisions: int | None = None
     fields: Mapping[str, Any]
+    lowers_nothing: bool = field(init=False)
+    """Whether there is neither a cap nor a largest step."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lowers_nothing", not self.caps and self.max_step is None)
 
 
 def read_guard(given: Any, rules: Rules) -> Guard:
@@ -93,7 +100,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     step = fields.get("max_step")
     if step is not None:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
-        lowest = rules.dial.lowest_level if rules.version > 1 and rules.policy.promise == "conformal" else None
+        lowest = rules.learner.least_setting(rules) if rules.version > 1 else None
         reaches = lowest is None or rules.dial.low + step >= lowest
         require(reaches, "guard.max_step", step, "must reach the dial's lowest level", "or nothing would ever be given")
     share = fields.get("max_unwatched")
@@ -138,8 +145,7 @@ def with_habits(guard: Guard, decision: Decision, raw: Sequence[float], before: 
     if not habit:
         return decision
     setting = _at_most(dial, limit)
-    intensity = setting if rules.is_identity else float(rules.dose.cost.effect(dial.action(setting)))
-    return decision._replace(action=setting, intensity=intensity, habit=habit)
+    return decision._replace(action=setting, intensity=intensity_of(rules, setting), habit=habit)
 
 
 def _at_most(dial: Dial, limit: float) -> float:

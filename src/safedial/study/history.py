@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safedial.decision.decision import Rules
-from safedial.decision.outcome import normalise
+from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.rules import Rules
 from safedial.decision.units import real
 from safedial.decision.validation import in_row, read_new_context
 from safedial.errors import InvalidInput, import_extra, require
@@ -34,7 +34,7 @@ def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
     raw = _context(rules, row)
     vector = read_new_context(rules, raw).vector
     applied, baseline = values["applied_action"], values["baseline_cost"]
-    normalise(rules, applied, values["reward"], values["cost"], baseline, vector)
+    normalise(rules, Outcome(applied, values["reward"], values["cost"], baseline), vector)
     return {"context": raw, **values}
 
 

@@ -55,6 +55,11 @@ def id_of(version: int, study: str, seq: int, name: bytes) -> DecisionId:
     return DecisionId(study, seq, bytes(name[:TAG]).hex() if version > 1 else "")
 
 
+def id_text(version: int, study: str, seq: int, name: bytes) -> str:
+    """`id_of` as it is answered."""
+    return str(id_of(version, study, seq, name))
+
+
 def check_id(given: DecisionId, right: DecisionId) -> None:
     """Refuse an id that is not the one of the decision at its seq."""
     if given.tag == right.tag:

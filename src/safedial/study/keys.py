@@ -14,10 +14,11 @@ from safedial.errors import require
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
 from safedial.study.event import moment, now
+from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import lock_head, read_events
 from safedial.study.schema import STORE_LOG, keys, sa
 from safedial.study.store import Store
-from safedial.study.store_log import KEY_KINDS, append_to_store
+from safedial.study.store_log import append_to_store
 
 ROLES = ("read", "observe", "decide", "admin")
 
@@ -85,7 +86,7 @@ def list_keys(store: Store) -> list[Key]:
 def key_checkpoint(store: Store, key_id: str) -> str:
     """SEQ:HASH of the event that made or revoked a key last: to keep elsewhere, for `verify_store`."""
     with reading(store.engine) as connection:
-        events = [event for event in read_events(connection, STORE_LOG) if event.kind in KEY_KINDS]
+        events = [event for event in read_events(connection, STORE_LOG) if EVENT_KINDS[event.kind].key_act]
     last = max((event for event in events if event.fields()["id"] == key_id), key=lambda event: event.seq)
     return f"{last.seq}:{last.hash.hex()}"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event
+from safedial.study.event_kinds import EVENT_KINDS, REVISIONS
 from safedial.study.schema import STORE_LOG, idempotency, sa, snapshots, studies
 
 CHUNK = 10_000
@@ -16,10 +17,11 @@ _EVENTS = "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events
 _AFTER = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto ORDER BY seq LIMIT {CHUNK}")
 _ONE = sa.text(f"{_EVENTS} AND seq = :seq")
 _ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY seq")
-_CHANGES = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN ('correction', 'voided') ORDER BY seq")
-_KEYS = sa.text("SELECT key, digest, seq FROM idempotency WHERE study_id = :study AND key IN :keys").bindparams(
-    sa.bindparam("keys", expanding=True)
+_REVISIONS = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN :kinds ORDER BY seq").bindparams(
+    sa.bindparam("kinds", REVISIONS, expanding=True)
 )
+_KEYS = "SELECT key, digest, seq FROM idempotency WHERE study_id = {} AND key IN ({})"
+_ADD_KEY = "INSERT INTO idempotency (study_id, key, digest, seq) VALUES ({})"
 _KEYED = sa.text(
     "SELECT k.seq, k.key, k.digest, e.kind, e.decision, e.at, e.actor, e.reason, e.body, e.hash FROM idempotency AS k "
     "LEFT JOIN events AS e ON e.study_id = k.study_id AND e.seq = k.seq WHERE k.study_id = :study ORDER BY k.seq"
@@ -57,7 +59,7 @@ def study_names(connection: Any) -> list[tuple[int, str, int]]:
 def removed_study(connection: Any, name: str) -> StudyError | None:
     """The refusal of a study that the store's log knows and the store does not hold any more."""
     for event in read_events(connection, STORE_LOG):
-        if event.kind == "study_created" and event.fields()["name"] == name:
+        if EVENT_KINDS[event.kind].creates_study and event.fields()["name"] == name:
             words = f"was created (event {event.seq} of the store's log) and is gone; restore a backup"
             return StudyError("log_broken", f"study {name!r}: {words}")
     return None
@@ -87,8 +89,7 @@ def read_head(connection: Any, study: int) -> Head:
 
 def append_events(connection: Any, study: int, rows: list[Event]) -> None:
     """Write events and move the head behind the last of them."""
-    mark = "?" if connection.dialect.name == "sqlite" else "%s"
-    connection.exec_driver_sql(_INSERT.format(", ".join([mark] * 9)), [(study, *row) for row in rows])
+    connection.exec_driver_sql(_INSERT.format(_marks(connection, 9)), [(study, *row) for row in rows])
     connection.execute(_MOVE, {"study": study, "seq": rows[-1].seq, "hash": rows[-1].hash})
 
 
@@ -119,15 +120,16 @@ def events_about(connection: Any, study: int, decision: int) -> list[Event]:
     return [Event._make(row) for row in connection.execute(_ABOUT, {"study": study, "decision": decision})]
 
 
-def changes(connection: Any, study: int, after: int, upto: int) -> list[Event]:
+def revisions(connection: Any, study: int, after: int, upto: int) -> list[Event]:
     """Every correction and void behind a seq, up to another."""
     where = {"study": study, "after": after, "upto": upto}
-    return [Event._make(row) for row in connection.execute(_CHANGES, where)]
+    return [Event._make(row) for row in connection.execute(_REVISIONS, where)]
 
 
 def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[bytes, int]]:
     """(digest of the request, seq of its event) of each idempotency key that was used."""
-    rows = connection.execute(_KEYS, {"study": study, "keys": keys})
+    statement = _KEYS.format(_marks(connection, 1), _marks(connection, len(keys)))
+    rows = connection.exec_driver_sql(statement, (study, *keys))
     return {key: (bytes(digest), seq) for key, digest, seq in rows}
 
 
@@ -139,8 +141,15 @@ def keyed_events(connection: Any, study: int) -> Any:
     return connection.execute(_KEYED.execution_options(yield_per=CHUNK), {"study": study})
 
 
-def add_keys(connection: Any, rows: list[dict[str, Any]]) -> None:
-    connection.execute(idempotency.insert(), rows)
+def add_keys(connection: Any, study: int, keys: Mapping[str, tuple[bytes, int]]) -> None:
+    """Keep idempotency keys with the digest of the request and the seq of its event."""
+    rows = [(study, key, digest, seq) for key, (digest, seq) in keys.items()]
+    connection.exec_driver_sql(_ADD_KEY.format(_marks(connection, 4)), rows)
+
+
+def _marks(connection: Any, count: int) -> str:
+    """Placeholders of a statement that goes to the driver as it is: the quickest way, for what every write needs."""
+    return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
 
 
 def drop_keys(connection: Any, study: int, keys: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
+from safedial.policies import Policy
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
 from safedial.study.ids import NAME, no_decision, read_id
@@ -16,7 +17,7 @@ from safedial.study.log import add_study, find_study, lock_head, removed_study, 
 from safedial.study.replay_log import Source
 from safedial.study.requests import actor_name
 from safedial.study.schema import STORE_LOG
-from safedial.study.spec import StudySpec, read_spec
+from safedial.study.spec import StudySpec, own_policy, read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.store_log import append_to_store
@@ -40,6 +41,8 @@ def create_study(
         spec: the promise and everything else that is fixed for the study's life, as a mapping of plain values; or a
             `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `folding`, …) as
             arguments.
+            A policy of your own, `Policy(..., learner=MyLearner)`, can run a study in Python: the log keeps its name
+            and its options as plain values, and it is given again whenever the study is opened.
         storage: sqlite:///file.db or postgresql://user@host/database, or an open `Store`.
         load_if_exists: open a study of that name if there is one; its specification must be the same, where one is
             given.
@@ -65,7 +68,7 @@ def make_study(
             raise StudyError(
                 "study_exists", f"name = {name!r}: there is such a study already; load_if_exists=True opens it"
             )
-        opened = Study(store, name, actor=actor)
+        opened = Study(store, name, actor=actor, policy=own_policy(whole))
         opened.created = notes is not None
         if notes is None and whole:
             same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
@@ -73,10 +76,10 @@ def make_study(
         return opened, notes or []
 
 
-def open_study(name: str, *, storage: str | Store, actor: str | None = None) -> Study:
-    """A study that exists."""
+def open_study(name: str, *, storage: str | Store, actor: str | None = None, policy: Policy | None = None) -> Study:
+    """A study that exists; `policy` is the one it was created with, where that is your own."""
     with _store(storage, create=False) as store:
-        return Study(store, name, actor=actor)
+        return Study(store, name, actor=actor, policy=policy)
 
 
 @contextmanager
@@ -130,7 +133,9 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
             warnings.simplefilter("always")
             made = read_spec(fields)
         _check_fallback(fields, made)
-        transaction = StudyTransaction(Source(connection, add_study(connection, name), name), State(made))
+        transaction = StudyTransaction(
+            Source(connection, add_study(connection, name), name, own_policy(fields)), State(made)
+        )
         spec = {"name": name, "rules": made.rules_version, "spec": made.fields}
         first = transaction.append("study_created", spec, actor=actor)
         transaction.flush()

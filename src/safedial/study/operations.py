@@ -9,18 +9,17 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from safedial.decision.outcome import normalise
+from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.errors import require
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
 from safedial.study.event_bodies import Noted, body_of, noted_in
+from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision
 from safedial.study.reducer import context_of, decide_next
 from safedial.study.requests import Asked
 from safedial.study.transaction import StudyTransaction
-
-VALUES = ("reward", "cost", "applied_action", "throttled")
 
 
 def request_digest(request: Any) -> bytes:
@@ -30,12 +29,12 @@ def request_digest(request: Any) -> bytes:
 
 def request_of(event: Event) -> Any:
     """The request that made an event, as its digest was taken; None for kinds that take no key."""
-    body = event.fields()
-    if event.kind == "decided":
+    body, means = event.fields(), EVENT_KINDS[event.kind]
+    if means.decides:
         return asking(body["context"], body["baseline_cost"], noted_in(body))
-    if event.kind == "correction":
+    if means.reports and means.revises:
         return ["correct", event.decision, {name: body[name] for name in body["changed"]}, event.reason]
-    return ["resume", body["forget"], event.reason] if event.kind == "resumed" else None
+    return ["resume", body["forget"], event.reason] if means.resumes else None
 
 
 def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
@@ -68,10 +67,10 @@ def ask(
         at = transaction.time_of_decision()
         decision = decide_next(transaction.state, asked.vector, asked.norm, asked.raw, baseline_cost)
         bodies.append(body_of(decision, asked.raw, transaction.state, noted))
-        return transaction.append("decided", bodies[0], actor=actor, vector=asked.vector, at=at)
+        return transaction.append("decided", bodies[0], actor=actor, known=asked.vector, at=at)
 
     event, created = once(transaction, noted.key, asking(asked.raw, baseline_cost, noted), make)
-    if not created and event.kind != "decided":
+    if not created and not EVENT_KINDS[event.kind].decides:
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
     made = decided(transaction.state.study, transaction.source.name, event, context, bodies[0] if created else None)
@@ -92,24 +91,28 @@ def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, An
         context = context_of(state, advice["context"])
     else:
         action, baseline, context = turn.action, turn.baseline_cost, turn.context
-    check_outcome(transaction, body, action, baseline, context)
-    return receipt(decision, transaction.append("outcome", body, decision=decision.seq, actor=actor))
+    sample = check_outcome(transaction, body, action, baseline, context)
+    return receipt(decision, transaction.append("outcome", body, decision=decision.seq, actor=actor, known=sample))
 
 
 def existing_outcome(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any]) -> Event | None:
     """The outcome event that says the same; None where nothing was said yet."""
-    last = None
-    for event in transaction.about(decision.seq):
-        if event.kind == "outcome" and event.body == canonical(body):
-            return event
-        last = event
-    if last is not None:
-        way_out = (
-            "correct() replaces an outcome" if last.kind in ("outcome", "correction") else "a void round stays void"
-        )
+    events = transaction.about(decision.seq)
+    same = next((event for event in events if event.body == canonical(body)), None)
+    if same is None and events:
+        last = events[-1]
+        way_out = "a void round stays void" if EVENT_KINDS[last.kind].loses else "correct() replaces an outcome"
         words = f"has another answer already ({last.kind}, seq {last.seq}); {way_out}"
         raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
-    return None
+    return same
+
+
+def history_of(transaction: StudyTransaction, decision: DecisionId) -> RoundHistory:
+    """What was said about a decision since it was made."""
+    known = RoundHistory()
+    for event in transaction.about(decision.seq):
+        known = known.after(event, event.fields())
+    return known
 
 
 def correct(
@@ -121,36 +124,24 @@ def correct(
     actor: str,
     key: str | None,
 ) -> Receipt:
-    """Replace values of an outcome; the state is folded again as if they had come first."""
+    """Replace values of an outcome; the log is replayed as if they had come first."""
     need_reason(reason)
     check_decision(transaction, decision)
 
     def make() -> Event:
-        advice, values, outcome = effective(transaction, decision)
-        body = {**values, **changed}
+        advice, known = the_decision(transaction, decision).fields(), history_of(transaction, decision)
+        if known.void or known.values is None:
+            words = (
+                "has no outcome yet; report it with tell()" if not known.void else "is void; a void round stays void"
+            )
+            raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
+        body = {**known.values, **({"unrelated": True} if known.unrelated else {}), **changed}
         context = context_of(transaction.state, advice["context"])
         check_outcome(transaction, body, advice["action"], advice["baseline_cost"], context)
-        body |= {"outcome_seq": outcome, "changed": sorted(changed)}
+        body |= {"outcome_seq": known.outcome.seq, "changed": sorted(changed)}
         return transaction.append("correction", body, decision=decision.seq, actor=actor, reason=reason)
 
     return receipt(decision, *once(transaction, key, ["correct", decision.seq, changed, reason], make))
-
-
-def effective(transaction: StudyTransaction, decision: DecisionId) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """(advice, values as they stand, seq of the outcome) of a decision with an outcome that counts."""
-    advice = the_decision(transaction, decision).fields()
-    values, outcome = None, 0
-    for event in transaction.about(decision.seq):
-        body = event.fields()
-        if event.kind == "voided":
-            raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void; a void round stays void")
-        if event.kind in ("outcome", "correction"):
-            values = {name: body[name] for name in VALUES}
-            values |= {"unrelated": True} if body.get("unrelated") else {}
-            outcome = outcome or event.seq
-    if values is None:
-        raise StudyError("conflict", f"decision_id = {str(decision)!r}: has no outcome yet; report it with tell()")
-    return advice, values, outcome
 
 
 def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool, reason: str, actor: str) -> Receipt:
@@ -159,14 +150,13 @@ def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool
     body: dict[str, Any] = {"unrelated": unrelated}
     check_decision(transaction, decision)
     if decision.seq not in transaction.state.open and decision.seq not in transaction.state.expired:
-        for event in transaction.about(decision.seq):
-            if event.kind == "voided":
-                same = event.fields()["unrelated"] == unrelated and event.reason == reason
-                if same:
-                    return receipt(decision, event, False)
-                raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void already, otherwise")
-            if event.kind == "outcome":
-                body |= {"after_outcome": True, "outcome_seq": event.seq}
+        known = history_of(transaction, decision)
+        if known.void:
+            if known.unrelated == unrelated and known.void.reason == reason:
+                return receipt(decision, known.void, False)
+            raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void already, otherwise")
+        if known.outcome:
+            body |= {"after_outcome": True, "outcome_seq": known.outcome.seq}
     return receipt(decision, transaction.append("voided", body, decision=decision.seq, actor=actor, reason=reason))
 
 
@@ -220,29 +210,31 @@ def import_rounds(transaction: StudyTransaction, rounds: list[dict[str, Any]], *
 
 def check_outcome(
     transaction: StudyTransaction, body: dict[str, Any], action: float, baseline_cost: float, context: Any
-) -> None:
+) -> Sample | None:
+    """Refuse an outcome that cannot be; what it teaches, unless it is throttled."""
     applied, rules = body["applied_action"], transaction.state.study.rules
     if not body["throttled"]:
         given = action if applied is None else applied
-        normalise(rules, given, body["reward"], body["cost"], baseline_cost, context)
-    elif applied is not None and rules.version > 1:
+        return normalise(rules, Outcome(given, body["reward"], body["cost"], baseline_cost), context)
+    if applied is not None and rules.version > 1:
         low, high = rules.dial.low, rules.dial.high
         require(low <= applied <= high, "applied_action", applied, f"must lie between {low:g} and {high:g}")
+    return None
 
 
 def check_decision(transaction: StudyTransaction, decision: DecisionId) -> None:
     """Refuse an id that is not that of a decision of this log."""
     turn = transaction.state.open.get(decision.seq) or transaction.state.expired.get(decision.seq)
-    if turn is not None:
-        check_id(decision, decision._replace(tag=turn.tag))
-    else:
+    if turn is None:
         the_decision(transaction, decision)
+    elif turn.tag != decision.tag:
+        check_id(decision, decision._replace(tag=turn.tag))
 
 
 def the_decision(transaction: StudyTransaction, decision: DecisionId) -> Event:
     """The event of a decision, whose id must be its own."""
     event = transaction.event(decision.seq)
-    if event is None or event.kind != "decided":
+    if event is None or not EVENT_KINDS[event.kind].decides:
         raise no_decision(decision)
     check_id(decision, id_of(transaction.state.study.rules_version, transaction.source.name, event.seq, event.hash))
     return event

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core import monitor
+from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Sample, normalise
-from safedial.study import watch
+from safedial.decision.outcome import Outcome, Sample, normalise
+from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
+from safedial.study.event_kinds import EVENT_KINDS, Kind
 from safedial.study.guard import with_habits
-from safedial.study.state import Round, State
+from safedial.study.state import State
 
 Vector = NDArray[np.float64]
 Body = Mapping[str, Any]
@@ -39,46 +40,51 @@ def decide_next(
     stopped = state.stopped
     if not stopped and learner.alarmed:
         stopped = learner.stop_rule
-    decision = decide(
-        study.rules,
-        state.spec,
-        learner,
-        learner.predict(vector, norm) if seen is None else seen,
-        vector,
-        state.rounds + 1,
-        baseline_cost,
-        stopped=stopped,
-    )
     features = study.rules.features
-    if features is not None and features.ranges:
-        decision = decision._replace(extrapolated=features.outside(raw))
-    return with_habits(study.guard, decision, raw, state.last_action)
+    outside = features.outside(raw) if features is not None and features.ranges else ()
+    asked = Asked(vector, norm, outside, baseline_cost)
+    prediction = learner.predict(vector, norm) if seen is None else seen
+    coin = coin_after(state.hash) if study.rules.policy.randomised else 0.5
+    decision = decide(
+        study.rules, state.spec, learner, prediction, asked, number=state.rounds + 1, coin=coin, stopped=stopped
+    )
+    return decision if study.guard.lowers_nothing else with_habits(study.guard, decision, raw, state.last_action)
 
 
-def fold(
-    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, vector: Vector | None = None
-) -> None:
-    """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is folded again
-    after a correction; `vector` is the context of a decision, where it is known already.
-
-    A `correction`, and a `voided` event after an outcome, change nothing here: they ask for a fold with fixes.
+def coin_after(before: bytes) -> float:
+    """The coin of a randomised decision, uniform on [0, 1): from the hash of the event before it, so that nobody knows
+    it before and everybody can compute it again.
     """
-    kind, decision = event.kind, event.decision
-    if kind == "decided":
-        _decided(state, event, body, context_of(state, body["context"]) if vector is None else vector)
-    elif kind == "outcome":
+    return (int.from_bytes(before[:8]) >> 11) / 2.0**53
+
+
+def update_state(
+    state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, known: Any = None
+) -> None:
+    """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is replayed
+    after a correction; `known` is the context of a decision or the sample of an outcome that was made just now, by
+    whoever has begun the learner's round and checked the outcome.
+
+    An event that revises an outcome changes nothing here: the log is replayed with it as a fix (study/replay_log.py).
+    """
+    means, decision = EVENT_KINDS[event.kind], event.decision
+    if means.decides:
+        if known is None:
+            state.learner.begin()
+        _decided(state, event, body, context_of(state, body["context"]) if known is None else known)
+    elif means.reports and not means.revises:
         fix = fixes.get(decision)
-        _outcome(state, decision, body if fix is None else {**body, **fix})
+        _outcome(state, decision, body if fix is None else {**body, **fix}, known)
         if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
             limit = state.study.rules.spec.threshold
             state.corrected_violations += body["cost"] > limit >= fix["cost"]
-    elif kind in ("voided", "expired"):
-        _gone(state, decision, kind, body)
-    elif kind == "imported":
+    elif means.loses:
+        _gone(state, decision, means, body)
+    elif means.imports:
         _imported(state, body)
-    elif kind == "alarm":
+    elif means.stops:
         state.stopped = body["rule"]
-    elif kind == "resumed":
+    elif means.resumes:
         _resumed(state, event, body)
     state.seq = event.seq
 
@@ -91,7 +97,6 @@ def context_of(state: State, raw: list[float]) -> Vector:
 
 
 def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
-    state.learner.begin()
     place: Any = state.learner.open(vector)
     state.rounds += 1
     state.new_decisions += 1
@@ -100,22 +105,23 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     if not now:
         state.last_action = body["action"]
     else:
-        state.learner.count_start(body["promise"])
+        if state.learner.starts is not None:
+            state.learner.count_start(body["promise"])
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
             state.learner.leave_out(place)
     if body["intensity"] > 0.0:
-        watched = not body["doubt"] and body["promise"] != "none"
+        watched = not body["doubt"] and PROMISES[body["promise"]].claimed
         number, action, baseline = body["round"], body["action"], body["baseline_cost"]
-        turn = Round(number, vector, dnrm2(vector), action, baseline, watched, place)
+        turn = Round(number, place, action, baseline, watched, vector, dnrm2(vector))
         if now:
-            turn = watch.decided(state, turn._replace(at=event.at, tag=event.hash[:TAG].hex()))
+            turn = state.watch.promised(turn._replace(at=event.at, tag=event.hash[:TAG].hex()))
         state.open[event.seq] = turn
         if state.study.ordered:
             state.queue.append(event.seq)
-    _notice(state)
+    state.watch.notice()
 
 
-def _outcome(state: State, decision: int, body: Body) -> None:
+def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:
     """Learn, now or when the rounds before are known. A round that was advised nothing is known already."""
     turn = state.open.pop(decision, None) or _found_again(state, decision)
     if turn is None:
@@ -130,10 +136,10 @@ def _outcome(state: State, decision: int, body: Body) -> None:
             _throttled(state, turn, body)
         _lose(state, decision, turn, skip=False, counted=True)
         return
-    sample = _sample(state, turn, body)
+    sample = _sample(state, turn, body) if known is None else known
     _count(state, sample)
     if now:
-        watch.told(state, turn, sample)
+        state.watch.told(turn, sample, turn.context, turn.norm)
         if turn.number > state.last_known:
             state.last_known, state.last_action = turn.number, min(sample.applied, turn.action)
     elif turn.number == state.rounds:
@@ -142,7 +148,7 @@ def _outcome(state: State, decision: int, body: Body) -> None:
         _lose(state, decision, turn, skip=bool(body.get("unrelated")), counted=True)
     elif not state.learner.in_order:
         state.learner.learn(turn.context, turn.norm, sample, turn.place)
-        _notice(state)
+        state.watch.notice()
     elif state.study.ordered:
         state.held[decision] = turn, sample, False
         _advance(state)
@@ -153,7 +159,8 @@ def _outcome(state: State, decision: int, body: Body) -> None:
 def _sample(state: State, turn: Round, body: Body) -> Sample:
     applied = body["applied_action"]
     given = turn.action if applied is None else applied
-    return normalise(state.study.rules, given, body["reward"], body["cost"], turn.baseline_cost, turn.context)
+    outcome = Outcome(given, body["reward"], body["cost"], turn.baseline_cost)
+    return normalise(state.study.rules, outcome, turn.context)
 
 
 def _count(state: State, sample: Sample) -> None:
@@ -170,30 +177,30 @@ def _throttled(state: State, turn: Round, body: Body) -> None:
     applied = turn.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
     _count(state, sample)
-    watch.told(state, turn, sample, throttled=True)
+    state.watch.told(turn, sample, turn.context, turn.norm, throttled=True)
 
 
 def _voided(state: State, turn: Round, body: Body) -> bool:
     """Whether a round that is void after its outcome had exceeded the threshold, which still counts."""
     applied = turn.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
-    over = watch.voided(state, turn, sample)
+    over = state.watch.voided(turn, sample)
     if over:
         _count(state, sample)
     return over
 
 
-def _gone(state: State, decision: int, kind: str, body: Body) -> None:
+def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
     """A round without an outcome: passed over where that has nothing to do with the outcome, else in the way."""
-    turn = state.open.pop(decision, None) or (_found_again(state, decision) if kind == "voided" else None)
+    turn = state.open.pop(decision, None) or (_found_again(state, decision) if means.final else None)
     if turn is None:
         return
-    if kind == "expired" and not body["unrelated"]:
+    if not means.final and not body["unrelated"]:
+        # The outcome may still come. Learning waits for it: to go on without it would be to learn from a selection.
         state.expired[decision] = turn
         state.void += 1
         state.new_void += 1
-        if state.study.rules_version > 1 and turn.watched:
-            watch.unseen(state, turn)
+        state.watch.unseen(turn)
     else:
         _lose(state, decision, turn, skip=body["unrelated"])
 
@@ -204,8 +211,7 @@ def _found_again(state: State, decision: int) -> Round | None:
     if turn is not None:
         state.void -= 1
         state.new_void = max(0, state.new_void - 1)
-        if state.study.rules_version > 1 and turn.watched:
-            watch.seen_after_all(state, turn)
+        state.watch.unseen(turn, -1)
     return turn
 
 
@@ -215,17 +221,19 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has seen
     what it can see of it.
     """
+    # Why this can end learning: the bounds are proved for the outcomes of all rounds up to one. Rounds that are missing
+    # because of their outcomes (the patient who fell ill stays away) would bias the estimate towards safety, unnoticed.
     state.void += 1
     state.new_void += 1
-    if state.study.rules_version > 1 and turn.watched and not counted:
-        watch.unseen(state, turn)
+    if not counted:
+        state.watch.unseen(turn)
     if state.study.ordered:
         state.held[decision] = turn, None, not skip
         _advance(state)
     elif not state.learner.in_order:
         if skip and state.study.rules_version > 1:
             state.learner.leave_out(turn.place)
-            _notice(state)
+            state.watch.notice()
     elif not skip:
         state.frozen = True
 
@@ -239,26 +247,21 @@ def _advance(state: State) -> None:
         elif lost:
             state.frozen = True
             if state.study.rules_version == 1:
-                watch.lost(state, turn)
+                state.watch.lost(turn)
 
 
 def _learn(state: State, turn: Round, sample: Sample) -> None:
     """Learn from a round; behind a lost one nothing is learned any more."""
     if state.study.rules_version == 1:
-        watch.learned(state, turn, sample)
+        state.watch.learned(turn, sample)
     if not state.frozen:
         state.learner.learn(turn.context, turn.norm, sample, None)
 
 
-def _notice(state: State) -> None:
-    """Take note of the learner's own alarm."""
-    state.crossed = state.crossed or state.learner.alarmed
-
-
 def _imported(state: State, body: Body) -> None:
     vector = context_of(state, body["context"])
-    applied, reward, cost, baseline = (body[name] for name in ("applied_action", "reward", "cost", "baseline_cost"))
-    sample = normalise(state.study.rules, applied, reward, cost, baseline, vector)
+    outcome = Outcome(body["applied_action"], body["reward"], body["cost"], body["baseline_cost"])
+    sample = normalise(state.study.rules, outcome, vector)
     state.learner.learn(vector, dnrm2(vector), sample, None)
     state.imported += 1
 
@@ -269,19 +272,26 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     if state.learner.watches_itself:
         if not now or body["rule"] == "drift" or body.get("forget"):
             state.learner.watch_afresh()
-            state.crossed = False
+            state.watch.crossed = False
         if body.get("forget"):
             state.learner.forget()
             for waiting in (state.open, state.expired):
                 for seq, turn in waiting.items():
                     waiting[seq] = turn._replace(place=-1)
-    state.stopped = ""
+    rule, state.stopped = body["rule"], ""
     if now:
-        watch.resumed(state, body["rule"])
-        state.resumes.append([event.seq, body["rule"], event.at])
-        return
-    state.monitor = monitor.init()
-    state.tails = [0.0, 0.0]
-    state.crossed = state.broken = state.noisy = False
-    state.recent.clear()
-    state.new_decisions = state.new_void = 0
+        state.resumes.append([event.seq, rule, event.at])
+    for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):
+        state.watch.resumed(each, state.rounds)
+        _begin_anew(state, each)
+
+
+def _begin_anew(state: State, rule: str) -> None:
+    """What a resumed rule counts besides what the watch does."""
+    if rule == "assumption_broken":
+        state.broken = False
+    elif rule == "too_many_void":
+        state.new_void = 0
+    elif rule == "stop_rule":
+        state.recent.clear()
+        state.new_decisions = 0

@@ -1,8 +1,8 @@
 """A state from the log: the latest snapshot that fits, and the events behind it.
 
-A correction, or a void after an outcome, changes what an earlier event said. The state is then folded again, with the
-new values in place of the old, from a snapshot that knew nothing of the changed outcome yet; so the state after the
-change is what it would have been had the right value come at the first time.
+A correction, or a void after an outcome, changes what an earlier event said. The log is then replayed with the new
+values in place of the old, from a snapshot that knew nothing of the changed outcome yet; so the state after the change
+is what it would have been had the right value come at the first time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from safedial.decision.decision import RULES
+from safedial.decision.rules import RULES
+from safedial.policies import POLICIES, Policy
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
-from safedial.study.log import changes, read_event, read_events, read_snapshot, snapshot_seqs
-from safedial.study.reducer import fold
+from safedial.study.event_kinds import EVENT_KINDS
+from safedial.study.log import read_event, read_events, read_snapshot, revisions, snapshot_seqs
+from safedial.study.reducer import update_state
 from safedial.study.snapshot import pack, unpack, unpacked
 from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
@@ -30,6 +32,8 @@ class Source(NamedTuple):
     connection: Any
     study: int
     name: str
+    policy: Policy | None = None
+    """The study's policy, where it is the user's own."""
 
 
 Snapshots = Iterable[tuple[int, Callable[[], State | None]]]
@@ -39,10 +43,10 @@ Kept = Sequence[tuple[int, bytes]]
 """States as bytes, (seq, content), the latest first."""
 
 
-def read_study(connection: Any, study: int, name: str) -> StudySpec:
+def read_study(source: Source) -> StudySpec:
     """The specification of a study, from its first event, which must have the hash of what it says."""
-    first = read_event(connection, study, 1)
-    if first is None or first.kind != "study_created":
+    name, first = source.name, read_event(source.connection, source.study, 1)
+    if first is None or not EVENT_KINDS[first.kind].creates_study:
         raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
     if not follows(START, name, first):
         raise StudyError("log_broken", f"study {name!r}: event 1 has another hash than what it says; verify the study")
@@ -51,7 +55,12 @@ def read_study(connection: Any, study: int, name: str) -> StudySpec:
     if version not in range(1, RULES + 1):
         words = f"its log follows rules {version!r}; this safedial knows up to {RULES}; upgrade it"
         raise StudyError("wrong_schema", f"study {name!r}: {words}")
-    return read_spec(body["spec"], quiet=True, version=version)
+    policy = body["spec"]["policy"]["name"]
+    if policy not in POLICIES and source.policy is None:
+        words = f"its policy {policy!r} is your own, which a log cannot hold"
+        way_out = "open the study in Python and give it again: open_study(name, storage=..., policy=...)"
+        raise StudyError("own_policy", f"study {name!r}: {words}; {way_out}")
+    return read_spec(body["spec"], quiet=True, version=version, own=source.policy)
 
 
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
@@ -63,7 +72,7 @@ def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
 
 
 def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
-    """Fold the events behind a state, up to a seq; each must follow the one before, by its hash."""
+    """Apply the events behind a state, up to a seq; each must follow the one before, by its hash."""
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
         state = apply_event(source, state, event, event.fields())
@@ -77,19 +86,20 @@ def _check_link(source: Source, state: State, event: Event) -> None:
 
 
 def apply_event(
-    source: Source, state: State, event: Event, body: dict[str, Any], *, vector: Any = None, trust: bool = True
+    source: Source, state: State, event: Event, body: dict[str, Any], *, known: Any = None, trust: bool = True
 ) -> State:
     """The state after one more event, which must be in the database where it changes the past.
 
-    `trust`: whether a fold that begins again may begin from a stored snapshot, and not only from states seen before.
+    `trust`: whether a replay may begin from a stored snapshot, and not only from states seen before.
     """
-    if event.kind == "correction" or body.get("after_outcome"):
+    if _fix(event, body) is not None:
+        # Everything learned since the old outcome came rests on it, so no update of the present state can take it out.
         seen = own_snapshots(state)
         snapshots = chain(seen, stored_snapshots(source, state.study, event.seq - 1)) if trust else seen
         again = replay_again(source, state.study, event.seq, snapshots)
         again.snapshots, again.next_shot, state = state.snapshots, state.next_shot, again
     else:
-        fold(state, event, body, vector=vector)
+        update_state(state, event, body, known=known)
     state.hash = event.hash
     if state.seq >= state.next_shot:
         keep_snapshot(state)
@@ -103,17 +113,17 @@ def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshot
     """
     for seq, make in snapshots:
         past = _fixes(source, seq, upto)
-        state = make() if all(fix.outcome > seq for fix in past) else None
+        state = make() if all(outcome > seq for outcome, _, _ in past) else None
         if state is not None:
             break
     else:
         state, past = State(spec), _fixes(source, 0, upto)
     fixes: dict[int, dict[str, Any]] = {}
-    for fix in past:  # a round may be corrected and then void: what was last said of its cost stays known
-        fixes[fix.decision] = {**fixes.get(fix.decision, {}), **fix.values}
+    for _, decision, values in past:  # a round may be corrected and then void: its last cost stays known
+        fixes[decision] = {**fixes.get(decision, {}), **values}
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
-        fold(state, event, event.fields(), fixes)
+        update_state(state, event, event.fields(), fixes)
         state.hash = event.hash
     return state
 
@@ -136,32 +146,25 @@ def own_snapshots(state: State) -> Snapshots:
         yield seq, lambda content=content: unpack(state.study, content)
 
 
-def _fixes(source: Source, after: int, upto: int) -> list[_Fix]:
-    found = (_fix(event) for event in changes(source.connection, source.study, after, upto))
+def _fixes(source: Source, after: int, upto: int) -> list[tuple[int, int, dict[str, Any]]]:
+    found = (_fix(event, event.fields()) for event in revisions(source.connection, source.study, after, upto))
     return [fix for fix in found if fix is not None]
 
 
-class _Fix(NamedTuple):
-    seq: int
-    outcome: int
-    decision: int
-    values: dict[str, Any]
-
-
-def _fix(event: Event) -> _Fix | None:
-    body = event.fields()
-    if event.kind == "correction":
-        return _Fix(event.seq, body["outcome_seq"], event.decision, body)
+def _fix(event: Event, body: dict[str, Any]) -> tuple[int, int, dict[str, Any]] | None:
+    """(seq of an earlier outcome, its decision, what the event puts in the place of its values), if it does so."""
+    means = EVENT_KINDS[event.kind]
+    if means.reports and means.revises:
+        return body["outcome_seq"], event.decision, body
     if body.get("after_outcome"):
-        gone = {"gone": "skip" if body["unrelated"] else "block"}
-        return _Fix(event.seq, body["outcome_seq"], event.decision, gone)
+        return body["outcome_seq"], event.decision, {"gone": "skip" if body["unrelated"] else "block"}
     return None
 
 
 def stored_snapshots(source: Source, spec: StudySpec, upto: int) -> Snapshots:
     """The store's snapshots that the log itself vouches for, by the `snapshot` event behind each.
 
-    Those of version 1 of the rules are in no chain, so nothing begins from them: such a log is folded from its start.
+    Those of version 1 of the rules are in no chain, so nothing begins from them: such a log is replayed from its start.
     """
     if spec.rules_version < 2:
         return
@@ -172,9 +175,10 @@ def stored_snapshots(source: Source, spec: StudySpec, upto: int) -> Snapshots:
 def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State | None:
     first, event, mark = (read_event(source.connection, source.study, each) for each in (1, seq, seq + 1))
     content = read_snapshot(source.connection, source.study, seq, name)
-    if content is None or first is None or event is None or mark is None or mark.kind != "snapshot":
+    if content is None or first is None or event is None or mark is None:
         return None
-    if mark.fields() != snapshot_body(first, seq, name) or not follows(event.hash, source.name, mark):
+    right = EVENT_KINDS[mark.kind].confirms_snapshot and mark.fields() == snapshot_body(first, seq, name)
+    if not right or not follows(event.hash, source.name, mark):
         return None
     state = unpacked(spec, content)
     return state if state is not None and state.hash == event.hash else None

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from safedial.decision.decision import Rules
+from safedial.decision.rules import Rules
 from safedial.decision.units import real
 from safedial.decision.validation import read_new_context
-from safedial.errors import require
+from safedial.errors import refusal, require
 from safedial.study.errors import StudyError
 from safedial.study.event import now
 
@@ -40,8 +40,6 @@ def read_raw(rules: Rules, context: Any, *, allow_extrapolation: bool = False) -
 
 def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
     """What a caller notes down with a decision: a few short names with short values."""
-    if meta is None:
-        return None
     require(
         version > 1,
         "meta",
@@ -76,8 +74,8 @@ def _meta_value(name: str, value: Any) -> Any:
 def read_key(version: int, key: Any) -> str | None:
     """An idempotency key; from version 2 on it stands on certificates, so it must be printable."""
     text = checked_text("key", key)
-    fits = text is None or version == 1 or text.isprintable()
-    require(fits, "key", key, "must be printable text")
+    if not (text is None or version == 1 or text.isprintable()):
+        raise refusal("key", key, "must be printable text")
     return text
 
 
@@ -93,8 +91,8 @@ def actor_name(actor: str | None) -> str:
 def checked_text(name: str, value: Any) -> Any:
     if value is None:
         return None
-    proper = isinstance(value, str) and len(value) <= LONGEST and "\x00" not in value and _encodes(value)
-    require(proper, name, type(value).__name__, f"must be text of at most {LONGEST} characters")
+    if not (isinstance(value, str) and len(value) <= LONGEST and "\x00" not in value and _encodes(value)):
+        raise refusal(name, type(value).__name__, f"must be text of at most {LONGEST} characters")
     return value
 
 

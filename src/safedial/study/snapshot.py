@@ -10,29 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.monitor import Monitor
+from safedial.decision import watch
 from safedial.decision.learners.blas import dnrm2
 from safedial.decision.outcome import Sample
+from safedial.decision.rounds import Round
 from safedial.study.errors import StudyError
 from safedial.study.event import canonical, orjson
 from safedial.study.spec import StudySpec
-from safedial.study.state import Round, State
+from safedial.study.state import State
 
 FORMAT = 1
 EMPTY = (0.0,) * len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
-FLAGS = ("frozen", "crossed", "broken", "noisy", "stopped", "last_action", "tails")
-SINCE_2 = (
-    "corrected_violations",
-    "unwatched",
-    "new_unwatched",
-    "new_watched",
-    "unwatched_from",
-    "watched_from",
-    "tails_from",
-    "last_known",
-    "resumes",
-)
+FLAGS = ("frozen", "broken", "stopped", "last_action")
+SINCE_2 = ("corrected_violations", "last_known", "resumes")
 """What studies of version 2 and later know besides."""
 
 
@@ -49,20 +40,20 @@ def pack(state: State) -> bytes:
         "held.fates": np.array(fates, dtype=bool).reshape(-1, 2),
         "queue": np.array(state.queue, dtype=np.int64),
         "recent": np.array(state.recent, dtype=bool),
-        "monitor": np.append(state.monitor.log_evidence, [state.monitor.rounds, state.monitor.violations]),
+        "monitor": state.watch.packed(),
     }
     plain = {name: np.asarray(value) for name, value in arrays.items()}
     head = {
         "format": FORMAT,
         "hash": state.hash.hex(),
-        **{name: getattr(state, name) for name in _names(state.study)},
+        **{name: getattr(owner, name) for owner, name in _plain_values(state)},
         "arrays": [[name, value.dtype.str, list(value.shape)] for name, value in plain.items()],
     }
     return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
 
 
 def unpacked(study: StudySpec, content: bytes) -> State | None:
-    """`unpack`, or None where the bytes are no snapshot of this study: the log is then folded without it."""
+    """`unpack`, or None where the bytes are no snapshot of this study: the log is then replayed without it."""
     try:
         return unpack(study, content)
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -89,8 +80,8 @@ def unpack(study: StudySpec, content: bytes) -> State:
     """The state that `pack` wrote, for the same study."""
     head, arrays = parts(content)
     state = State(study)
-    for name in _names(study):
-        setattr(state, name, head[name])
+    for owner, name in _plain_values(state):
+        setattr(owner, name, head[name])
     state.hash, state.next_shot = bytes.fromhex(head["hash"]), state.seq + len(content) // 1_000
     state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
     state.open, state.expired, held = (_rounds(study, arrays, name) for name in ("open", "expired", "held"))
@@ -101,8 +92,7 @@ def unpack(study: StudySpec, content: bytes) -> State:
     }
     state.queue.extend(arrays["queue"].tolist())
     state.recent.extend(arrays["recent"].tolist())
-    *log_evidence, rounds, violations = arrays["monitor"]
-    state.monitor = Monitor(np.array(log_evidence), rounds, violations)
+    state.watch.unpack(arrays["monitor"])
     return state
 
 
@@ -111,8 +101,11 @@ def state_digest(state: State) -> str:
     return hashlib.sha256(pack(state)).hexdigest()
 
 
-def _names(study: StudySpec) -> tuple[str, ...]:
-    return (*COUNTS, *FLAGS, *(SINCE_2 if study.rules_version > 1 else ()))
+def _plain_values(state: State) -> list[tuple[Any, str]]:
+    """What is kept as plain values, (whose it is, its name)."""
+    later = state.study.rules_version > 1
+    own, watched = (*COUNTS, *FLAGS, *(SINCE_2 if later else ())), (*watch.FLAGS, *(watch.COUNTS if later else ()))
+    return [*((state, name) for name in own), *((state.watch, name) for name in watched)]
 
 
 def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
@@ -139,6 +132,6 @@ def _rounds(study: StudySpec, arrays: dict[str, Any], name: str) -> dict[int, Ro
     for row, ((seq, number, watched, place), (action, baseline)) in enumerate(zip(numbers, values, strict=True)):
         vector = contexts[row].copy()
         place = None if place == -2 else place
-        given = (number, vector, dnrm2(vector), action, baseline, bool(watched), place)
+        given = (number, place, action, baseline, bool(watched), vector, dnrm2(vector))
         found[seq] = Round(*given, times[row], tags[row])
     return found

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
+from functools import cached_property
 from typing import Any
 
-from safedial.core.dose import Dose, DoseCurve, as_dose, curve_from_dict
-from safedial.core.spec import SafetySpec
-from safedial.decision.certificates.certified import plain_options
-from safedial.decision.decision import RULES, Rules
-from safedial.decision.learners.kinds import kind_of
+from safedial.core.promise import CERTIFIED, PROMISES
+from safedial.core.spec import NAMES
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.units import Dial, Features
-from safedial.decision.validation import make_rules
-from safedial.errors import InvalidInput, require
-from safedial.policies import POLICIES, Policy, make_policy
+from safedial.decision.own_functions import own_values
+from safedial.decision.rules import RULES, Rules, plain_options
+from safedial.errors import require
+from safedial.policies import POLICIES, Policy
 from safedial.study.guard import Guard, read_guard
 
-PROMISE = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
 OPTIONS = (
     *("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag"),
     *("reach", "history"),
@@ -45,26 +40,27 @@ class StudySpec:
     folding: str
     fields: dict[str, Any]
 
-    @property
+    @cached_property
     def rules_version(self) -> int:
         """Which rules the study lives by: those of the version that its first event names, 1 where it names none."""
         return self.rules.version
 
-    @property
+    @cached_property
     def learner(self) -> type[Learner]:
         """The class of its learner, which says what it needs."""
-        return kind_of(self.rules.policy)
+        return self.rules.learner
 
-    @property
+    @cached_property
     def ordered(self) -> bool:
         """Whether outcomes are learned from in decision order."""
         return self.folding == "prefix" and self.learner.in_order
 
 
-def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> StudySpec:
+def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Policy | None = None) -> StudySpec:
     """Check a specification: a mapping of plain values, as it stands in JSON.
 
-    `version` is that of the rules it is read by (`StudySpec.rules_version`): the present one for a new study.
+    `version` is that of the rules it is read by (`StudySpec.rules_version`): the present one for a new study. `own` is
+    the policy that it names, where that is the user's own.
 
     >>> spec = read_spec({"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1,
     ...                   "coefficient_bound": 1, "context_bound": 1})
@@ -73,28 +69,17 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> Study
     """
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
     fields = {str(name): value for name, value in given.items() if value is not None}
-    unknown = sorted(set(fields) - {*PROMISE, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
+    unknown = sorted(set(fields) - {*NAMES, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
     require(not unknown, "spec", unknown, "has names that a study does not know")
-    promise = SafetySpec.from_dict({name: value for name, value in fields.items() if name in PROMISE})
-    promise = SafetySpec.from_dict(promise.to_dict())  # what cannot be written down cannot be a study's
-    features = _made(Features, "features", fields.get("features"))
-    dim = fields.get("dim", features.dim if features else None)
+    promise = {name: value for name, value in fields.items() if name in NAMES}
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        rules = make_rules(
-            dim,
-            promise,
-            _policy(fields, promise),
-            _dose(fields.get("dose")),
-            _made(Dial, "dial", fields.get("dial")),
-            features,
-            fields.get("start_action"),
-            fields.get("fallback_action"),
-            baseline_range=fields.get("baseline_range"),
-            version=version,
-        )
-    _check_levels(rules)
+        rules = Rules.from_dict({**fields, "spec": promise, "policy": _policy(fields, own)}, version=version)
+    curves = sorted(own_values(rules))
+    rule = "is your own curve, which a log cannot hold"
+    require(not curves, "spec", curves, rule, "use one of this package, or an Agent")
+    rules.learner.check_study(rules)
     folding = fields.get("folding", "prefix")
     require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
     guard = read_guard(fields.get("guard"), rules)
@@ -104,50 +89,34 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES) -> Study
     return StudySpec(rules=rules, guard=guard, folding=folding, fields=written)
 
 
-def _check_levels(rules: Rules) -> None:
-    """HP-Conformal on a dial with levels has a proof only if the lowest level is given where less would be."""
-    stated, lowest = rules.policy.options.get("least_dose"), rules.dial.lowest_level
-    if rules.version == 1 or rules.policy.promise != "conformal" or lowest is None:
-        return
-    level = float(rules.dose.cost.effect(rules.dial.action(lowest)))
-    require(stated == level, "least_dose", stated, f"must be that of the dial's lowest level, {level}", "leave it out")
-
-
 def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
-    low, high = rules.baseline_range
-    written = {
-        **rules.spec.to_dict(),
-        "dim": rules.dim,
-        "policy": {"name": rules.policy.name, **plain_options(rules.policy.options)},
-        "dose": rules.dose.to_dict(),
-        "dial": rules.dial.to_dict(),
-        "features": _features(rules),
-        "start_action": rules.start_action,
-        "fallback_action": rules.fallback_action,
-        "folding": folding,
-        "guard": dict(guard.fields),
-    }
-    if rules.version > 1:
-        written["baseline_range"] = [None if math.isinf(end) else end for end in (low, high)]
+    """The rules' written form with the spec's fields beside the rest, and what only a study has."""
+    form = rules.to_dict()
+    written = {**form.pop("spec"), **form, "folding": folding, "guard": dict(guard.fields)}
+    if rules.version == 1:
+        del written["baseline_range"]
+    elif form["features"]:
+        written["features"] = {"ranges": {}, "units": {}, **form["features"]}
     return {name: value for name, value in written.items() if value is not None}
 
 
-def _features(rules: Rules) -> dict[str, Any] | None:
-    if rules.features is None:
-        return None
-    resolved = {"ranges": {}, "units": {}} if rules.version > 1 else {}
-    return {**resolved, **rules.features.to_dict()}
+def own_policy(fields: Mapping[str, Any]) -> Policy | None:
+    """The policy of a new study, where it is the user's own."""
+    given = fields.get("policy")
+    return given if isinstance(given, Policy) and given.name not in POLICIES else None
 
 
-def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:
-    given = fields.get("policy", "hp_conformal" if spec.promise == "conformal" else "hp_probe")
-    options = {name: fields[name] for name in OPTIONS if name in fields}
+def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
+    """The policy's written form, from its name, its own options or those stated beside it; or the user's own policy."""
+    default = PROMISES.get(str(fields.get("promise")), CERTIFIED).default_policy
+    given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
+    if isinstance(given, Policy):
+        given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
     if isinstance(given, Mapping):
-        options = {**{name: value for name, value in given.items() if name != "name"}, **options}
-        given = given.get("name")
-    elif isinstance(given, Policy):
-        options = {**given.options, **options}
-        given = given.name
+        given, options = given.get("name"), {name: value for name, value in given.items() if name != "name"}
+    options |= {name: fields[name] for name in OPTIONS if name in fields}
+    if own is not None:
+        return _checked(own, given, options)
     known = given in STUDY_POLICIES
     require(
         known or given not in POLICIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
@@ -156,35 +125,15 @@ def _policy(fields: Mapping[str, Any], spec: SafetySpec) -> Policy:
     rule = "cannot be part of a study: its log keeps plain values, and no model can be made again from them"
     require(model is None, "predictor", model, rule, "leave it out for ridge regression, or use an Agent")
     for name in ("scaled", "group"):
-        own = not isinstance(options.get(name), (str, int, bool, type(None)))
-        require(not own, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
-    return make_policy(str(given), **options)
+        plain = isinstance(options.get(name), (str, int, bool, type(None)))
+        require(plain, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
+    return {"name": str(given), **options}
 
 
-def _dose(given: Any) -> Dose | None:
-    if given is None:
-        return None
-    if isinstance(given, (Dose, DoseCurve)):
-        dose = as_dose(given)
-        own = [curve.name for curve in dose if curve.is_own]
-        require(
-            not own, "dose", own, "is your own curve, which a log cannot hold", "use one of this package, or an Agent"
-        )
-        return dose
-    require(isinstance(given, Mapping), "dose", given, "must be a curve, or one for reward and one for cost")
-    if "curve" in given:
-        return Dose.of(curve_from_dict(given))
-    both = set(given) == {"reward", "cost"} and all(isinstance(part, Mapping) for part in given.values())
-    require(both, "dose", sorted(given), "must have `curve`, or `reward` and `cost`")
-    return Dose.from_dict(given)
-
-
-def _made(kind: Any, name: str, given: Any) -> Any:
-    """A Dial or Features from its plain form, or as it is."""
-    if given is None or isinstance(given, kind):
-        return given
-    require(isinstance(given, Mapping), name, given, "must be an object of named values")
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise InvalidInput(f"{name} = {sorted(given)}: {error}") from error
+def _checked(own: Policy, name: Any, options: Mapping[str, Any]) -> Policy:
+    """A policy of the user's own, which must be the one that the study names."""
+    require(own.name == name, "policy", own.name, f"must be the study's, {name!r}")
+    stated = plain_options(own.options)
+    other = sorted(each for each in {*stated, *options} if stated.get(each) != options.get(each))
+    require(not other, "policy", own.name, f"has other options than the study's: {', '.join(other)}")
+    return own

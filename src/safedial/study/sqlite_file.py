@@ -35,6 +35,7 @@ LARGEST = 2**31
 USER_VERSION = 60
 WAL_HEADER = 32
 AGAIN_SECONDS = 0.05
+READ_BYTES = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 
 class FileLost(StoreUnavailable):
@@ -148,12 +149,12 @@ class SqliteFile:
                 return
 
     def _look(self, written: Any) -> _Seen:
-        inodes = tuple(_inode(self.path + end) for end in ("", "-wal", "-shm"))
-        wal = _wal(f"{self.path}-wal")
+        wal_inode, start, length = _wal(f"{self.path}-wal")
+        inodes = _inode(self.path), wal_inode, _inode(f"{self.path}-shm")
         with _readers_lock:
             os.lseek(self._header, USER_VERSION, os.SEEK_SET)
             stored = int.from_bytes(os.read(self._header, 4), "big")
-        return _Seen(inodes, os.fstat(self._header).st_size, stored, wal, written)
+        return _Seen(inodes, os.fstat(self._header).st_size, stored, (start, length), written)
 
     def _connect(self, mode: str) -> _Connection:
         uri = f"file:{urllib.parse.quote(self.path)}?{'immutable=1' if mode == 'immutable' else f'mode={mode}'}"
@@ -168,7 +169,7 @@ class SqliteFile:
 
     def _connect_to_read(self) -> sqlite3.Connection:
         """From a medium that cannot be written: with its `-wal` where there is one, as it lies there otherwise."""
-        held = _wal(f"{self.path}-wal")[1] > 0
+        held = _wal(f"{self.path}-wal")[2] > 0
         for mode in ("ro",) if held else ("ro", "immutable"):
             connection = self._connect(mode)
             try:
@@ -202,13 +203,17 @@ def _behind(count: int, other: int) -> bool:
     return (other - count) % LARGEST < LARGEST // 2
 
 
-def _wal(path: str) -> tuple[bytes, int]:
-    """(its beginning, which names its generation; its length) of a write-ahead log."""
+def _wal(path: str) -> tuple[tuple[int, int] | None, bytes, int]:
+    """(its inode; its beginning, which names its generation; its length) of a write-ahead log."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read(WAL_HEADER), os.fstat(file.fileno()).st_size
+        file = os.open(path, READ_BYTES)
     except OSError:
-        return b"", 0
+        return None, b"", 0
+    try:
+        about = os.fstat(file)
+        return (about.st_dev, about.st_ino), os.read(file, WAL_HEADER), about.st_size
+    finally:
+        os.close(file)
 
 
 def _inode(path: str) -> tuple[int, int] | None:
@@ -233,7 +238,7 @@ def _acquire(path: str) -> int:
         about = os.stat(path)
         name = about.st_dev, about.st_ino
         if name not in _readers:
-            _readers[name] = [os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), 0]
+            _readers[name] = [os.open(path, READ_BYTES), 0]
         _readers[name][1] += 1
         return _readers[name][0]
 

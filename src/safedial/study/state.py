@@ -1,7 +1,7 @@
 """What a study knows after an event: the learner, the rounds that wait, the watch. A pure function of the log.
 
     decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner
-       └───────────┴─► watch (at once: study/watch.py)
+       └───────────┴─► watch (at once: decision/watch.py)
 
 `queue` holds the rounds that the learner has not passed, in decision order. With folding "prefix" a round is learned
 from when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
@@ -11,17 +11,14 @@ follows is watched and no longer learned from. HP-Conformal needs no order: an u
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from safedial.core import monitor
 from safedial.core.rounding import rounded_spec
 from safedial.decision.learners.kinds import make_learner
 from safedial.decision.outcome import Sample
+from safedial.decision.rounds import Round
+from safedial.decision.watch import Watch
 from safedial.study.event import START
 from safedial.study.guard import FEW_UNWATCHED
 from safedial.study.spec import StudySpec
@@ -30,25 +27,8 @@ HOUR = 3_600_000_000
 """Microseconds."""
 
 
-class Round(NamedTuple):
-    """A decision that waits: its number, its context, what was advised, and whether the monitor counts it.
-
-    `at` is when it was decided and `tag` the first hexadecimal digits of its event's hash (from version 2 on).
-    """
-
-    number: int
-    context: NDArray[np.float64]
-    norm: float
-    action: float
-    baseline_cost: float
-    watched: bool
-    place: Any
-    at: int = 0
-    tag: str = ""
-
-
 class State:
-    """The fold of a log up to and including event `seq`, whose hash is `hash`."""
+    """What a log says up to and including event `seq`, whose hash is `hash`."""
 
     def __init__(self, study: StudySpec) -> None:
         self.study = study
@@ -60,25 +40,15 @@ class State:
         self.expired: dict[int, Round] = {}
         self.queue: deque[int] = deque()
         self.held: dict[int, tuple[Round, Sample | None, bool]] = {}
-        self.monitor = monitor.init()
-        self.tails = [0.0, 0.0]
-        self.frozen = self.crossed = self.broken = self.noisy = False
+        self.watch = Watch(study.rules, self.learner, study.guard.alarm_level)
+        self.frozen = self.broken = False
         self.stopped = ""
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
-        self.new_decisions = self.new_void = 0
-        self.unwatched = self.new_unwatched = self.new_watched = self.unwatched_from = 0
-        self.corrected_violations = 0
-        self.watched_from = self.tails_from = self.last_known = 0
+        self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.next_shot = 256
-
-    @property
-    def evidence(self) -> float:
-        """That the promise is broken, or that rounds are not exchangeable: 1 at the start, 1/alarm_level stops."""
-        own = self.learner.evidence
-        return float(monitor.evidence(self.monitor)) if own is None else own
 
     @property
     def due(self) -> str:
@@ -86,12 +56,10 @@ class State:
         guard = self.study.guard
         if self.stopped:
             return ""
-        if self.crossed:
-            return self.learner.stop_rule
-        if self.broken:
+        if self.broken and not self.watch.crossed:
             return "assumption_broken"
-        if self.noisy:
-            return "noise_broken"
+        if self.watch.crossed or self.watch.noisy:
+            return self.watch.due
         if guard.max_open is not None and len(self.open) > guard.max_open:
             return "too_many_open"
         if guard.max_void is not None and self.new_void > guard.max_void:
@@ -112,7 +80,7 @@ class State:
         return next(iter(self.open.values())).at if self.open else None
 
     def _is_blind(self, share: float) -> bool:
-        return self.new_unwatched > FEW_UNWATCHED and self.new_unwatched > share * self.new_watched
+        return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)
 
     def _is_done(self) -> bool:
         guard = self.study.guard
@@ -121,7 +89,7 @@ class State:
 
     def summary(self) -> dict[str, Any]:
         """Counts and the watch, for people."""
-        told = {
+        facts = {
             "seq": self.seq,
             "decisions": self.rounds,
             "imported": self.imported,
@@ -134,13 +102,13 @@ class State:
             "frozen": self.frozen,
             "informative_rounds": self.learner.samples,
             "violations": self.violations,
-            "evidence": self.evidence,
-            "noise_evidence": math.exp(max(self.tails)),
+            "evidence": self.watch.evidence,
+            "noise_evidence": self.watch.noise_evidence,
             "stopped": self.stopped,
         }
         if self.study.rules_version > 1:
-            told |= {"unwatched": self.unwatched, "resumes": len(self.resumes)}
-            told["corrected_violations"] = self.corrected_violations
+            facts |= {"unwatched": self.watch.unwatched, "resumes": len(self.resumes)}
+            facts["corrected_violations"] = self.corrected_violations
             if self.learner.starts is not None:
-                told["start_rounds"] = self.learner.starts
-        return told
+                facts["start_rounds"] = self.learner.starts
+        return facts

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 from safedial.errors import InvalidInput
+from safedial.policies import Policy
 from safedial.study import failpoints
 from safedial.study.database import connect, is_read_only, reading, shown, writing
 from safedial.study.errors import StoreUnavailable, StudyError
@@ -57,8 +58,10 @@ class Store:
     def __init__(self, storage: str, *, create: bool = True) -> None:
         self.storage = storage
         self.engine = connect(storage, create=create)
+        self._begin = reading if is_read_only(self.engine) else writing
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
+        self._policies: dict[int, Policy] = {}
         self._states: dict[int, State] = {}
         self._shots: dict[int, Kept] = {}
         self._heads: dict[int, Head] = {}
@@ -102,12 +105,19 @@ class Store:
             self._ids[name] = found
         return self._ids[name]
 
-    def spec(self, study: int, name: str) -> StudySpec:
-        """The specification of a study."""
-        if study not in self._studies:
+    def spec(self, study: int, name: str, policy: Policy | None = None) -> StudySpec:
+        """The specification of a study; `policy` is its own one, where the log cannot hold it."""
+        if study not in self._studies or policy is not None:
             with reading(self.engine) as connection:
-                self._studies[study] = name, read_study(connection, study, name)
+                found = read_study(Source(connection, study, name, policy))
+            if policy is not None:
+                self._policies.setdefault(study, policy)
+            self._studies.setdefault(study, (name, found))
         return self._studies[study][1]
+
+    def own_policy(self, study: int) -> Policy | None:
+        """The policy that a study was opened with."""
+        return self._policies.get(study)
 
     def submit(
         self,
@@ -182,10 +192,10 @@ class Store:
     def _attempt(self, jobs: list[_Job]) -> list[tuple[_Job, Any, InvalidInput | None]]:
         wanted = sorted({job.study for job in jobs})
         states = {study: self._states.pop(study, None) or self._load(study) for study in wanted}
-        transaction = reading if is_read_only(self.engine) else writing
-        with transaction(self.engine) as connection:
-            transactions = {study: self._desk(connection, study, state) for study, state in states.items()}
-            failpoints.hit("locked")
+        with self._begin(self.engine) as connection:
+            transactions = {study: self._transaction(connection, study, state) for study, state in states.items()}
+            if failpoints.armed:
+                failpoints.hit("locked")
             for study, transaction in transactions.items():
                 keys = [job.key for job in jobs if job.key is not None and job.study == study]
                 if keys:
@@ -194,8 +204,10 @@ class Store:
             for transaction in transactions.values():
                 transaction.flush()
                 transaction.snapshot()
-            failpoints.hit("before_commit")
-        failpoints.hit("after_commit")
+            if failpoints.armed:
+                failpoints.hit("before_commit")
+        if failpoints.armed:
+            failpoints.hit("after_commit")
         self._failed = -math.inf
         self._states |= {study: transaction.state for study, transaction in transactions.items()}
         self._shots |= {study: transaction.state.snapshots for study, transaction in transactions.items()}
@@ -208,23 +220,23 @@ class Store:
         """The state, from the log as it is now: its specification is read again too, for a store may be restored."""
         name, known = self._studies[study]
         with reading(self.engine) as connection:
-            source = Source(connection, study, name)
-            spec = read_study(connection, study, name)
+            source = Source(connection, study, name, self.own_policy(study))
+            spec = read_study(source)
             if not _same(spec, known):
                 self._studies[study] = name, spec
             state = load_state(source, self._studies[study][1], self._shots.get(study, ()))
-            told = self._heads.get(study)
-            event = None if told is None else read_event(connection, study, told.seq)
-        if told is not None and (event is None or event.hash != told.hash):
-            raise self._taken_back(name, told.seq)
+            acknowledged = self._heads.get(study)
+            event = None if acknowledged is None else read_event(connection, study, acknowledged.seq)
+        if acknowledged is not None and (event is None or event.hash != acknowledged.hash):
+            raise self._taken_back(name, acknowledged.seq)
         return state
 
-    def _desk(self, connection: Any, study: int, state: State) -> StudyTransaction:
+    def _transaction(self, connection: Any, study: int, state: State) -> StudyTransaction:
         name, _ = self._studies[study]
-        head, told = lock_head(connection, study), self._heads.get(study)
-        transaction = StudyTransaction(Source(connection, study, name), state)
-        if (told is not None and head.seq < told.seq) or not transaction.follow(head):
-            raise self._taken_back(name, state.seq if told is None else told.seq)
+        head, acknowledged = lock_head(connection, study), self._heads.get(study)
+        transaction = StudyTransaction(Source(connection, study, name, self.own_policy(study)), state)
+        if (acknowledged is not None and head.seq < acknowledged.seq) or not transaction.follow(head):
+            raise self._taken_back(name, state.seq if acknowledged is None else acknowledged.seq)
         return transaction
 
     def _taken_back(self, name: str, seq: int) -> StudyError:

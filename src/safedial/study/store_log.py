@@ -3,11 +3,8 @@
 It is a chain like a study's (event.py), under the id 0. So a study or a key that was removed or slipped in shows, and
 one checkpoint of this log, kept elsewhere, stands for the heads of all studies at that time.
 
-| kind | body |
-|---|---|
-| `study_created` | id and name of the study, and the hash of its first event |
-| `key_created`, `key_revoked` | the key's id, role, study and hash (keys.py) |
-| `checkpoint` | the heads of all studies, SEQ:HASH |
+`study_created` states the id and name of a study and the hash of its first event, `key_created` and `key_revoked` a key
+(keys.py), `checkpoint` the heads of all studies, SEQ:HASH.
 
 Stores from before version 2 of the rules have studies that are not in it; those are known by a checkpoint alone.
 """
@@ -20,13 +17,12 @@ from typing import Any
 
 from safedial.study.database import reading, writing
 from safedial.study.event import Event, canonical, digest, now
+from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import append_events, lock_head, read_event, read_events, read_head, study_names
 from safedial.study.replay_log import Source
 from safedial.study.schema import STORE_LOG, STORE_NAME, keys, sa
 from safedial.study.store import Store
 from safedial.study.verify import Report, read_checkpoint, verify_log
-
-KEY_KINDS = ("key_created", "key_revoked")
 
 
 def append_to_store(
@@ -74,8 +70,8 @@ def verify_store(store: Store, *, checkpoint: Mapping[str, Any] | str | None = N
 
 def _new_keys(events: Iterable[Event], since: int) -> Iterator[tuple[int | None, str]]:
     for event in events:
-        if event.seq > since and event.kind in KEY_KINDS:
-            act = "made" if event.kind == "key_created" else "revoked"
+        act = EVENT_KINDS[event.kind].key_act
+        if event.seq > since and act:
             yield event.seq, f"{act} key {event.fields()['id']} behind the checkpoint; whoever did so has a newer one"
 
 
@@ -84,14 +80,15 @@ def _keys(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | None
     made: dict[str, tuple[Any, ...]] = {}
     said = {}
     for event in events:
-        if event.kind in KEY_KINDS:
+        act = EVENT_KINDS[event.kind].key_act
+        if act:
             body = event.fields()
             name = body["id"]
             said[name] = event.seq
             known = made.get(name, (None,) * 6)
             made[name] = (
                 (name, body["role"], body["study"], event.at, None, bytes.fromhex(body["hash"]))
-                if event.kind == "key_created"
+                if act == "made"
                 else (*known[:4], event.at, known[5])
             )
     columns = (keys.c.id, keys.c.role, keys.c.study, keys.c.created, keys.c.revoked, keys.c.hash)
@@ -106,10 +103,11 @@ def _studies(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | N
     there = {name: study for study, name, _ in study_names(connection)}
     known = set()
     for event in events:
-        body = event.fields() if event.kind in ("study_created", "checkpoint") else {}
-        if event.kind == "study_created":
+        body = event.fields()
+        marks = body.get("heads", {})
+        if EVENT_KINDS[event.kind].creates_study:
             known.add(body["name"])
-        marks = {body["name"]: f"1:{body['hash']}"} if event.kind == "study_created" else body.get("heads", {})
+            marks = {body["name"]: f"1:{body['hash']}"}
         for name, mark in marks.items():
             ((seq, right),) = read_checkpoint(mark).items()
             found = read_event(connection, there[name], seq) if name in there else None

@@ -24,9 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from safedial.decision.units import real
+from safedial.decision.units import real, reals
 from safedial.decision.validation import read_baseline
-from safedial.errors import require
+from safedial.errors import refusal, require
 from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.event_bodies import Noted
@@ -94,7 +94,7 @@ class Study(StudyReader):
         """
         rules = self.spec.rules
         asked = read_raw(rules, context, allow_extrapolation=allow_extrapolation)
-        noted = Noted(read_key(rules.version, key), read_meta(rules.version, meta))
+        noted = Noted(read_key(rules.version, key), None if meta is None else read_meta(rules.version, meta))
         baseline = read_baseline(rules, baseline_cost)
         work = partial(operations.ask, asked=asked, noted=noted, baseline_cost=baseline, actor=self._who(actor))
         return self._write(work, wait, key)
@@ -154,11 +154,13 @@ class Study(StudyReader):
                 do with the outcome. The round is then passed over; otherwise it counts as void, and the model learns
                 nothing from it on.
         """
-        require(isinstance(throttled, bool), "throttled", throttled, "must be True or False")
-        require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        for name, given in (("throttled", throttled), ("unrelated", unrelated)):
+            if not isinstance(given, bool):
+                raise refusal(name, given, "must be True or False")
+        gain, harm = reals({"reward": reward, "cost": cost})
         body: dict[str, Any] = {
-            "reward": real("reward", reward),
-            "cost": real("cost", cost),
+            "reward": gain,
+            "cost": harm,
             "applied_action": None if applied_action is None else real("applied_action", applied_action),
             "throttled": throttled,
         }
@@ -209,7 +211,7 @@ class Study(StudyReader):
         actor: str | None = None,
         wait: bool = True,
     ) -> Receipt | Future[Receipt]:
-        """Replace values of an outcome that was reported wrongly; the model is folded again with the right ones."""
+        """Replace values of an outcome that was reported wrongly; the log is replayed with the right ones."""
         given = {"reward": reward, "cost": cost, "applied_action": applied_action}
         changed = {name: real(name, value) for name, value in given.items() if value is not None}
         require(changed, "correction", None, "is empty", "give reward, cost or applied_action")

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.decision.decision import Text
 from safedial.errors import printable
+from safedial.policies import Policy
 from safedial.study.answer import StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
-from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_own_id
+from safedial.study.event_kinds import EVENT_KINDS
+from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
 from safedial.study.log import event_hashes, events_about, read_event, read_events
 from safedial.study.requests import actor_name, read_raw
 from safedial.study.spec import StudySpec
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
 class StudyReader:
     """One study in a store, to read."""
 
-    def __init__(self, store: Store, name: str, *, actor: str | None = None) -> None:
+    def __init__(self, store: Store, name: str, *, actor: str | None = None, policy: Policy | None = None) -> None:
         self.store, self.name, self.actor = store, name, actor_name(actor)
         self.created = False
         self._id = store.find(name)
-        self.spec: StudySpec = store.spec(self._id, name)
+        self.spec: StudySpec = store.spec(self._id, name, policy)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
@@ -54,9 +56,9 @@ class StudyReader:
         """Why this action, in plain words, and what was said about it since."""
         lines = [str(self.decision(decision_id).explain())]
         for event in self.about(decision_id):
-            told = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
+            facts = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
             why = f" ({event['reason']})" if event["reason"] else ""
-            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {told}"))
+            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
         return Text("\n".join(lines))
 
     def status(self) -> dict[str, Any]:
@@ -66,11 +68,11 @@ class StudyReader:
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
         oldest = next(iter(self._waiting(transaction, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
-        told = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
-        return {"name": self.name, **transaction.state.summary(), **told}
+        facts = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
+        return {"name": self.name, **transaction.state.summary(), **facts}
 
     def state_digest(self) -> str:
-        """The SHA-256 of everything the study knows: equal in any process that has folded the same log."""
+        """The SHA-256 of everything the study knows: equal in any process that has replayed the same log."""
         from safedial.study.snapshot import state_digest
 
         return self._run(lambda transaction: state_digest(transaction.state))
@@ -89,7 +91,7 @@ class StudyReader:
         return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
 
     def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
-        """Check the chain, fold the log afresh, and compute every decision again."""
+        """Check the chain of hashes, replay the log, and compute every decision again."""
         return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
 
     def rows(self) -> Iterable[dict[str, Any]]:
@@ -112,13 +114,13 @@ class StudyReader:
         return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
 
     def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
-        return {seq: str(id_of(self.spec.rules_version, self.name, seq, name)) for seq, name in hashes.items()}
+        return {seq: id_text(self.spec.rules_version, self.name, seq, name) for seq, name in hashes.items()}
 
     def _event(self, decision_id: str) -> Event:
         asked = read_own_id(self.name, decision_id)
         with reading(self.store.engine) as connection:
             event = read_event(connection, self._id, asked.seq)
-        if event is None or event.kind != "decided":
+        if event is None or not EVENT_KINDS[event.kind].decides:
             raise no_decision(decision_id)
         check_id(asked, id_of(self.spec.rules_version, self.name, event.seq, event.hash))
         return event

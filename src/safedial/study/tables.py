@@ -8,36 +8,38 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from safedial.decision.decision import Rules
-from safedial.decision.rounds import first_status, next_status
+from safedial.decision.rules import Rules
 from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
-from safedial.study.ids import id_of
+from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
+from safedial.study.ids import id_text
 
 
 def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator[dict[str, Any]]:
     """One mapping a decision, in order; corrections replace what outcomes said."""
     rows: dict[int, dict[str, Any]] = {}
+    rounds: dict[int, RoundHistory] = {}
     for event in events:
-        if event.kind in ("decided", "imported"):
-            rows[event.seq] = _advised(rules, name, event)
-        elif event.decision in rows:
-            _told(rows[event.decision], event)
-    yield from rows.values()
+        seq = event.decision or event.seq
+        if EVENT_KINDS[event.kind].status:
+            rounds[seq] = rounds.get(seq, RoundHistory()).after(event, event.fields())
+            rows[seq] = rows.get(seq) or _advised(rules, name, event)
+    for seq, row in rows.items():
+        yield row | _result(rules, rounds[seq])
 
 
 def write_rows(path: str | Path, rules: Rules, name: str, events: Iterable[Event]) -> Path:
     """The table as .csv or .parquet, or every event as .jsonl, one a line, with its hash."""
     target = Path(path)
-    kind = target.suffix.lower()
-    require(kind in (".csv", ".parquet", ".jsonl"), "path", str(path), "must end in .csv, .parquet or .jsonl")
-    if kind == ".jsonl":
+    ending = target.suffix.lower()
+    require(ending in (".csv", ".parquet", ".jsonl"), "path", str(path), "must end in .csv, .parquet or .jsonl")
+    if ending == ".jsonl":
         _write_events(target, rules, name, events)
         return target
     rows = list(effective_rows(rules, name, events))
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    if kind == ".csv":
+    if ending == ".csv":
         with open(target, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
@@ -52,22 +54,21 @@ def _write_events(path: Path, rules: Rules, name: str, events: Iterable[Event]) 
     ids: dict[int, str] = {}
     with open(path, "w", encoding="utf-8") as file:
         for event in events:
-            if event.kind == "decided":
-                ids[event.seq] = str(id_of(rules.version, name, event.seq, event.hash))
+            if EVENT_KINDS[event.kind].decides:
+                ids[event.seq] = id_text(rules.version, name, event.seq, event.hash)
             file.write(json.dumps(shown_event(event, ids.get(event.decision)), ensure_ascii=False) + "\n")
 
 
 def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
     body = event.fields()
     names = rules.features.names if rules.features else [f"x{column}" for column in range(rules.dim)]
-    imported = event.kind == "imported"
     row = {
-        "decision_id": str(id_of(rules.version, name, event.seq, event.hash)),
+        "decision_id": id_text(rules.version, name, event.seq, event.hash),
         "seq": event.seq,
-        "round": None if imported else body["round"],
+        "round": body.get("round"),
         "at": moment(event.at),
         "key": body.get("key"),
-        "action": None if imported else body["action"],
+        "action": body.get("action"),
         "safe_action": body.get("safe_action"),
         "intensity": body.get("intensity"),
         "promise": body.get("promise", "imported"),
@@ -75,29 +76,21 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "habit": body.get("habit", ""),
         "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
-        "status": first_status(event.kind, body.get("intensity", 0.0)),
-        "unrelated": None,
-        "applied_action": body.get("applied_action"),
-        "reward": body.get("reward"),
-        "cost": body.get("cost"),
-        "outcome_at": None,
-        "violated": None if not imported else body["cost"] > rules.spec.threshold,
+        **_result(rules, RoundHistory()),
+        "threshold": rules.spec.threshold,
     }
-    row["threshold"] = rules.spec.threshold
     row |= dict(zip((f"context.{each}" for each in names), body["context"], strict=True))
     return {**row, **{f"meta.{each}": value for each, value in body.get("meta", {}).items()}}
 
 
-def _told(row: dict[str, Any], event: Event) -> None:
-    body = event.fields()
-    row["status"] = next_status(row["status"], event.kind, throttled=bool(body.get("throttled")))
-    row["unrelated"] = body.get("unrelated", row["unrelated"])
-    if event.kind in ("outcome", "correction"):
-        applied = body["applied_action"]
-        row |= {
-            "applied_action": row["action"] if applied is None else applied,
-            "reward": body["reward"],
-            "cost": body["cost"],
-            "outcome_at": row["outcome_at"] or moment(event.at),
-            "violated": body["cost"] > row["threshold"],
-        }
+def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
+    values = known.values or {}
+    return {
+        "status": known.status,
+        "unrelated": known.unrelated,
+        "applied_action": known.applied,
+        "reward": values.get("reward"),
+        "cost": values.get("cost"),
+        "outcome_at": known.outcome and moment(known.outcome.at),
+        "violated": values["cost"] > rules.spec.threshold if values else None,
+    }

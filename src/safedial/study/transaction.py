@@ -8,6 +8,7 @@ from safedial.decision.decision import LIMITS
 from safedial.study import failpoints
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical, digest, now
+from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import (
     Head,
     add_keys,
@@ -52,20 +53,21 @@ class StudyTransaction:
         actor: str,
         decision: int = 0,
         reason: str = "",
-        vector: Any = None,
+        known: Any = None,
         at: int | None = None,
     ) -> Event:
-        """Append one event and fold it; where it makes a rule of the guard fire, the alarm follows at once.
+        """Append one event and apply it; where it makes a rule of the guard fire, the alarm follows at once.
 
+        `known` is what a decision or an outcome was made from: its context, or its sample, which need no reading again.
         `at` is its time, where that was looked at before: a decision bears the time at which no outcome was overdue.
         """
         state = self.state
         new = (state.seq + 1, kind, decision, now() if at is None else at, actor, reason, canonical(body))
         event = Event(*new, digest(state.hash, self.source.name, new))
         self._fresh.append(event)
-        if kind == "correction" or body.get("after_outcome"):
+        if EVENT_KINDS[kind].revises:  # a replay reads it from the database
             self.flush()
-        self.state = apply_event(self.source, state, event, body, vector=vector)
+        self.state = apply_event(self.source, state, event, body, known=known)
         if self.state.due:
             self._alarm(self.state.due)
         return event
@@ -82,7 +84,7 @@ class StudyTransaction:
         state = self.state
         body = {
             "rule": rule,
-            "evidence": state.evidence,
+            "evidence": state.watch.evidence,
             "open": len(state.open),
             "violations": state.violations,
             "fallback_action": state.study.rules.fallback_action,
@@ -136,19 +138,16 @@ class StudyTransaction:
             self.written += len(self._fresh)
             self._fresh = []
         if self._keys:
-            rows = [
-                {"study_id": self.source.study, "key": key, "digest": digest, "seq": seq}
-                for key, (digest, seq) in self._keys.items()
-            ]
             if self._old:
                 drop_keys(self.connection, self.source.study, sorted(self._old))
                 self._old = set()
-            add_keys(self.connection, rows)
+            add_keys(self.connection, self.source.study, self._keys)
             self._keys = {}
-        failpoints.hit("inserted")
+        if failpoints.armed:
+            failpoints.hit("inserted")
 
     def follow(self, head: Head) -> bool:
-        """Fold what other writers appended; False where the log is not the one this state came from."""
+        """Apply what other writers appended; False where the log is not the one this state came from."""
         state = self.state
         if state.seq > head.seq or (state.seq == head.seq and state.hash != head.hash):
             return False

@@ -1,6 +1,6 @@
-"""Is the log what it was? The chain of hashes, the fold, every decision computed again, and the snapshots.
+"""Is the log what it was? The chain of hashes, every decision computed again, and the snapshots.
 
-Nothing stored beside the events is trusted: the state is folded from the first event on. A decision agrees if it comes
+Nothing stored beside the events is trusted: the log is replayed from the first event on. A decision agrees if it comes
 out byte for byte the same, or, where another processor or build made it, up to rounding (study.agreement).
 """
 
@@ -17,6 +17,7 @@ from safedial.study.agreement import Agreement
 from safedial.study.errors import StoreUnavailable
 from safedial.study.event import START, Event, canonical, follows
 from safedial.study.event_bodies import body_of, noted_in
+from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import request_digest, request_of
 from safedial.study.reducer import context_of, decide_next
@@ -165,8 +166,8 @@ class _Check:
                 if fields[0] is None:
                     raise _Bad(seq, "is missing: an idempotency key stands for it")
                 event = Event(seq, *fields)
-                told = event.fields().get("key", key) if event.kind == "decided" else key
-                if request_digest(request_of(event)) != bytes(name) or told != key:
+                stated = event.fields().get("key", key) if EVENT_KINDS[event.kind].decides else key
+                if request_digest(request_of(event)) != bytes(name) or stated != key:
                     raise _Bad(seq, "has an idempotency key of another request")
 
     def link(self, event: Event) -> None:
@@ -187,27 +188,27 @@ class _Check:
         except StoreUnavailable:
             raise
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise _Bad(event.seq, f"cannot be folded ({type(error).__name__}: {str(error)[:200]})") from error
+            raise _Bad(event.seq, f"cannot be applied ({type(error).__name__}: {str(error)[:200]})") from error
 
     def follow(self, event: Event) -> None:
-        """Fold the event, after computing it again where it is a decision or an alarm."""
+        """Apply the event, after computing it again where it is a decision or an alarm."""
         if self.state is None:
-            self.state = State(read_study(self.source.connection, self.source.study, self.source.name))
-        state, body = self.state, event.fields()
-        due = state.due_at(event.at) if event.kind in ("decided", "alarm") else state.due
-        if due != (body["rule"] if event.kind == "alarm" else ""):
+            self.state = State(read_study(self.source))
+        state, body, means = self.state, event.fields(), EVENT_KINDS[event.kind]
+        due = state.due_at(event.at) if means.decides or means.stops else state.due
+        if due != (body["rule"] if means.stops else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
-        if event.kind == "resumed" and (body["rule"] != state.stopped or not state.stopped):
+        if means.resumes and (body["rule"] != state.stopped or not state.stopped):
             raise _Bad(event.seq, f"takes back {body['rule']!r}; the study was stopped by {state.stopped or 'nothing'}")
-        if event.kind == "imported" and state.rounds:
+        if means.imports and state.rounds:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
-        vector = self.decide_again(state, event, body) if event.kind == "decided" else None
-        self.state = apply_event(self.source, state, event, body, vector=vector, trust=False)
+        vector = self.decide_again(state, event, body) if means.decides else None
+        self.state = apply_event(self.source, state, event, body, known=vector, trust=False)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
         """A stored snapshot must be the one that the event behind it vouches for (from version 2 of the rules on)."""
-        if event.kind == "snapshot":
+        if EVENT_KINDS[event.kind].confirms_snapshot:
             first = read_event(self.source.connection, self.source.study, 1)
             name = self.shot or hashlib.sha256(pack(state)).digest()
             right = first is not None and body == snapshot_body(first, state.seq, name)
@@ -218,7 +219,7 @@ class _Check:
             raise _Bad(state.seq, "has a snapshot that the log does not vouch for")
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
-        """The decision must come out as it is written; its context, for the fold."""
+        """The decision must come out as it is written; returns its context."""
         raw = body["context"]
         vector = context_of(state, raw)
         decision = decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"])

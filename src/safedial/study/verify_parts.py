@@ -38,12 +38,14 @@ def verify_study(
     needs its `if __name__ == "__main__"`).
     """
     study = store.find(name)
-    if workers > 1:
+    if workers > 1 and store.own_policy(study) is None:
         report = verify_parts(store, study, name, checkpoint=checkpoint, workers=workers)
         if report is not None:
             return report
     with reading(store.engine) as connection:
-        return verify_log(Source(connection, study, name), checkpoint=checkpoint, progress=progress)
+        return verify_log(
+            Source(connection, study, name, store.own_policy(study)), checkpoint=checkpoint, progress=progress
+        )
 
 
 class _Part(NamedTuple):
@@ -95,7 +97,7 @@ def _verify_part(part: _Part) -> Report | None:
                 content = read_snapshot(connection, part.study, *part.start)
                 if content is None:
                     return None
-                state = unpacked(read_study(connection, part.study, part.name), content)
+                state = unpacked(read_study(source), content)
                 if state is None:
                     return None
             return verify_log(source, checkpoint=part.checkpoint, start=state, stop=part.stop)

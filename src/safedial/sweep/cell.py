@@ -1,4 +1,4 @@
-"""One cell: run it, keep its result in a file named by its key, know a damaged file when one is read."""
+"""One cell: run it, keep its result in a file named by its key, and detect a damaged file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ RESULTS = ("violations", "informative_rounds", "uncertified_rounds", "regret", "
 
 
 def run_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a cell: plain lists, one number a seed, and curves by checkpoint and seed. No times: the same
-    cell gives the same bytes on any machine of one build.
+    """The result of a cell: plain lists with one number per seed, and curves by checkpoint and seed. It holds no times,
+    so the same cell gives the same bytes on every machine with the same build.
     """
     run = simulate(**build(cell))
     return {
@@ -33,7 +33,7 @@ def cell_path(folder: Path, cell: Mapping[str, Any]) -> Path:
 
 
 def write_cell(folder: Path, cell: Mapping[str, Any], result: Mapping[str, Any]) -> Path:
-    """Write whole or not at all; the digest lets `read_cell` know a damaged file."""
+    """Write the whole file or nothing; its digest lets `read_cell` detect damage."""
     path = cell_path(folder, cell)
     content = {"cell": cell, "result": result}
     return write_text(path, json.dumps({**content, "digest": _digest(content)}) + "\n")

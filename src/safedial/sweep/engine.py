@@ -1,7 +1,7 @@
-"""Run what is missing of a grid: in this process, on all cores (loky), or on a Dask cluster; same bytes out.
+"""Run the missing cells of a grid: in this process, on all cores (loky), or on a Dask cluster, with the same bytes.
 
-The parent writes each result as it comes, so a killed worker loses at most the cells it held: with loky the rest is
-started again at once, Dask hands them to another worker, and running the same command again does only what is missing.
+The parent writes each result as it arrives, so a killed worker loses only the cells it was running: loky restarts them
+at once, Dask gives them to another worker, and the same command run again computes only what is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONNECT_SECONDS = 5.0
 
 
 class Status(NamedTuple):
-    """How far a sweep is. `failed` maps a cell's key to the last line of its error."""
+    """The progress of a sweep. `failed` maps a cell's key to the last line of its error."""
 
     cells: int
     done: int
@@ -63,10 +63,10 @@ def run_sweep(
     address: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Status:
-    """Compute the cells of `grid` that folder `out` lacks, or holds damaged.
+    """Compute the cells of `grid` that are missing or damaged in folder `out`.
 
     Args:
-        jobs: processes on this machine; all cores by default, 1 for none but this one.
+        jobs: processes on this machine; one per core by default; with 1, all runs in this process.
         backend: "loky" for this machine, "dask" for the cluster whose scheduler is at `address`.
         progress: called with the number of cells just finished, those found intact first.
     """
@@ -103,7 +103,7 @@ Run = Callable[[list[dict[str, Any]]], Iterable[Outcome]]
 
 
 def attempt(cell: dict[str, Any]) -> Outcome:
-    """Run one cell in a worker; an error comes back as a line of text, so that the others go on."""
+    """Run one cell in a worker; an error is returned as a line of text, so that other cells continue."""
     try:
         return cell, run_cell(cell), ""
     except Exception:
@@ -111,7 +111,7 @@ def attempt(cell: dict[str, Any]) -> Outcome:
 
 
 def _until_done(run: Run, wanted: list[dict[str, Any]], folder: Path) -> Iterator[Outcome]:
-    """Outcomes of all wanted cells; a killed worker restarts what is left, a few times."""
+    """Outcomes of all wanted cells; after a killed worker, the remaining ones restart, a few times."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     left = {cell_path(folder, cell).stem: cell for cell in wanted}
@@ -151,7 +151,7 @@ def _runner(backend: str, address: str | None, jobs: int) -> Iterator[Run]:
 
 @contextmanager
 def _client(address: str | None) -> Iterator[Any]:
-    """A connection to the Dask scheduler, or a plain word that none answers."""
+    """A connection to the Dask scheduler, or a plain error if none answers."""
     distributed = import_extra("distributed", "dask")
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=True)

@@ -10,6 +10,7 @@
     dim = [5, 10]               context_bound = 1.0             [dose]          (optional)
                                                                 curve = "hill"  ed50 = 0.5
 [dose.reward] and [dose.cost] instead of [dose] give each its own curve. A spec file is a grid of one cell.
+[world] has the fields of `LinearWorld`; with `kind`, of `NonlinearWorld`; with `name = "module:Class"`, of your own.
 One cell is one policy, one spec, one world and one block of seeds.
 """
 
@@ -19,20 +20,20 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from safedial.core.confidence import check_dim
-from safedial.core.spec import SafetySpec
+from safedial.decision.rules import read_parts, write_parts
 from safedial.errors import InvalidInput, require
-from safedial.specfile import dose_from_table, dose_table, named_policy
-from safedial.worlds.linear import LinearWorld
+from safedial.specfile import shortest_dose
+from safedial.worlds import world_from_dict
 
 FORMAT = 2
-"""Part of every cell's name: raise it when results move, and old files no longer count."""
+"""Part of every cell's name. Raise it when results change; old files then no longer count."""
 
 SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20}
 TABLES = ("sweep", "spec", "world", "policy", "dose", "features", "dial")
@@ -61,7 +62,7 @@ def bundled() -> dict[str, Path]:
 
 
 def read_grid(source: str | Path) -> Grid:
-    """A grid from a file, or by the name of one that ships with the package."""
+    """A grid from a file, or one of the bundled grids by its name."""
     path = Path(source)
     if not path.exists() and str(source) in bundled():
         path = bundled()[str(source)]
@@ -98,16 +99,8 @@ def parse_grid(text: str) -> Grid:
 
 
 def build(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The objects a cell stands for: arguments of `simulate`."""
-    return {
-        "policy": named_policy(cell["policy"]),
-        "world": LinearWorld(**cell["world"]),
-        "spec": SafetySpec.from_dict(cell["spec"]),
-        "dose": dose_from_table(cell["dose"]),
-        "rounds": cell["rounds"],
-        "seeds": cell["seeds"],
-        "points": cell["points"],
-    }
+    """The objects that a cell describes: arguments of `simulate`."""
+    return {**cell, **read_parts(cell), "world": world_from_dict(cell["world"])}
 
 
 def _settings(given: Any) -> dict[str, Any]:
@@ -126,9 +119,9 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
     """All combinations, each checked by building its objects once."""
     size, seeds = settings["seed_block"], settings["seeds"]
     blocks = [list(range(start, min(start + size, seeds))) for start in range(0, seeds, size)]
-    table = content.get("dose", {"curve": "identity"})
+    table = content.get("dose", {})
     require(isinstance(table, dict), "[dose]", table, "must be a table")
-    doses = _doses(table)
+    doses = _doses(table or {"curve": "identity"})
     for policy, spec, world, dose in product(
         [each for table in content["policy"] for each in _combinations(table)],
         _combinations(content["spec"]),
@@ -143,22 +136,14 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
 
 
 def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
-    """The cell with every default written out, so that its name does not depend on what was left unsaid."""
-    name = cell["policy"].get("name")
-    require(isinstance(name, str), "[[policy]] name", name, "must name a policy")
-    try:
-        built = build({**cell, "seeds": [0]})
-    except TypeError as error:
-        raise InvalidInput(f"[world] {cell['world']}: {error}") from error
+    """The cell with every default written out, so that its name does not depend on omitted values."""
+    built = build({**cell, "seeds": [0]})
     world = built["world"]
     check_dim(built["policy"].options.get("radius"), world.dim)
-    return {
-        **cell,
-        "policy": {"name": built["policy"].name, **built["policy"].options},
-        "spec": built["spec"].to_dict(),
-        "world": asdict(world),
-        "dose": dose_table(built["dose"]),
-    }
+    form = write_parts({name: built[name] for name in ("policy", "spec", "dose")})
+    classes = [name for name, value in form["policy"].items() if isinstance(value, dict)]
+    require(not classes, "[[policy]]", form["policy"]["name"], "has function classes, which a grid cannot state")
+    return {**cell, **form, "world": world.to_dict(), "dose": shortest_dose(form["dose"])}
 
 
 def _doses(table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -173,6 +158,6 @@ def _doses(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _combinations(table: Mapping[str, Any], keep: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """Every choice of one value from each list; keys in `keep` are lists by nature."""
+    """Every choice of one value from each list; the values of keys in `keep` stay lists."""
     axes = [value if isinstance(value, list) and key not in keep else [value] for key, value in table.items()]
     return [dict(zip(table, values, strict=True)) for values in product(*axes)]

@@ -43,13 +43,13 @@ def sweep_rows(folder: str | Path, grid: Grid | None = None) -> list[dict[str, A
 
 
 def flatten(cell: dict[str, Any]) -> dict[str, Any]:
-    """A cell's settings under plain names; a policy's options under policy_…"""
+    """A cell's settings under plain names; a policy's options under policy_…; your own world's name under `world`."""
     options = {f"policy_{name}": value for name, value in cell["policy"].items() if name != "name"}
     dose = json.dumps(cell["dose"]) if len(cell["dose"]) > 1 else cell["dose"]["curve"]
     return {
         "policy": cell["policy"]["name"],
         **cell["spec"],
-        **cell["world"],
+        **{"world" if name == "name" else name: value for name, value in cell["world"].items()},
         **options,
         "dose": dose,
         "rounds": cell["rounds"],

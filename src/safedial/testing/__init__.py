@@ -1,6 +1,6 @@
-"""`check_policy`: one list of claims that every policy must meet, anyone's included.
+"""`check_policy`: one list of claims that every policy must meet, including your own.
 
-The project's own policies are tested with the same list (`conformance.claims`).
+The project's own policies are tested with the same list (`testing.claims`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safedial.testing.claims import CLAIMS, SPEC_CLAIMS, SPECS, NotApplicable, p
 
 
 class Report(NamedTuple):
-    """How many checks ran, what failed (claim → what it said), and what says nothing here (claim → why)."""
+    """How many checks ran, which failed (claim → message), and which were not applicable (claim → reason)."""
 
     policy: str
     checks: int
@@ -45,8 +45,8 @@ def _in_brackets(specs: list[str]) -> str:
 def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Report:
     """Run every claim on the policy that `factory()` makes, print how many checks ran, and return what failed.
 
-    It looks for cheats that can be seen from outside; it is no proof, and a policy that misbehaves only where nobody
-    looks will pass. Read what was not applicable: about that it says nothing.
+    It finds faults that are visible from outside. It is not a proof: a policy that misbehaves only in untested cases
+    will pass, and claims that were not applicable were not tested.
 
     >>> from safedial.policies import hp_ucb
     >>> print(check_policy(hp_ucb, quiet=True))
@@ -72,7 +72,7 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
 
 
 def _checks(policy: Policy, factory: Callable[..., Policy]) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Every claim in words, ready to be run; some under each of `SPECS`."""
+    """Every claim in words with its check; some for each of `SPECS`."""
     for claim in CLAIMS:
         yield claim.__name__.replace("_", " "), partial(claim, policy, factory)
     for claim in SPEC_CLAIMS:

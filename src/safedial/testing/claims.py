@@ -1,9 +1,9 @@
-"""What every policy must meet: each claim is a function of a policy that asserts what its name says.
+"""The claims that every policy must meet: each is a function that asserts of a policy what its name says.
 
-Claims of `CLAIMS` are given the policy and its factory; those of `SPEC_CLAIMS` the policy and a spec, one of `SPECS` at
-a time. Policies with the linear learner are asked about predictions that a learner may meet; with a learner of their
-own they are watched in a simulation. A claim that says nothing about a policy raises `NotApplicable` with the reason.
-Only a policy that calls itself "certified" or "conformal" is held to a promise.
+Claims in `CLAIMS` take the policy and its factory; those in `SPEC_CLAIMS` take the policy and each spec of `SPECS` in
+turn. Policies with the linear learner are tested on random predictions; policies with their own learner are tested in a
+simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that calls
+itself "certified" or "conformal" must keep a promise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import numpy as np
 from safedial.agent import Agent
 from safedial.core.action import Choice
 from safedial.core.estimate import Prediction
+from safedial.core.promise import PROMISES
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput
-from safedial.policies import Policy
+from safedial.policies import Policy, promised_risk
 from safedial.simulation.loop import Round
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
@@ -45,7 +46,7 @@ ENERGIES = ("reward_energy", "cost_energy")
 
 
 class NotApplicable(Exception):
-    """A claim says nothing about this policy; the message says why."""
+    """A claim does not apply to this policy; the message says why."""
 
 
 def results_do_not_depend_on_how_seeds_are_batched(policy: Policy, factory: Any) -> None:
@@ -92,7 +93,7 @@ def save_and_load_give_the_same_decisions(policy: Policy, factory: Any) -> None:
 
 
 def the_options_rebuild_the_policy(policy: Policy, factory: Callable[..., Policy]) -> None:
-    """Certificates and save files hold the options; they must say how the policy was made."""
+    """Certificates and save files hold the options, so the options must determine the policy."""
     if not set(policy.options) <= set(signature(factory).parameters):
         raise NotApplicable("its options are not arguments of the factory")
     again = factory(**policy.options)
@@ -114,18 +115,19 @@ def a_higher_baseline_cost_never_raises_the_dose(policy: Policy, factory: Any) -
 
 
 def violations_stay_within_the_promised_risk(policy: Policy, factory: Any) -> None:
-    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); adversarial contexts too where the promise has them."""
+    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); also adversarial contexts if the promise covers them."""
     from scipy.stats import binomtest
 
     changes: dict[str, Any] = {"cost_noise": 0.3, "reward_noise": 0.3, "threshold": [0.2, 2.0]}
     spec = plain_spec(violation_risk=0.03, estimation_risk=0.02, **changes)
-    _must_promise(policy, ("certified", "conformal"))
-    certified = policy.promise == "certified"
-    for contexts in ("iid", "adversarial") if certified and policy.is_linear else ("iid",):
+    promise = PROMISES[policy.promise]
+    _must_promise(policy, promise.proved)
+    risk = promised_risk(policy, spec)
+    for contexts in ("iid", "adversarial") if promise.from_constants and _drawn(policy, 1) else ("iid",):
         world = LinearWorld(dim=3, contexts=contexts)
         _must_be_proved(policy, world, spec)
         run = simulate(policy, world, spec, rounds=300, seeds=40)
-        total, rounds, risk = int(run.violations.sum()), run.violations.size * run.rounds, 0.05 if certified else 0.03
+        total, rounds = int(run.violations.sum()), run.violations.size * run.rounds
         chance = binomtest(total, rounds, risk, alternative="greater").pvalue
         assert chance > LEVEL, f"{total} violations in {rounds} rounds, promised at most {risk:g}"
 
@@ -141,8 +143,7 @@ def the_intensity_lies_between_0_and_the_safe_intensity(policy: Policy, spec: Sa
 
 
 def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
-    _must_be_linear(policy)
-    seen, coin = predictions(60)
+    seen, coin = _must_be_drawn(policy, 60)
     whole = np.asarray(policy.decide(seen, spec, round=3.0, coin=coin).intensity)
     for index in range(60):
         alone = seen._replace(**{name: float(getattr(seen, name)[index]) for name in (*seen._fields[:6], *ENERGIES)})
@@ -151,12 +152,11 @@ def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
 
 
 def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -> None:
-    """Where the cost is known exactly (width 0), a realized promise leaves room for noise, sensor and baseline, at any
-    time and with any amount of data.
+    """If the cost is known exactly (width 0), a promise on the realized cost leaves room for noise, sensor and
+    baseline, in any round and with any amount of data.
     """
-    _must_promise(policy, ("certified",))
-    _must_be_linear(policy)
-    seen, coin = predictions(200)
+    _must_promise(policy, PROMISES[policy.promise].from_constants)
+    seen, coin = _must_be_drawn(policy, 200)
     for rounds in (1.0, 2500.0, 1e6):
         known = seen._replace(width=0.0 * seen.width, informative_rounds=0.0 * seen.norm + rounds)
         cost = np.minimum(known.cost, spec.coefficient_bound * known.norm)
@@ -170,8 +170,8 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
 
 
 def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: SafetySpec) -> None:
-    """Before any data the mean cost may be S‖x‖, and no realized promise may bet on less."""
-    _must_promise(policy, ("certified",))
+    """Before any data the mean cost may be S‖x‖, and no promise on the realized cost may assume less."""
+    _must_promise(policy, PROMISES[policy.promise].from_constants)
     if policy.knows_truth:
         raise NotApplicable("it knows the truth")
     world = _world(spec)
@@ -181,10 +181,11 @@ def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: Safe
         limit = safe_set(spec.coefficient_bound * norm, spec, round=1.0).intensity
         assert np.all(np.asarray(intensity) <= limit * (1.0 + 1e-9)), "a dose that bets on what it cannot know"
 
-    if not policy.is_linear:
+    drawn = _drawn(policy, 200)
+    if drawn is None:
         _watch(policy, spec, lambda seen: check(seen.choice.intensity, _norm(seen)), world=world, rounds=1)
         return
-    seen, coin = predictions(200)
+    seen, coin = drawn
     nothing = 0.0 * seen.norm
     blank = Prediction(nothing, nothing, seen.norm / spec.ridge**0.5, seen.norm, nothing, nothing, seen.dim)
     blank = blank._replace(**dict.fromkeys(ENERGIES, nothing))
@@ -192,12 +193,12 @@ def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: Safe
 
 
 def in_a_simulation_no_dose_exceeds_what_the_true_cost_allows(policy: Policy, spec: SafetySpec) -> None:
-    """The strong form of the promise: with probability ≥ 1 − δ′, in all rounds at once, the dose leaves room for noise,
-    sensor and baseline above the *true* mean cost. Level 1e-6 against a binomial over seeds.
+    """The strong form of the promise: with probability ≥ 1 − δ′, in all rounds, the dose leaves room for noise, sensor
+    and baseline above the *true* mean cost. Level 1e-6 against a binomial over seeds.
     """
     from scipy.stats import binomtest
 
-    _must_promise(policy, ("certified",))
+    _must_promise(policy, PROMISES[policy.promise].from_constants)
     world, seeds = _world(spec, baseline_cost=0.1), 20
     _must_be_proved(policy, world, spec)
     over = np.zeros(seeds, dtype=bool)
@@ -237,7 +238,7 @@ def plain_spec(**changes: Any) -> SafetySpec:
 
 
 def predictions(number: int) -> tuple[Prediction, Any]:
-    """Random predictions such as a linear learner in four dimensions may meet, and coins."""
+    """Random predictions of a linear learner in four dimensions, and uniform random numbers."""
     rng = np.random.default_rng(0)
     norm = rng.uniform(0.05, 1.0, number)
     seen = Prediction(
@@ -254,11 +255,11 @@ def predictions(number: int) -> tuple[Prediction, Any]:
 
 
 def _each_choice(policy: Policy, spec: SafetySpec, check: Callable[[Choice, Any, float, Any], None]) -> None:
-    """Call `check(choice, prediction, round, coin)`: for random predictions, or, with a learner of its own, for each
-    round of a simulation.
+    """Call `check(choice, prediction, round, coin)` for random predictions or, if the policy has its own learner, for
+    each round of a simulation.
     """
-    if policy.is_linear:
-        seen, coin = predictions(400)
+    if drawn := _drawn(policy, 400):
+        seen, coin = drawn
         check(policy.decide(seen, spec, round=7.0, coin=coin), seen, 7.0, coin)
     else:
         _watch(policy, spec, lambda seen: check(seen.choice, seen.prediction, float(seen.number), 0.5))
@@ -273,7 +274,9 @@ def _watch(
     rounds: int = 60,
     seeds: int = 8,
 ) -> Simulation:
-    """Simulate and look at every round. A spec that the policy refuses says nothing about it, but the plain one."""
+    """Simulate and check every round. If the policy refuses a spec, the claim does not apply; it must accept the
+    plain one.
+    """
     try:
         return simulate(policy, world or _world(spec), spec, rounds=rounds, seeds=seeds, observe=look)
     except InvalidInput as error:
@@ -283,7 +286,7 @@ def _watch(
 
 
 def _world(spec: SafetySpec, *, baseline_cost: float = 0.0) -> LinearWorld:
-    """A world that the spec is true of."""
+    """A world for which the spec is true."""
     noise = "rademacher" if spec.margin == "bounded" else "gaussian"
     return LinearWorld(dim=2, noise=noise, baseline_cost=baseline_cost)
 
@@ -292,19 +295,27 @@ def _norm(seen: Round) -> Any:
     return np.sqrt(np.vecdot(seen.context, seen.context))
 
 
-def _must_be_linear(policy: Policy) -> None:
-    if not policy.is_linear:
-        raise NotApplicable("it has a learner of its own, which is watched in simulations instead")
+def _drawn(policy: Policy, number: int) -> tuple[Prediction, Any] | None:
+    """Random predictions and coins, or None for a policy that decides from something else than a linear prediction."""
+    return predictions(number) if policy.is_linear else None
 
 
-def _must_promise(policy: Policy, promises: tuple[str, ...]) -> None:
-    if policy.promise not in promises:
+def _must_be_drawn(policy: Policy, number: int) -> tuple[Prediction, Any]:
+    drawn = _drawn(policy, number)
+    if drawn is None:
+        raise NotApplicable("it has its own learner, which is tested in simulations instead")
+    return drawn
+
+
+def _must_promise(policy: Policy, promises: bool) -> None:
+    if not promises:
         raise NotApplicable(f"its promise is {policy.promise!r}")
 
 
 def _must_be_proved(policy: Policy, world: LinearWorld, spec: SafetySpec) -> None:
-    """A promise says nothing about a world outside of its function class, or in which its start is not safe."""
-    why = "its start is not safe there" if policy.promise == "conformal" else "its cost class is not known to hold it"
+    """A promise does not cover a world outside its function class, or one in which its start is not safe."""
+    start = PROMISES[policy.promise].exchangeable
+    why = "its start is not safe there" if start else "its cost class is not known to hold it"
     if not promise_holds(policy, world, spec):
         raise NotApplicable(f"nothing is proved in a linear world of these constants: {why}")
 

@@ -1,4 +1,4 @@
-"""The eluder dimension of a function class, and what Theorem 3 makes of it.
+"""The eluder dimension of a function class, and Theorem 3's regret bound from it.
 
 How many contexts in a row can surprise a learner that has seen all the earlier ones? Definition (Russo & Van Roy,
 2013): x is ε′-independent of x₁ … x_m if some f, f′ in F have √Σ_j (f − f′)²(x_j) ≤ ε′ and (f − f′)(x) > ε′; dim_E(F,

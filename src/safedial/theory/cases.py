@@ -1,4 +1,4 @@
-"""The classes that the command line knows: for each its bounds at any ε, a radius at any T, a bound on its values."""
+"""The classes of `safedial eluder`: for each, its bounds at any ε, a radius at any T, and a bound on its values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from safedial.theory.theorem3 import finite_radius, ridge_radius, theorem3_bound
 
 @dataclass(frozen=True)
 class Case:
-    """`lower(epsilon)` and `upper(epsilon)`, the same exact record where there is one; `radius(rounds, noise)` is ρ.
+    """`lower(epsilon)` and `upper(epsilon)`, which are equal if exact; `radius(rounds, noise)` is ρ.
 
-    `headline` says which of the two is the number to tell where they differ.
+    `headline` says which of the two to report if they differ.
     """
 
     lower: Callable[[float], Eluder]
@@ -82,7 +82,7 @@ def kernel_case(gram: Array, spec: SafetySpec) -> Case:
 
 
 def report(case: Case, epsilon: float) -> dict[str, Any]:
-    """The dimension as plain values. Where the lower bound meets the upper one, the number is exact."""
+    """The dimension as plain values. If the lower and the upper bound are equal, the number is exact."""
     lower, upper = case.lower(epsilon), case.upper(epsilon)
     told = lower if case.headline == "lower" else upper
     meet = lower.dimension == upper.dimension

@@ -17,10 +17,10 @@ Kind = Literal["exact", "lower bound", "upper bound"]
 
 @dataclass(frozen=True)
 class Eluder:
-    """`dimension` is what `kind` says it is, at `epsilon`, by `method`.
+    """`dimension` is exact or a bound, as `kind` says, at `epsilon`, by `method`.
 
-    Where it rests on a sequence of contexts, `sequence` holds their numbers, `scale` the ε′ that serves all of them
-    and `pairs` (finite classes) the two functions that tell each one from its predecessors.
+    If it is proved by a sequence of contexts, `sequence` holds their numbers, `scale` the common ε′, and `pairs`
+    (finite classes) the two functions that show each one independent of its predecessors.
     """
 
     dimension: int
@@ -35,7 +35,7 @@ class Eluder:
 def is_eluder_sequence(values: Any, sequence: Sequence[int], scale: float) -> bool:
     """Whether every context of `sequence` is `scale`-independent of its predecessors: the definition, over all pairs.
 
-    `values` holds one function a row and one context a column.
+    `values` holds one function per row and one context per column.
 
     >>> steps = np.tri(4, 3, -1)                    # 1{x < i}
     >>> is_eluder_sequence(steps, [0, 1, 2], 0.5), is_eluder_sequence(steps, [0, 0], 0.5)
@@ -59,7 +59,11 @@ def check_values(values: Any) -> Array:
     except (TypeError, ValueError):
         functions = np.empty(())
     require(
-        functions.ndim == 2, "values", values, "must be a matrix of numbers", "one function a row, one context a column"
+        functions.ndim == 2,
+        "values",
+        values,
+        "must be a matrix of numbers",
+        "one function per row, one context per column",
     )
     require(functions.size, "values", functions.shape, "must hold at least one function and one context")
     require(np.isfinite(functions).all(), "values", values, "must be finite numbers")

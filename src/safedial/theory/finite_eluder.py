@@ -50,8 +50,8 @@ def eluder_dimension(
     """dim_E(F, ε) of the class whose functions are the rows of `values`, with a sequence that attains it.
 
     `exact` searches all sets of contexts (at most 16 that differ, and 20,000 pairs of functions that do); `greedy`
-    extends one sequence at a time, on at most 20,000 pairs and 32 levels v, and is a lower bound: its sequence proves
-    it. `auto` takes exact where it can. `progress` is called with 1 for each per cent of the way.
+    extends one sequence at a time, on at most 20,000 pairs and 32 levels v, and gives a lower bound, proved by its
+    sequence. `auto` uses exact if possible. `progress` is called with 1 for each per cent done.
 
     >>> indicators = np.eye(4)
     >>> found = eluder_dimension(indicators, 0.5)
@@ -110,7 +110,7 @@ def _best(
 
 
 def _watched(numbers: Any, progress: Callable[[int], None] | None) -> Iterator[int]:
-    """The numbers, while `progress` hears of every per cent."""
+    """The numbers, reporting every per cent to `progress`."""
     for place, number in enumerate(numbers):
         yield number
         step = (place + 1) * 100 // len(numbers) - place * 100 // len(numbers)
@@ -119,7 +119,7 @@ def _watched(numbers: Any, progress: Callable[[int], None] | None) -> Iterator[i
 
 
 def _pairs(count: int) -> Any:
-    """All pairs of functions, or a fixed random choice of them where there are too many."""
+    """All pairs of functions, or a fixed random choice if there are too many."""
     if count * (count - 1) // 2 <= EXACT_PAIRS:
         return np.column_stack(np.triu_indices(count, 1))
     drawn = np.random.default_rng(0).integers(count, size=(2 * GREEDY_PAIRS, 2))

@@ -59,14 +59,14 @@ def kernel_upper(gram: Any, *, epsilon: float, norm: float) -> Eluder:
 
 
 def kernel_lower(gram: Any, *, epsilon: float, norm: float) -> Eluder:
-    """A sequence found greedily: each step takes, of the contexts that are ε-independent of those before, the least
-    so.
+    """A sequence found greedily: each step takes the least independent context among those that are still
+    ε-independent of the earlier ones.
 
     The largest h(x) over ‖h‖ ≤ 2B and Σ_j h(x_j)² ≤ ε² is a convex problem whose solution is a multiple of v_λ = (Φ +
     λI)⁻¹φ(x) for some λ ≥ 0. Any λ gives an h that is allowed, namely v_λ·min(ε/√q, 2B/‖v_λ‖), with q = Σ_j
-    v_λ(x_j)², v_λ(x) = σ²/λ and ‖v_λ‖² = (v_λ(x) − q)/λ; the best of a grid of λ is taken. So what is found is a
-    sequence, if not the longest. Values must exceed ε by a relative 1e-5, and variances below 1e-9 of k(x, x) are not
-    used: rounding cannot make them up.
+    v_λ(x_j)², v_λ(x) = σ²/λ and ‖v_λ‖² = (v_λ(x) − q)/λ; the best of a grid of λ is taken. So the result is a valid
+    sequence, though perhaps not the longest. Values must exceed ε by a relative 1e-5, and variances below 1e-9 of
+    k(x, x) are not used, so rounding cannot produce a false sequence.
 
     >>> kernel_lower(np.eye(5), epsilon=0.1, norm=1.0).dimension
     5

@@ -1,7 +1,7 @@
 """Linear functions of bounded norm: bounds from below and above. `kernel_eluder` uses the same argument for RKHS balls.
 
 F = {⟨φ(x), w⟩ : ‖w‖ ≤ S}, so a difference of two functions has a ρ = w − w′ with ‖ρ‖ ≤ 2S, and every such ρ occurs.
-Larger ε′ is the same as a smaller ball, so ε′ = ε serves as well as any other.
+A larger ε′ amounts to a smaller ball, so ε′ = ε serves as well as any other.
 
 **From above.** Fix c > 0 and let λ = c·ε²/(2S)², V = λI + Σ_{j<i} φ_jφ_jᵀ. If x_i is ε-independent of its
 predecessors, its ρ has ρᵀVρ ≤ ε² + λ(2S)² = (1 + c)ε², so ε < ⟨φ_i, ρ⟩ ≤ ‖φ_i‖_{V⁻¹}·ε√(1 + c): u_i := ‖φ_i‖²_{V⁻¹} >
@@ -34,8 +34,8 @@ def linear_lower(dim: int, *, epsilon: float, coefficient_bound: float, context_
 
     One axis: x₁ with x₁² just above (ε/2S)², x₂² just above x₁², then each x_k² just above Σ_{j<k} x_j². The ρ along
     the axis with ρ²·Σ_{j<k} x_j² = ε² (or |ρ| = 2S for the first) has |ρx_k| > ε. Sums double, so x_k² need only
-    exceed 2^{k−2}(ε/2S)², and k contexts fit below L if 2^{k−2} < a. Other axes do not feel it, so d axes give d
-    times as many.
+    exceed 2^{k−2}(ε/2S)², and k contexts fit below L if 2^{k−2} < a. The axes do not affect each other, so d axes
+    give d times as many.
 
     >>> linear_lower(3, epsilon=0.1, coefficient_bound=1, context_bound=1).dimension
     30
@@ -46,7 +46,7 @@ def linear_lower(dim: int, *, epsilon: float, coefficient_bound: float, context_
 
 
 def linear_upper(dim: int, *, epsilon: float, coefficient_bound: float, context_bound: float) -> Eluder:
-    """The least of what is proved for linear functions with ‖w‖ ≤ S on ‖x‖ ≤ L; a = (2SL/ε)². `method` says which.
+    """The smallest proved bound for linear functions with ‖w‖ ≤ S on ‖x‖ ≤ L; a = (2SL/ε)². `method` says which.
 
     * `determinant`: in (*) ln det(I + ΦᵀΦ/λ) ≤ d ln(1 + kL²/(dλ)), by the inequality of the means; L²/λ = a/c. The
       largest k with k·ln((2 + c)/(1 + c)) < d ln(1 + ak/(cd)), least over c.

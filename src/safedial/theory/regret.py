@@ -15,7 +15,7 @@ from safedial.errors import require
 def potential_bound(dim: int, rounds: Any, spec: SafetySpec) -> Any:
     """Σ_t min(1, width_t²) ≤ 2 ln det(Σ_T/λ) ≤ 2 d ln(1 + T L²/(dλ)), over informative rounds.
 
-    The lemma as the paper prints it lacks λ and the minimum; without them it fails for small λ.
+    The paper's lemma lacks λ and the minimum; without them it fails for small λ.
     """
     return 2.0 * dim * np.log1p(np.asarray(rounds, dtype=float) * spec.context_bound**2 / (dim * spec.ridge))
 
@@ -31,7 +31,7 @@ def regret_bound(dim: int, rounds: Any, spec: SafetySpec, *, radius: str = "pape
     """
     require(radius in RADII, "radius", radius, "must be one of " + ", ".join(RADII))
     sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
-    require(sensor == (0.0, 0.0), "sensor noise", sensor, "has no part in Theorem 2", "give a spec without it")
+    require(sensor == (0.0, 0.0), "sensor noise", sensor, "is not part of Theorem 2", "give a spec without it")
     horizon = np.asarray(rounds, dtype=float)
     potential = potential_bound(dim, horizon, spec)
     last = Prediction(0.0, 0.0, 0.0, spec.context_bound, potential / 2.0, horizon, dim)

@@ -1,17 +1,17 @@
 """Longest sequences at one level v: each context needs a pair with gap ≥ v there and Σ gap² < v² before it.
 
-Whether x can follow depends on the set A of its predecessors alone, and what can follow A can follow any part of A.
+Whether x can follow depends only on the set A of its predecessors, and what can follow A can follow any subset of A.
 Hence
 
-* part of a sequence, in its order, is a sequence;
+* any subsequence of a sequence is a sequence;
 * no sequence that starts with the set A is longer than |A| + the number of contexts that can follow A (`_grow` prunes
   by it);
 * if x can stand last in the set R it can stand after any sequence of the others, so a longest sequence within R is
-  one within R less x, and then x. Where none can stand last, R is no sequence and one of its contexts must go
+  one within R without x, followed by x. If none can stand last, R is not a sequence and one of its contexts must go
   (`_shrink` branches on it).
 
-`_grow` is quick where sequences are short, `_shrink` where they hold nearly all contexts. Both walk over all sets of
-one size together and meet each set once.
+`_grow` is fast if sequences are short, `_shrink` if they hold nearly all contexts. Both process all sets of one size
+together and visit each set once.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def longest(gaps: Array, level: float, tie: float, *, more_than: int) -> list[in
 
 
 def greedy(gaps: Array, level: float, tie: float) -> list[int]:
-    """One sequence: each step takes the context after which most contexts can still follow (then: most pairs are
-    left).
+    """One sequence: each step takes the context after which the most contexts can still follow (on a tie, the most
+    pairs remain).
 
-    Looks ahead at no more than 64 contexts a step, spread evenly over those that can follow.
+    Looks ahead at no more than 64 contexts per step, spread evenly over those that can follow.
     """
     serves = (gaps >= level).astype(np.float32)
     squared, limit = gaps**2, level**2 * (1.0 - tie)
@@ -80,7 +80,7 @@ def _grow(squared: Array, serves: Sets, limit: float, *, known: int) -> list[int
 
 
 def _shrink(squared: Array, serves: Sets, limit: float, *, start: Sets, spare: int) -> list[int]:
-    """Backward: take away those that can stand last; where none can, try without each one, at most `spare` times."""
+    """Backward: remove contexts that can stand last; if none can, try without each one, at most `spare` times."""
     whole = rest = start[None, :]
     for lost in range(spare + 1):
         rest = _peel(rest, squared, serves, limit)
@@ -98,7 +98,7 @@ def _shrink(squared: Array, serves: Sets, limit: float, *, start: Sets, spare: i
 
 
 def _peel(sets: Sets, squared: Array, serves: Sets, limit: float) -> Sets:
-    """Each set without what can stand last in it, again and again until nothing can."""
+    """Each set after repeatedly removing the contexts that can stand last, until none can."""
     sets, active = sets.copy(), np.arange(len(sets))
     while len(active):
         last = _last(sets[active], squared, serves, limit)
@@ -108,7 +108,7 @@ def _peel(sets: Sets, squared: Array, serves: Sets, limit: float) -> Sets:
 
 
 def _order(members: Sets, squared: Array, serves: Sets, limit: float) -> list[int]:
-    """The sequence of a set that peels to nothing."""
+    """The sequence of a set from which `_peel` removes everything."""
     order = []
     while members.any():
         last = _last(members[None, :], squared, serves, limit)[0]
@@ -137,6 +137,6 @@ def _followers(members: Sets, squared: Array, serves: Sets, limit: float) -> Set
 
 
 def _first_of_each(sets: Sets) -> NDArray[np.int64]:
-    """Where each distinct set is first met."""
+    """The index at which each distinct set first occurs."""
     codes = np.packbits(sets, axis=1)
     return np.unique(codes, axis=0, return_index=True)[1]

@@ -40,7 +40,7 @@ from safedial.theory.eluder_bound import check_positive
 
 
 def width_sum(rounds: Any, *, dimension: Any, radius: Any, epsilon: Any = None, value_bound: float = 1.0) -> Any:
-    """W(T), but no more than 2bT: what the widths of confidence sets of radius ρ (on the squared norm) can sum to.
+    """W(T), at most 2bT: a bound on the sum of the widths of confidence sets of radius ρ (on the squared norm).
 
     `dimension` is dim_E(F, ε), or an upper bound on it, at ε = `epsilon` (default 1/T); all arguments broadcast.
 
@@ -74,8 +74,8 @@ def theorem3_bound(
 ) -> Any:
     """R(T) ≤ W_r(T) + (b/τ)·W_c(T), on the event that both confidence sets hold in all rounds.
 
-    Regret is never above bT either; the bound says something where it is below that. Dimensions must be exact or
-    upper bounds: with a lower bound in their place this is no bound.
+    Regret is also never above bT, so the bound is useful only if it is below that. Dimensions must be exact or upper
+    bounds: with a lower bound in their place the result is not a bound.
 
     >>> dimensions, radii = {"reward_dimension": 4, "cost_dimension": 4}, {"reward_radius": 25, "cost_radius": 25}
     >>> curve = theorem3_bound([1e4, 1e6], threshold=0.5, **dimensions, **radii)
@@ -101,7 +101,7 @@ def finite_radius(functions: int, *, noise: float, estimation_risk: float) -> fl
 
 
 def ridge_radius(dim: int, rounds: Any, spec: SafetySpec, *, noise: float) -> Any:
-    """The squared `mixture` radius after T rounds at its largest: κ²(d ln(1 + TL²/(dλ)) + 2 ln(1/δ′)) + λS².
+    """The largest squared `mixture` radius after T rounds: κ²(d ln(1 + TL²/(dλ)) + 2 ln(1/δ′)) + λS².
 
     ‖f − f̂‖_D ≤ ‖w − ŵ‖_Σ, so it serves as ρ. For a kernel class on n contexts take d = n, S = B and L² = max k(x,
     x).

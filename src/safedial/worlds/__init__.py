@@ -1,10 +1,36 @@
-"""Where outcomes come from. A world draws its truth and its rounds, and says what a dose brings."""
+"""Where outcomes come from. A world draws its truth and its rounds, and says what a setting brings (`World`)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pkgutil import resolve_name
+from typing import Any
+
+from safedial.errors import InvalidInput, require
 from safedial.worlds.linear import LinearWorld
 from safedial.worlds.nonlinear import NonlinearWorld
+from safedial.worlds.world import Exposure, Outcome, World
 
-World = LinearWorld | NonlinearWorld
 
-__all__ = ["LinearWorld", "NonlinearWorld", "World"]
+def world_from_dict(fields: Mapping[str, Any]) -> World:
+    """The inverse of `World.to_dict`: your own world by its name, "module:Class"; else non-linear where it has a kind.
+
+    >>> world_from_dict({"dim": 3}), world_from_dict({"kind": "finite", "dim": 2}).name
+    (LinearWorld(dim=3, noise='gaussian', contexts='iid', baseline_cost=0.0, mean='linear'), 'NonlinearWorld')
+    """
+    given = dict(fields)
+    name = given.pop("name", None)
+    kind: Any = NonlinearWorld if "kind" in given else LinearWorld
+    try:
+        kind = kind if name is None else resolve_name(str(name))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"[world] name = {name!r}: cannot be imported ({error}); is it on PYTHONPATH?") from error
+    sound = isinstance(kind, type) and issubclass(kind, World)
+    require(sound, "[world] name", name, "is no World", 'write "module:Class"')
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise InvalidInput(f"[world] {given}: {error}") from error
+
+
+__all__ = ["Exposure", "LinearWorld", "NonlinearWorld", "Outcome", "World", "world_from_dict"]

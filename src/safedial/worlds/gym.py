@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.spec import CONSTANTS, NUMBERS, SafetySpec
 from safedial.errors import require
-from safedial.worlds import World
-from safedial.worlds.linear import generators
+from safedial.worlds.world import NOISY, Exposure, World, generators
 
 Array = NDArray[np.float64]
 
@@ -29,7 +28,7 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
     """Turn the dial for each context; `info["cost"]` must stay at or below `spec.threshold`.
 
     Args:
-        world: a linear or non-linear world with iid contexts.
+        world: a world with iid contexts.
         spec: its constants and the threshold.
         rounds: the length of an episode.
         dose: the dose curves; the identity by default.
@@ -49,7 +48,7 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
     def __init__(
         self, world: World, spec: SafetySpec, *, rounds: int = 1000, dose: DoseCurve | Dose | None = None
     ) -> None:
-        require(isinstance(world, World), "world", world, "must be a LinearWorld or a NonlinearWorld")
+        require(isinstance(world, World), "world", world, "must be a world of safedial.worlds, or your own")
         require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
         require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
         require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary needs to see a learner")
@@ -79,18 +78,17 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
         valid = setting.shape == (1,) and bool(np.all((setting >= 0.0) & (setting <= 1.0)))
         require(valid, "action", action, "must be one number in [0, 1]")
         index, context, alpha = self._round, self._context(), float(setting[0])
-        gain, harm = float(self.dose.reward.effect(alpha)), float(self.dose.cost.effect(alpha))
-        draws, truth = self._draws, self._truth
-        means = self.world.means(self.safety, truth, context[None, None])
-        reward_mean, cost_mean = (float(mean[0, 0]) for mean in means)
-        reward = gain * (reward_mean + draws.reward_noise[index, 0]) + draws.reward_sensor[index, 0]
-        true = self.world.baseline_cost + self.world.realized_cost(harm, cost_mean, draws.cost_noise[index, 0])
-        cost = true + draws.cost_sensor[index, 0]
+        harm = float(self.dose.cost.effect(alpha))
+        means = self.world.means(self.safety, self._truth, context[None, None])
+        gain, load = (np.full((1, 1), curve.effect(alpha)) for curve in self.dose)
+        noise = (getattr(self._draws, name)[None, index] for name in NOISY)
+        outcome = self.world.outcome(self.safety, Exposure(context[None, None], *means, gain, load, *noise))
+        reward, cost, true = (float(each[0, 0]) for each in outcome)
         self._round += 1
         limit = self.safety.threshold
         over = (cost if self.safety.threshold_on == "measured" else true) > limit
-        info = {"cost": float(cost), "violated": bool(over), "intensity": harm, "threshold": limit}
-        return self._context(), float(reward), False, self._round >= self.rounds, info
+        info = {"cost": cost, "violated": over, "intensity": harm, "threshold": limit}
+        return self._context(), reward, False, self._round >= self.rounds, info
 
     def _context(self) -> Array:
         return self._draws.context[min(self._round, self.rounds), 0].copy()

@@ -14,6 +14,7 @@ depend on how seeds are batched, how rounds are chunked, or which engine asks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -24,12 +25,13 @@ from safedial.core.estimate import Prediction
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.worlds.noise import NOISES, context_scale
+from safedial.worlds.world import Generators, World, normals, on_sphere
+from safedial.worlds.world import generators as generators  # where others look for it
 
 Array = NDArray[np.float64]
 
 CANDIDATES = 4
 DRIFT = 1000
-STREAMS = ("truth", "context", "reward_noise", "cost_noise", "coin", "reward_sensor", "cost_sensor")
 
 
 class Truth(NamedTuple):
@@ -39,19 +41,8 @@ class Truth(NamedTuple):
     cost_coef: Array
 
 
-class Draws(NamedTuple):
-    """A chunk of rounds: arrays (rounds, seeds, ...)."""
-
-    context: Array
-    reward_noise: Array
-    cost_noise: Array
-    coin: Array
-    reward_sensor: Array
-    cost_sensor: Array
-
-
 @dataclass(frozen=True, kw_only=True)
-class LinearWorld:
+class LinearWorld(World):
     """The structure of a linear world; the constants are the spec's.
 
     Args:
@@ -64,7 +55,7 @@ class LinearWorld:
 
     dim: int
     noise: str = "gaussian"
-    contexts: Literal["iid", "adversarial", "drift"] = "iid"
+    contexts: Literal["iid", "adversarial", "drift"] = "iid"  # pyright: ignore[reportIncompatibleVariableOverride] -- frozen
     baseline_cost: float = 0.0
     mean: Literal["linear", "sine"] = "linear"
 
@@ -81,75 +72,39 @@ class LinearWorld:
         finite = number and np.isfinite(self.baseline_cost)
         require(finite, "baseline_cost", self.baseline_cost, "must be a finite number")
 
-    binary_cost = False
-
     @property
-    def adversarial(self) -> bool:
+    def adversarial(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `contexts`
         return self.contexts == "adversarial"
 
-    def draw_truth(self, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]]) -> Truth:
+    def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
         """θ* and μ*, uniform on the sphere of radius S."""
-        pairs = np.stack([rng.standard_normal((2, self.dim)) for rng in rngs["truth"]])
+        pairs = normals(rngs["truth"], (2, self.dim))
         pairs *= spec.coefficient_bound / np.linalg.norm(pairs, axis=-1, keepdims=True)
         return Truth(pairs[:, 0], pairs[:, 1])
 
-    def draw_chunk(
-        self, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int, done: int = 0
-    ) -> Draws:
-        """The `rounds` rounds after `done`, of every seed; with a candidates axis where an adversary chooses."""
-        noise = NOISES[self.noise]
-        seeds = len(rngs["context"])
-        normals = np.empty((seeds, rounds, CANDIDATES if self.adversarial else 1, self.dim))
-        numbers = {stream: np.zeros((seeds, rounds)) for stream in STREAMS[2:]}
-        scales = {
-            "reward_noise": spec.reward_noise,
-            "cost_noise": spec.cost_noise,
-            "reward_sensor": spec.reward_sensor_noise,
-            "cost_sensor": spec.cost_sensor_noise,
-        }
-        for row in range(seeds):
-            rngs["context"][row].standard_normal(out=normals[row])
-            rngs["coin"][row].random(out=numbers["coin"][row])
-            for stream, scale in scales.items():
-                if scale:
-                    numbers[stream][row] = noise(rngs[stream][row], rounds) * scale
+    def draw_contexts(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int) -> Array:
+        """On the sphere of radius L; with a candidates axis where an adversary chooses."""
+        shape = (rounds, CANDIDATES, self.dim) if self.adversarial else (rounds, self.dim)
+        vectors = normals(rngs["context"], shape)
         if self.contexts == "drift":
-            normals[..., 0] *= np.arange(done + 1, done + rounds + 1)[:, None] / DRIFT
-        length = (spec.context_bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(normals, normals))
-        context = np.ascontiguousarray(np.swapaxes(normals * length[..., None], 0, 1))
-        by_round = {stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()}
-        if self.adversarial:
-            return Draws(context, **by_round)
-        for stream in ("reward_noise", "cost_noise"):
-            by_round[stream] = by_round[stream] * self.noise_scale(spec, context[:, :, 0])
-        return Draws(context[:, :, 0], **by_round)
+            vectors[..., 0] *= np.arange(done + 1, done + rounds + 1) / DRIFT
+        return on_sphere(vectors, spec.context_bound)
 
     def means(self, spec: SafetySpec, truth: Truth, context: Array) -> tuple[Array, Array]:
         """The means of R/g and C/g at contexts (..., d)."""
-        linear = (np.vecdot(context, coef) for coef in truth)
-        if self.mean == "linear":
-            reward, cost = linear
-            return reward, cost
-        size = spec.coefficient_bound
-        reward, cost = (size * np.sin(np.pi * value / (size * spec.context_bound)) for value in linear)
+        reward, cost = (np.vecdot(context, coef) for coef in truth)
+        if self.mean == "sine":
+            size = spec.coefficient_bound
+            reward, cost = (size * np.sin(np.pi * value / (size * spec.context_bound)) for value in (reward, cost))
         return reward, cost
-
-    def realized_cost(self, intensity: Any, mean: Any, noise: Any) -> Array:
-        """C without baseline and sensor error."""
-        return intensity * (mean + noise)
 
     def noise_scale(self, spec: SafetySpec, context: Array) -> float | Array:
         """What the noise is multiplied by at a context: 1 but for `context-scale`."""
         return context_scale(context, spec.context_bound) if self.noise == "context-scale" else 1.0
 
-
-def generators(seeds: list[int]) -> dict[str, list[np.random.Generator]]:
-    """One generator for each (stream, seed)."""
-    return {stream: [np.random.default_rng([seed, number]) for seed in seeds] for number, stream in enumerate(STREAMS)}
-
-
-def worst_context(candidates: Array, truth: Truth, prediction: Prediction) -> Array:
-    """The adversary's pick, (..., d) from (..., candidates, d): the largest ⟨x, μ* − μ̂⟩/width."""
-    excess = (candidates @ truth.cost_coef[..., None])[..., 0] - prediction.cost
-    pick: Any = np.argmax(excess / np.maximum(prediction.width, 1e-300), axis=-1)
-    return np.take_along_axis(candidates, pick[..., None, None], axis=-2)[..., 0, :]
+    def next_context(self, candidates: Array, truth: Truth, predict: Callable[[Array], Prediction]) -> Array:
+        """The candidate with the largest ⟨x, μ* − μ̂⟩/width."""
+        seen = predict(candidates)
+        excess = (candidates @ truth.cost_coef[..., None])[..., 0] - seen.cost
+        pick: Any = np.argmax(excess / np.maximum(seen.width, 1e-300), axis=-1)
+        return np.take_along_axis(candidates, pick[..., None, None], axis=-2)[..., 0, :]

@@ -37,8 +37,8 @@ from safedial.errors import InvalidInput, require
 from safedial.function_classes.function_class import check_bound, check_whole
 from safedial.function_classes.kernels import parse_kernel
 from safedial.function_classes.maps import check_coordinates
-from safedial.worlds.linear import STREAMS, Draws
 from safedial.worlds.noise import NOISES
+from safedial.worlds.world import Exposure, Generators, Normalised, Outcome, World, normals
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Truth(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NonlinearWorld:
+class NonlinearWorld(World):
     """The structure of a non-linear world; noise, L and (logistic) S are the spec's.
 
     Args:
@@ -92,42 +92,35 @@ class NonlinearWorld:
         fine = self.noise in NOISES and self.noise != "context-scale"
         require(fine, "noise", self.noise, "must be one of " + ", ".join(NOISES) + ", but context-scale")
 
-    baseline_cost = 0.0
-    contexts = "iid"
-    adversarial = False
-
     @property
     def mean(self) -> str:
         return self.kind
 
     @property
-    def binary_cost(self) -> bool:
+    def binary_cost(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `kind`
         return self.kind == "logistic"
 
-    def draw_truth(self, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]]) -> Truth:
+    @property
+    def proportional(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `kind`
+        return not self.binary_cost
+
+    def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
         pairs = [(_truth(self, spec, rng), _truth(self, spec, rng)) for rng in rngs["truth"]]
         if self.kind == "dose-toxicity":
             pairs = [(lambda x: _scaled(x, spec)[:, 1], lambda x: sensitivity(_scaled(x, spec)[:, 0]))] * len(pairs)
         return Truth([reward for reward, _ in pairs], [cost for _, cost in pairs])
 
-    def draw_chunk(
-        self, spec: SafetySpec, rngs: dict[str, list[np.random.Generator]], rounds: int, done: int = 0
-    ) -> Draws:
-        """The `rounds` rounds after `done`, of every seed."""
-        seeds, noise = len(rngs["context"]), NOISES[self.noise]
-        normals = np.empty((seeds, rounds, self.dim + 1))
-        numbers = {stream: np.zeros((seeds, rounds)) for stream in STREAMS[2:]}
-        for row in range(seeds):
-            rngs["context"][row].standard_normal(out=normals[row])
-            rngs["coin"][row].random(out=numbers["coin"][row])
-            numbers["reward_noise"][row] = noise(rngs["reward_noise"][row], rounds) * spec.reward_noise
-            if self.binary_cost:
-                rngs["cost_noise"][row].random(out=numbers["cost_noise"][row])
-            else:
-                numbers["cost_noise"][row] = noise(rngs["cost_noise"][row], rounds) * spec.cost_noise
+    def draw_contexts(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int) -> Array:
         place = _in_square if self.kind == "dose-toxicity" else _in_ball
-        context = np.ascontiguousarray(np.swapaxes(place(normals, spec.context_bound), 0, 1))
-        return Draws(context, **{stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()})
+        return place(normals(rngs["context"], (rounds, self.dim + 1)), spec.context_bound)
+
+    def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
+        """No sensor errs here; a cost of 0 or 1 needs a uniform number."""
+        if stream.endswith("sensor"):
+            return np.zeros((len(rngs[stream]), rounds))
+        if stream == "cost_noise" and self.binary_cost:
+            return np.stack([rng.random(rounds) for rng in rngs[stream]])
+        return super().draw_noise(stream, spec, rngs, rounds)
 
     def means(self, spec: SafetySpec, truth: Truth, context: Array) -> tuple[Array, Array]:
         """θ*(x) and μ*(x) at contexts (rounds, seeds, d)."""
@@ -139,11 +132,19 @@ class NonlinearWorld:
             both[1] += np.log(self.odds)
         return both[0], both[1]
 
-    def realized_cost(self, intensity: Any, mean: Any, noise: Any) -> Array:
-        return binary_cost(intensity, mean, noise) if self.binary_cost else intensity * (mean + noise)
+    def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
+        outcome = super().outcome(spec, exposure)
+        if not self.binary_cost:
+            return outcome
+        event = binary_cost(exposure.cost_intensity, exposure.cost_mean, exposure.cost_noise)
+        return Outcome(outcome.reward, event, event)
 
-    def noise_scale(self, spec: SafetySpec, context: Array) -> float:
-        return 1.0
+    def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
+        if not self.binary_cost:
+            return super().normalised(spec, exposure, weight)
+        event = binary_cost(exposure.cost_intensity, exposure.cost_mean, exposure.cost_noise)
+        cost = event / np.where(weight > 0, exposure.cost_intensity, 1.0)
+        return Normalised(exposure.reward_mean + exposure.reward_noise, cost, event)
 
 
 def binary_cost(intensity: Array, log_odds: Array, uniform: Array) -> Array:
@@ -237,19 +238,19 @@ def _peak(values: Callable[[Array], Array], starts: Array, bound: float) -> floa
     return float(height.max())
 
 
-def _in_ball(normals: Array, bound: float) -> Array:
+def _in_ball(numbers: Array, bound: float) -> Array:
     """Uniform on the ball, from d + 1 normals each."""
     from scipy.special import ndtr
 
-    direction, last = normals[..., :-1], normals[..., -1:]
+    direction, last = numbers[..., :-1], numbers[..., -1:]
     length = ndtr(last) ** (1.0 / direction.shape[-1]) * (bound * (1.0 - 1e-15))
     return direction * (length / np.sqrt(np.vecdot(direction, direction))[..., None])
 
 
-def _in_square(normals: Array, bound: float) -> Array:
+def _in_square(numbers: Array, bound: float) -> Array:
     from scipy.special import ndtr
 
-    return (2.0 * ndtr(normals[..., :-1]) - 1.0) * (bound / np.sqrt(2.0) * (1.0 - 1e-15))
+    return (2.0 * ndtr(numbers[..., :-1]) - 1.0) * (bound / np.sqrt(2.0) * (1.0 - 1e-15))
 
 
 def _scaled(context: Array, spec: SafetySpec) -> Array:

@@ -1,9 +1,9 @@
-"""Vectors on disk, by the SHA-256 of their text: computed once, never half written, never taken for another model's.
+"""Vectors on disk, by the SHA-256 of their text: computed once, always written whole, never mixed between models.
 
 A folder for each embedder holds `label.json` (model, dimension, pooling, fingerprint) and parts, `<name>.npz` with the
-hashes `key` (n, 32) and the vectors `vector` (n, dim) float32. A part is written beside its place and then moved
-there; whatever ends the program, the folder holds whole parts only. A part that was damaged later fails its checksum
-and is named.
+hashes `key` (n, 32) and the vectors `vector` (n, dim) float32. A part is written to a temporary file and then moved
+into place, so the folder holds only whole parts, however the program ends. A part that is damaged later fails its
+checksum, and the error names it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from safedial.io import write_bytes, write_text
 
 Array = NDArray[np.float32]
 SAVE_SECONDS = 10.0
-"""Finished vectors wait at most so long before they are written, plus the time of one batch."""
+"""Seconds after which finished vectors are written, plus the time of one batch."""
 
 
 class Filled(NamedTuple):
-    """What a call did: texts that differ, those that were there already, those computed now."""
+    """The result of a call: the number of distinct texts, of those already present, and of those computed now."""
 
     folder: Path
     texts: int
@@ -48,14 +48,14 @@ def fill_cache(
     limit: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Filled:
-    """Compute the vectors that are not there yet; whatever interrupts it, what was computed is kept.
+    """Compute the missing vectors; finished ones are kept after any interruption.
 
     Args:
-        embedder: its name names the folder under `root`; vectors there that another model made are refused.
-        texts: in any order; equal ones are computed once.
+        embedder: its name is the folder's name under `root`; a folder with another model's vectors is refused.
+        texts: in any order; equal texts are computed once.
         root: the cache folder.
-        batch_size: texts at a time.
-        limit: compute at most so many now.
+        batch_size: texts per batch.
+        limit: the largest number to compute now.
         progress: called with the number computed so far and the number to compute.
     """
     require(type(batch_size) is int and batch_size >= 1, "batch_size", batch_size, "must be a whole number >= 1")
@@ -82,7 +82,7 @@ def fill_cache(
 
 
 def cached_vectors(embedder: Embedder, texts: Sequence[str], root: Path) -> NDArray[np.float64]:
-    """(texts, dim): the vector of every text, computed where it is not there yet."""
+    """(texts, dim): the vector of every text; missing ones are computed."""
     known = _read(fill_cache(embedder, texts, root).folder, embedder.dim)
     return np.array([known[text_hash(text)] for text in texts], dtype=np.float64).reshape(len(texts), embedder.dim)
 
@@ -126,7 +126,7 @@ def _read(folder: Path, dim: int) -> dict[str, Array]:
             if keys.shape != (len(vectors), 32) or vectors.shape[1:] != (dim,):
                 raise ValueError(f"shapes {keys.shape} and {vectors.shape}")
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            way_out = "remove this file; its vectors are then computed again"
+            way_out = "remove this file to compute its vectors again"
             raise InvalidInput(f"cache = {str(path)!r}: is damaged or cut short ({error}); {way_out}") from error
         known.update(zip((bytes(key).hex() for key in keys), vectors, strict=True))
     return known

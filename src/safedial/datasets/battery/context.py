@@ -1,9 +1,9 @@
 """The text that a language model reads before a step: "battery-context v1".
 
-It tells the five active steps before the target, newest first, as compact JSON; the target itself is not in it,
+It describes the five active steps before the target, newest first, as compact JSON. It contains nothing of the target,
 neither its current nor its outcome. A step is active if it charges or discharges with at least 0.05 A on average.
-Targets are the active steps with five earlier ones in their group (a battery, or a block of one). Each text is named by
-the SHA-256 of its UTF-8 bytes, so that vectors computed elsewhere can be joined, and checked, by it.
+Targets are the active steps with five earlier ones in their group (a battery, or a block of one). The SHA-256 of its
+UTF-8 bytes identifies a text, so that vectors computed elsewhere can be joined and checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ HISTORY = 5
 
 
 class Targets(NamedTuple):
-    """`rows`: positions of the targets in the step table. `history`: of their five earlier steps, newest first."""
+    """`rows`: positions of the targets in the step table; `history`: positions of their five earlier steps, newest
+    first.
+    """
 
     rows: NDArray[np.int64]
     history: NDArray[np.int64]
@@ -41,7 +43,7 @@ def find_targets(steps: Any) -> Targets:
 def element(
     *, kind: str, note: str, current: float, v_start: float, v_end: float, dv: float, temp_mean: float, duration: float
 ) -> dict[str, Any]:
-    """One step as the text tells it."""
+    """One step as it appears in the text."""
     return {
         "kind": kind,
         "note": note,

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Embedder:
-    """A model as this project sees it.
+    """A model that turns texts into vectors.
 
     Attributes:
         name: as on the command line.
         dim: numbers in a vector.
         pooling: how the vectors of a text's tokens become one.
-        fingerprint: of weights, tokens and configuration; another one means other vectors for the same text.
-        embed: from n texts to (n, dim) float32. A model is loaded at its first call.
+        fingerprint: identifies weights, tokens and configuration; if it differs, so do the vectors of a text.
+        embed: from n texts to (n, dim) float32. The first call loads the model.
     """
 
     name: str
@@ -29,5 +29,5 @@ class Embedder:
 
     @property
     def label(self) -> dict[str, str | int]:
-        """What a cache of its vectors says about them."""
+        """The description stored with a cache of its vectors."""
         return {"model": self.name, "dim": self.dim, "pooling": self.pooling, "fingerprint": self.fingerprint}

@@ -30,22 +30,22 @@ EMBEDDERS: dict[str, Opener] = {"gemma3-270m": gemma3_270m, "minilm": minilm, "g
 
 
 def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Where vectors are kept: `folder`, else SAFEDIAL_CACHE, else `safedial` in the user's cache."""
+    """The cache of vectors: `folder`, else SAFEDIAL_CACHE, else `safedial` in the user's cache."""
     given = folder or os.environ.get("SAFEDIAL_CACHE")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "safedial"
 
 
 def open_embedder(name: str, *, weights: Path | None = None, cache: Path | None = None) -> Embedder:
-    """The embedder of that name.
+    """The embedder with this name.
 
     Args:
         name: one of `EMBEDDERS`.
         weights: a folder with a model of the same architecture, in place of the usual weights.
-        cache: where weights that must be put together are kept; default: `cache_folder()`.
+        cache: where assembled weights are kept; default: `cache_folder()`.
 
     Raises:
-        InvalidInput: no such embedder, or its weights are not there.
-        MissingExtra: a package is absent; the message says how to get it.
+        InvalidInput: there is no such embedder, or its weights are missing.
+        MissingExtra: a package is missing; the message says how to install it.
     """
     require(name in EMBEDDERS, "embedder", name, "must be one of " + ", ".join(EMBEDDERS))
     require(weights is None or weights.is_dir(), "weights", str(weights), "there is no such folder")

@@ -28,7 +28,7 @@ NEEDED = ("embedding", "battery", "key", "text_sha256")
 
 
 def numeric(steps: Any, targets: Targets) -> Array:
-    """No model: the numbers of the five steps, standardised by nobody yet, (targets, 5 × 7)."""
+    """Without a model: the numbers of the five steps, not yet standardised, (targets, 5 × 7)."""
     columns = [steps[name].to_numpy(dtype=float) for name in NUMBERS]
     columns.append(np.where(steps["kind"].to_numpy() == "discharge", 1.0, -1.0))
     table = np.stack(columns, axis=1)
@@ -36,7 +36,7 @@ def numeric(steps: Any, targets: Targets) -> Array:
 
 
 def precomputed(path: Path, steps: Any, targets: Targets) -> tuple[Array, Targets]:
-    """(vectors, their targets in time order within each battery): those targets that the file has, checked by hash."""
+    """The vectors in a file and their targets, in time order within each battery, checked by hash."""
     parts = _read(path)
     by_row = "row" in steps.columns
     rows = steps["row"].to_numpy() if by_row else steps["step"].to_numpy()
@@ -62,7 +62,7 @@ def precomputed(path: Path, steps: Any, targets: Targets) -> tuple[Array, Target
             hashed.startswith(bytes(told[number])),
             "embeddings",
             path.name,
-            f"was computed from another text than the one of step {int(chosen.rows[number])}",
+            f"was not computed from the text of step {int(chosen.rows[number])}",
             "compute the vectors again from this table",
         )
     return parts["embedding"][order].astype(np.float64), chosen

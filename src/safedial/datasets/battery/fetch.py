@@ -1,8 +1,8 @@
-"""Get NASA's randomized-usage archive: download, check, unpack the `.mat` files, and note what came from where.
+"""Downloads NASA's randomized-usage archive, checks it, unpacks the `.mat` files, and records their origin.
 
-The archive's own checksum is not published; those of its four `.mat` files are known from a public copy. So by default
-the unpacked files are checked against these. With `sha256` the archive itself is checked, and is then trusted. A file
-takes its name only when it is whole: unzipping checks every CRC beside the final place first.
+The archive's checksum is not published, but those of its four `.mat` files are known from a public copy. So by default
+the unpacked files are checked against these. With `sha256` the archive itself is checked, and its files are then
+trusted. A file gets its name only when it is whole: it is unzipped, with its CRC, to a temporary file first.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ RECORD = "fetched.json"
 
 
 class Fetched(NamedTuple):
-    """What a fetch left in the folder."""
+    """The result of a fetch."""
 
     url: str
     sha256: str
-    """Of the archive."""
+    """The SHA-256 of the archive."""
     files: dict[str, dict[str, Any]]
-    """Of each `.mat` file its `bytes` and `sha256`."""
+    """The `bytes` and `sha256` of each `.mat` file."""
     downloaded: bool
-    """False when all of it was there already."""
+    """False if all files were already there."""
 
 
 def fetch_archive(
@@ -52,13 +52,13 @@ def fetch_archive(
     sha256: str | None = None,
     progress: Progress | None = None,
 ) -> Fetched:
-    """Bring the `.mat` files of the archive at `url` into `folder`, unless they are there already.
+    """Download the `.mat` files of the archive at `url` into `folder`, unless they are already there.
 
     Args:
-        folder: where they go; it is made. None takes SAFEDIAL_DATA.
+        folder: the target folder, created if needed; None: SAFEDIAL_DATA.
         url: a zip archive with `.mat` files, at any depth, or with zip archives of them.
         sha256: the archive's checksum. Without it, files of the default archive are checked one by one.
-        progress: called with the bytes at hand and the bytes in all.
+        progress: called with the bytes so far and the total.
 
     Raises:
         InvalidInput: no network, a wrong checksum, a damaged archive, a full disk. No file is left half-written.
@@ -85,7 +85,7 @@ def fetch_archive(
 
 
 def _recorded(folder: Path, url: str, sha256: str | None) -> Fetched | None:
-    """What an earlier fetch of the same archive left, if every file of it still has its length."""
+    """The result of an earlier fetch of the same archive, if every file still has its length."""
     record = read_records(folder).get(url)
     if record is None or (sha256 is not None and sha256.strip().lower() != record["sha256"]):
         return None
@@ -97,7 +97,7 @@ def _recorded(folder: Path, url: str, sha256: str | None) -> Fetched | None:
 
 
 def read_records(folder: Path) -> dict[str, Any]:
-    """What has been fetched into the folder, by address; a damaged note counts as none."""
+    """The record of earlier fetches into the folder, by address; a damaged record counts as none."""
     try:
         records = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         return {record["url"]: record for record in records if isinstance(record["files"], dict) and record["sha256"]}
@@ -111,7 +111,7 @@ def _note(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _unpack(archive: Path, folder: Path, sums: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Unpack every `.mat` member beside its place, check all of them, and only then move them there."""
+    """Unpack every `.mat` member to a temporary file, check them all, and only then move them into place."""
     partials: dict[str, Path] = {}
     try:
         with zipfile.ZipFile(archive) as outer:
@@ -129,7 +129,7 @@ def _unpack(archive: Path, folder: Path, sums: dict[str, str]) -> dict[str, dict
             os.replace(partial, folder / name)
         return facts
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        rule = f"the archive is damaged or no zip file ({error})"
+        rule = f"the archive is damaged or not a zip file ({error})"
         raise InvalidInput(f"url: {rule}; it is removed: fetch again") from error
     finally:
         for partial in partials.values():

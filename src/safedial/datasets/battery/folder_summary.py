@@ -1,4 +1,4 @@
-"""What a data folder holds, in numbers."""
+"""A summary of a data folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safedial.errors import InvalidInput
 def summarize(folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     """Rows of each source, battery and kind, hours covered, first and last start, and what to cite.
 
-    A source that cannot be read is named under `unreadable` with the reason; the others are reported all the same.
+    A source that cannot be read is listed under `unreadable` with the reason.
     """
     sources, unreadable = {}, {}
     for name, paths in find_sources(folder).items():

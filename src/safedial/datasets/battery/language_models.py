@@ -31,7 +31,7 @@ from safedial.errors import InvalidInput, import_extra, require
 from safedial.io import replacing
 
 FILES = ("*.safetensors", "*.gguf", "*config.json", "tokenizer.json", "tokenizer.model", "vocab.txt")
-"""What a model is made of, as far as its vectors depend on it."""
+"""The files of a model on which its vectors depend."""
 
 GEMMA_2B = "google/gemma-2b"
 GEMMA_POOLING = "mean of the last hidden states, BOS included"
@@ -39,7 +39,7 @@ MINILM_POOLING = "mean of the last hidden states of the first 256 tokens, norm 1
 
 
 def gemma3_270m(weights: Path | None, cache: Path) -> Embedder:
-    """Gemma 3 270M; its 4-bit weights come in four packages and are put together under `cache`, once."""
+    """Gemma 3 270M; its 4-bit weights come in four packages and are assembled once, under `cache`."""
     _import_torch()
     return _embedder("gemma3-270m", weights or _gemma3_weights(cache), GEMMA_POOLING)
 
@@ -106,7 +106,7 @@ def load_model(folder: Path, longest: int | None = None) -> Model:
 
 
 def embed(model: Model, texts: Sequence[str], *, unit: bool = False) -> NDArray[np.float32]:
-    """(n, dim): the mean over each text's own tokens; padding stands behind them and counts for nothing."""
+    """(n, dim): the mean over each text's tokens; padding comes after them and does not count."""
     torch, _ = _import_torch()
     ids = [torch.tensor(model.tokens(text)) for text in texts]
     padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
@@ -138,7 +138,7 @@ def _width(folder: Path) -> int:
 
 
 def _fingerprint(folder: Path) -> str:
-    """A SHA-256 over names and contents of the files that make the model."""
+    """A SHA-256 over the names and contents of the model's files."""
     paths = sorted({path for pattern in FILES for path in folder.glob(pattern)})
     require(
         any(path.suffix in (".safetensors", ".gguf") for path in paths),

@@ -68,13 +68,13 @@ def _load(path: Path) -> dict[str, Any]:
     except MemoryError:
         raise
     except Exception as error:  # a damaged file makes scipy raise a dozen kinds
-        rule = f"cannot be read: it is cut short or no MATLAB 5 file ({error})"
+        rule = f"cannot be read: it is cut short or not a MATLAB 5 file ({error})"
         raise InvalidInput(f"mat = {str(path)!r}: {rule}; download it again") from error
     return {name: value for name, value in content.items() if not name.startswith("__")}
 
 
 def _rw_rows(path: Path, steps: Any) -> list[dict[str, Any]]:
-    """One row a step; NASA's signs are the table's own."""
+    """One row per step; the table uses NASA's signs."""
     _check_fields(path, "data.step", steps, RW_FIELDS)
     rows = []
     for number, step in enumerate(steps.ravel(), start=1):
@@ -100,7 +100,7 @@ def _rw_rows(path: Path, steps: Any) -> list[dict[str, Any]]:
 
 
 def _b_rows(path: Path, battery: str, cycles: Any) -> list[dict[str, Any]]:
-    """One row a window; NASA's charge current is positive here, the table's negative."""
+    """One row per window; NASA's charge current is positive here, the table's negative."""
     _check_fields(path, f"{battery}.cycle", cycles, B_FIELDS)
     rows: list[dict[str, Any]] = []
     for uid, cycle in enumerate(cycles.ravel(), start=1):
@@ -162,7 +162,7 @@ def _field(struct: Any, name: str) -> Any:
 
 def _check_fields(path: Path, place: str, struct: Any, fields: tuple[str, ...]) -> None:
     missing = [name for name in fields if name not in _names(struct)]
-    require(not missing, "mat", str(path), f"{place} lacks {', '.join(missing)}", "it is no complete file of NASA's")
+    require(not missing, "mat", str(path), f"{place} lacks {', '.join(missing)}", "it is not a complete file from NASA")
 
 
 def _numbers(values: Any, where: str) -> Array:
@@ -173,7 +173,7 @@ def _numbers(values: Any, where: str) -> Array:
 
 
 def _padded(series: list[Array]) -> list[Array]:
-    """A series that ends early has missing samples at its end."""
+    """Pad series that end early with missing samples."""
     longest = max(values.size for values in series)
     return [np.pad(values, (0, longest - values.size), constant_values=np.nan) for values in series]
 
@@ -190,7 +190,7 @@ def _date(text: str) -> datetime | None:
 
 
 def _date_vector(values: Any, where: str) -> datetime | None:
-    """Year, month, day, hour, minute, second; a vector that is no date gives no start."""
+    """The time from (year, month, day, hour, minute, second); None if the vector is not a date."""
     vector = _numbers(values, where)
     try:
         year, month, day, hour, minute = (int(part) for part in vector[:5])

@@ -6,7 +6,7 @@
     rw        rw_steps.parquet                the two above, stacked
     b         nasa_b_windows300s.parquet      300 s windows of the B-series' charges and discharges
 
-Numbers stored as float32 become the float64 of exactly the same value, so that a text built from them is the same text.
+Numbers stored as float32 become float64 with exactly the same value, so that texts built from them do not change.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def read_steps(folder: str | os.PathLike[str] | None, source: str) -> Any:
     """The step table of one parquet source.
 
     Args:
-        folder: where the files lie; None takes SAFEDIAL_DATA.
+        folder: the folder of the files; None: SAFEDIAL_DATA.
         source: "rw26", "rw9_12", "rw" or "b".
 
     Returns:
         A checked step table in time order within each group. "rw" and "rw9_12" add `block` (0 for RW26) and `setpoint`;
-        "b" adds `uid` (the cycle), `k` (the window in it), `ambient_c`, and `row`: the 0-based place in the whole table
-        sorted by (battery, uid, k), by which precomputed embeddings are keyed.
+        "b" adds `uid` (the cycle), `k` (the window in it), `ambient_c`, and `row`: the 0-based position in the whole
+        table sorted by (battery, uid, k), which is the key of precomputed embeddings.
     """
     require(source in FILES, "source", source, f"must be one of {', '.join(FILES)}")
     frame = read_table(data_folder(folder) / FILES[source], NEEDED[source])
@@ -46,7 +46,7 @@ def read_steps(folder: str | os.PathLike[str] | None, source: str) -> Any:
 
 
 def read_table(path: Path, columns: tuple[str, ...]) -> Any:
-    """These columns of a parquet file, or a sentence about what is wrong with it."""
+    """These columns of a parquet file, or an error that says what is wrong with it."""
     pandas, pyarrow = import_extra("pandas", "data"), import_extra("pyarrow", "data")
     parquet = import_extra("pyarrow.parquet", "data")
     require(path.is_file(), "data", str(path), "there is no such file", "`safedial battery info` lists what is there")
@@ -60,13 +60,13 @@ def read_table(path: Path, columns: tuple[str, ...]) -> Any:
 
 
 def _from_steps(frame: Any) -> Any:
-    """RW tables: signs already agree with the schema; a block of the excerpt is a group of its own."""
+    """RW tables: signs already agree with the schema; each block of the excerpt is a separate group."""
     pandas = import_extra("pandas", "data")
     battery = frame["battery"].astype(str)
     block = frame["block"].fillna(0).astype("int64") if "block" in frame else pandas.Series(0, index=frame.index)
     whole = block == 0
-    strangers = sorted(set(battery[whole]) - {"RW26"})
-    require(not strangers, "battery", strangers, "only RW26 has no block in these tables", "name the block of each row")
+    others = sorted(set(battery[whole]) - {"RW26"})
+    require(not others, "battery", others, "only RW26 has no block in these tables", "name the block of each row")
     unknown = frame["type"][~frame["type"].isin(list(RW_KINDS))]
     require(unknown.empty, "type", None if unknown.empty else unknown.iloc[0], "must be one of C, D, R")
     steps = {
@@ -90,7 +90,7 @@ def _from_steps(frame: Any) -> Any:
 
 
 def _from_windows(frame: Any) -> Any:
-    """B windows: the sign is turned round, and the last voltage is the sum of two Python floats."""
+    """B windows: the sign of the current is reversed, and the last voltage is the sum of two Python floats."""
     pandas = import_extra("pandas", "data")
     frame = frame.assign(battery=frame["battery"].astype(str)).sort_values(["battery", "uid", "k"], ignore_index=True)
     numbers = _numbers(frame)

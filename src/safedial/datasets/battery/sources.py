@@ -1,4 +1,4 @@
-"""Where battery data lies, and which sources a folder holds."""
+"""Finds the battery data folder and the sources in it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CITATIONS = {
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None, *, make: bool = False) -> Path:
-    """The folder the battery data lies in: `folder`, else the environment variable SAFEDIAL_DATA."""
+    """The folder of the battery data: `folder`, else the environment variable SAFEDIAL_DATA."""
     given = folder or os.environ.get("SAFEDIAL_DATA")
-    require(given, "data", None, "no data folder was named", "give --data DIR or set SAFEDIAL_DATA")
+    require(given, "data", None, "no data folder was given", "give --data DIR or set SAFEDIAL_DATA")
     path = Path(str(given))
     try:
         if make:
@@ -46,7 +46,7 @@ def data_folder(folder: str | os.PathLike[str] | None = None, *, make: bool = Fa
 
 
 def find_sources(folder: str | os.PathLike[str] | None = None) -> dict[str, list[Path]]:
-    """The sources a folder holds, each with its files; batteries in the order of their numbers."""
+    """The sources in a folder, each with its files, ordered by battery number."""
     path = data_folder(folder)
     found = {source: [path / name] for source, name in FILES.items() if (path / name).is_file()}
     for source, pattern in MATS.items():
@@ -60,7 +60,7 @@ def load_steps(folder: str | os.PathLike[str] | None, source: str) -> Any:
     """The step table of any source, from parquet or from NASA's own files.
 
     Args:
-        folder: where the files lie; None takes SAFEDIAL_DATA.
+        folder: the folder of the files; None: SAFEDIAL_DATA.
         source: "rw26", "rw9_12", "rw", "b" (parquet), "rw_mat" or "b_mat" (every RW…mat or B…mat file of the folder).
     """
     from safedial.datasets.battery.mat import read_mat

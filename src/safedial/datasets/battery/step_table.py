@@ -2,7 +2,7 @@
 
 A step is what the experiment held constant: one charge, discharge or rest of a randomized-usage (RW) battery, or one
 300 s window of a B-series cycle. Volts, amperes, degrees Celsius, seconds. **Discharge current is positive, charge
-current negative**, in every source (NASA's B files have it the other way; their readers turn it round).
+current negative**, in every source (NASA's B files have the opposite sign; their readers reverse it).
 
 `start` is the step's own wall-clock time. `t_start` is in seconds on the source's own clock: since the start of the
 experiment (RW), of the excerpt's block (RW9–12), of the cycle (B). Rows of one `group` may share a history; rows of two
@@ -42,14 +42,14 @@ RW_KINDS = {"C": "charge", "D": "discharge", "R": "rest"}
 
 
 def check_steps(frame: Any) -> Any:
-    """Return `frame` with the table's columns first, or say which column, value and rule stand in the way.
+    """Return `frame` with the table's columns first, or raise an error that names the column, value and rule.
 
     Args:
         frame: a pandas DataFrame that should be a step table. It is not changed; further columns are kept.
 
     Raises:
         InvalidInput: a column is missing or of another type, a kind is unknown, a (group, step) comes twice, a number
-            is missing or infinite where it must not be, a duration is negative, or the current's sign is turned round.
+            is missing or infinite where it must not be, a duration is negative, or the current has the wrong sign.
     """
     missing = [name for name in COLUMNS if name not in frame.columns]
     require(not missing, "steps", missing, "these columns are missing", "a step table has " + ", ".join(COLUMNS))
@@ -61,7 +61,7 @@ def check_steps(frame: Any) -> Any:
     require(short.empty, "duration", _first(short), "must be ≥ 0 seconds")
     twice = frame[frame.duplicated(["group", "step"])]
     pair = None if twice.empty else (twice["group"].iloc[0], int(twice["step"].iloc[0]))
-    require(pair is None, "(group, step)", pair, "comes more than once", "number the steps of a group without repeats")
+    require(pair is None, "(group, step)", pair, "occurs more than once", "number the steps of a group without repeats")
     _check_signs(frame)
     return frame[[*COLUMNS, *(name for name in frame.columns if name not in COLUMNS)]]
 
@@ -85,7 +85,7 @@ def _check_column(values: Any, name: str, meaning: str) -> None:
 
 
 def _check_signs(frame: Any) -> None:
-    """Single steps may drift about zero; a whole source with the sign turned round is a reader's mistake."""
+    """Check medians: single steps may drift around zero, but a whole source with the wrong sign is a reader's bug."""
     for kind, sign in (("charge", -1.0), ("discharge", 1.0)):
         for source, current in frame[frame["kind"] == kind].groupby("source", observed=True)["current"]:
             middle = float(current.median())

@@ -1,12 +1,11 @@
-"""From vectors to contexts: centred, whitened, three numbers beside them, and no longer than 1.
+"""From vectors to contexts: centred, whitened, extended by three numbers, and of norm at most 1.
 
-Raw embeddings are nearly parallel, so they are centred; then turned to their principal axes and divided by the standard
-deviation of each axis, but by no less than that of an axis with `floor` times the largest variance. With a floor of
-1e-6 nearly every axis gets the same variance; with 1 all keep their own shares. All of it is fitted on the fit part
-alone.
+Raw embeddings are nearly parallel, so they are centred, rotated to their principal axes, and divided by the standard
+deviation of each axis, but at least by that of an axis with `floor` times the largest variance. With a floor of 1e-6
+nearly every axis gets the same variance; with 1 all keep their own. Everything is fitted only on the fit part.
 
-The three numbers are a constant, the kind of the coming step (+1 discharge, −1 charge; it is planned, so it is known)
-and the mean temperature of the last step, standardised. The paper has three as well and does not say which.
+The three numbers are a constant, the kind of the next step (+1 discharge, −1 charge; it is planned, so it is known) and
+the mean temperature of the last step, standardised. The paper also adds three, but does not say which.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Contexts(NamedTuple):
 
 
 def make_contexts(vectors: Array, kind: Any, temperature: Array, fit: Any, *, floor: float) -> Contexts:
-    """Contexts of all rounds, with everything that is estimated estimated on the rounds marked by `fit`."""
+    """Contexts of all rounds; all estimates come from the rounds marked by `fit`."""
     check_floor(floor)
     require(fit.any(), "split", "fit", "has no rounds")
     centred = vectors - vectors[fit].mean(axis=0)

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.decision.decision import Decision, Rules, bound_intensity, guarded
+from safedial.core.promise import PROMISES
+from safedial.decision.certificates.shared_terms import exact_curves, overrides
+from safedial.decision.learners.conformal_options import bound_intensity, guarded, guards_of
 from safedial.decision.units import rounded_down
 from safedial.policies.conformal.frozen import places_of
 
-
-def exact_curves(rules: Rules) -> str:
-    return (
-        "the dose curves are exact, down to the smallest action used: "
-        f"reward {rules.dose.reward.words}, cost {rules.dose.cost.words}"
-    )
-
-
-def overrides(rules: Rules, above: str = "") -> str:
-    """What must be true of the applied action; `above` is what else it must be."""
-    words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
-    void = "; a dose of 0 that is not vouched for counts as void" if rules.version > 1 else ""
-    return f"{words}the context{void}"
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
 
 
 def assumptions(decision: Decision) -> list[str]:
@@ -35,9 +27,10 @@ def assumptions(decision: Decision) -> list[str]:
         "sensors do not err; a stated baseline cost is exact",
         overrides(rules, ", is above zero,"),
     ]
-    if decision.promise == "declared":
+    promise = PROMISES[decision.promise]
+    if not promise.proved:
         return ["the start dose, and less, is safe for every context, as you declared"]
-    if decision.promise == "certified":
+    if promise.from_constants:
         return [
             f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
             f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given the context "
@@ -62,7 +55,7 @@ def assumptions(decision: Decision) -> list[str]:
     return [
         "rounds are exchangeable: contexts and noise come as if drawn independently from one source, without drift, "
         "and no round influences another (watched: see evidence)",
-        *before.get(options.get("history", ""), []),
+        *before.get(guards_of(rules)["history"], []),
         *shared,
         marginal,
         late,
@@ -73,14 +66,14 @@ def assumptions(decision: Decision) -> list[str]:
 
 def statement(decision: Decision) -> str:
     """The promise in one sentence."""
-    spec = decision.rules.spec
-    if decision.promise == "declared":
+    spec, promise = decision.rules.spec, PROMISES[decision.promise]
+    if not promise.proved:
         whose = "you declared the start dose safe"
         if guarded(decision):
             whose = "the dial's lowest level is at most the start dose, which you declared safe"
         return f"none of ours yet: {whose}, P(cost > {spec.threshold:g}) is as you know it"
     words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
-    if decision.promise == "certified":
+    if promise.from_constants:
         return f"{words}, from the constants (start-up)"
     return f"{words}, for exchangeable rounds, within its group"
 
@@ -94,7 +87,7 @@ COMPARED = {
 
 def compared(decision: Decision) -> str:
     """What an alarm about exchangeability set against each other."""
-    return COMPARED.get(decision.rules.policy.options.get("history", ""), "") if decision.doubt == "drift" else ""
+    return COMPARED.get(guards_of(decision.rules)["history"], "") if decision.doubt == "drift" else ""
 
 
 def facts(decision: Decision) -> dict[str, Any]:
@@ -104,7 +97,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     upper = decision.choice.bounds.cost_upper
     size = int(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
     return {
-        "assumptions": [] if decision.promise == "none" else assumptions(decision),
+        "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
         "risk": {"violation_risk": rules.spec.violation_risk, "this_round": rules.spec.violation_risk},
         "model": {
             "reward": seen.reward,
@@ -131,12 +124,12 @@ def facts(decision: Decision) -> dict[str, Any]:
 
 def _guards(decision: Decision) -> dict[str, Any]:
     """What the guards know: how far the dose may reach, how often the start dose was used, and why it is now."""
-    seen, options = decision.prediction, decision.rules.policy.options
+    seen = decision.prediction
     allowed = bound_intensity(decision)
     ties = None if seen.ties is None else dict(zip(("cost", "rounds", "of"), seen.ties, strict=True))
     return {
         "bound_intensity": None if math.isnan(allowed) else allowed,
-        "reach": {"factor": options.get("reach"), "tenth_applied": seen.tenth, "proof": False},
+        "reach": {"factor": guards_of(decision.rules)["reach"], "tenth_applied": seen.tenth, "proof": False},
         "start_rounds": seen.starts,
         "unknown_scores": seen.unknown,
         "tied_costs": ties,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safedial.core.margin import noise_margin, round_risk
-from safedial.decision.certificates.conformal_terms import exact_curves, overrides
-from safedial.decision.certificates.noise_terms import division, noise_assumptions, part_given, sensor_margin
-from safedial.decision.decision import Decision, Rules
+from safedial.core.promise import PROMISES
+from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
+from safedial.decision.certificates.shared_terms import REPORTED, exact_curves, overrides, part_given
 from safedial.decision.units import rounded_down
 
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
 
-def assumptions(rules: Rules, reported: str) -> list[str]:
+
+def assumptions(rules: Rules) -> list[str]:
     """All that the promise rests on, one sentence each."""
     spec, class_ = rules.spec, rules.policy.options["cost_class"]
     noise = [
@@ -27,18 +31,18 @@ def assumptions(rules: Rules, reported: str) -> list[str]:
         *([] if class_.binary else noise),
         exact_curves(rules),
         overrides(rules),
-        reported,
+        REPORTED,
         *([] if class_.binary else noise_assumptions(spec)),
         f"ridge = {spec.ridge:g}, the classes, the margin and the policy were fixed before the first round",
     ]
 
 
-def facts(decision: Decision, reported: str) -> dict[str, Any]:
+def facts(decision: Decision) -> dict[str, Any]:
     """Plain values: the classes, the bound, the margin, and what it rests on."""
     rules, bounds, spec = decision.rules, decision.choice.bounds, decision.rules.spec
     options = rules.policy.options
     return {
-        "assumptions": assumptions(rules, reported) if options["cost_class"].label == "certified" else [],
+        "assumptions": assumptions(rules) if PROMISES[options["cost_class"].label].proved else [],
         "risk": {
             "violation_risk": spec.violation_risk,
             "estimation_risk": spec.estimation_risk,
@@ -63,7 +67,7 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     upper, model = told["cost_upper"], told["model"]
     safe, rounds = rounded_down(told["safe_intensity"]), f"{model['informative_rounds']:.0f} informative rounds"
     name = model["cost_class"]["name"]
-    word = "is at most" if model["cost_class"]["label"] == "certified" else "was found at most"
+    word = "is at most" if PROMISES[model["cost_class"]["label"]].proved else "was found at most"
     if decision.rules.policy.binary_cost:
         odds = told["risk"]["this_round"] / (1.0 - told["risk"]["this_round"])
         return [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safedial.core.margin import margin_assumptions, tail_factor
 from safedial.core.spec import SafetySpec
-from safedial.decision.decision import Decision
+from safedial.decision.certificates.shared_terms import part_given
 from safedial.decision.units import rounded_down
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
 
 SCALED = (
     "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise, h exact and not falling "
@@ -56,10 +59,3 @@ def division(decision: Decision, facts: dict[str, Any]) -> list[str]:
 
 
 PARTS = ("cost_upper", "noise_margin", "sensor_margin")
-
-
-def part_given(decision: Decision, facts: dict[str, Any]) -> list[str]:
-    """Which part of the largest safe intensity a probe or an exploring round gets."""
-    if facts["limit"] not in ("probe", "exploration"):
-        return []
-    return [f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it."]

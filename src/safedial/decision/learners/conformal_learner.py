@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any, NamedTuple
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,9 @@ from numpy.typing import NDArray
 from safedial.core import exchangeability
 from safedial.core.action import Choice
 from safedial.core.conformal import TIE, p_value
-from safedial.decision.conformal_options import OFF
+from safedial.decision.certificates import conformal_terms
+from safedial.decision.learners import conformal_options
+from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
 from safedial.errors import InvalidInput, require
@@ -27,6 +31,10 @@ from safedial.policies import Policy
 from safedial.policies.conformal.frozen import Frozen, places_of, score
 from safedial.policies.conformal.memory import Rounds
 from safedial.policies.hp_conformal import Outlook
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
 
@@ -55,6 +63,11 @@ class View(NamedTuple):
     tenth: float | None = None
     ties: list[float] | None = None
 
+    @property
+    def informative_rounds(self) -> int:
+        """The rounds behind the predictors."""
+        return self.fitted
+
 
 class ConformalLearner(Learner):
     """One learner's rounds, with what is known of them so far."""
@@ -64,10 +77,71 @@ class ConformalLearner(Learner):
     def __init__(self, policy: Policy, dim: int, ridge: float, *, risk: float, tie: float = TIE) -> None:
         self.policy, self.dim, self.ridge, self.risk, self.tie = policy, dim, ridge, risk, tie
         self.rounds: Rounds = policy.init(dim, ridge=ridge)
-        self.guarded = any(policy.options.get(name, off) != off for name, off in OFF.items())
+        self._guarded = any(policy.options.get(name, off) != off for name, off in OFF.items())
         self.samples = self.bets = 0
         self.starts = 0
         self._sorted: dict[int, Array] = {}
+
+    @classmethod
+    def started(cls, rules: Rules, start_action: Any) -> Rules:
+        return conformal_options.started(rules, start_action)
+
+    @classmethod
+    def check_study(cls, rules: Rules) -> None:
+        conformal_options.check_levels(rules)
+
+    @classmethod
+    def least_setting(cls, rules: Rules) -> float | None:
+        return None if rules.policy.options.get("least_dose") is None else rules.dial.lowest_level
+
+    @classmethod
+    def guarded(cls, decision: Decision) -> str:
+        return conformal_options.guarded(decision)
+
+    @classmethod
+    def start_limit(cls, decision: Decision) -> str:
+        if math.isfinite(decision.choice.bounds.cost_upper):
+            return ""
+        return "no_information" if decision.prediction.ties else "start_dose"
+
+    @classmethod
+    def statement(cls, decision: Decision) -> str:
+        return conformal_terms.statement(decision)
+
+    @classmethod
+    def doubted(cls, decision: Decision) -> str:
+        return conformal_terms.compared(decision)
+
+    @classmethod
+    def facts(cls, decision: Decision) -> dict[str, Any]:
+        return conformal_terms.facts(decision)
+
+    @classmethod
+    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
+        return conformal_terms.arithmetic(decision, facts)
+
+    @classmethod
+    def written(cls, prediction: View) -> dict[str, Any]:
+        """As bodies from before there were guards had it, where these say nothing."""
+        silent = {name for name in View._field_defaults if getattr(prediction, name) is None}
+        told = {name: value for name, value in prediction._asdict().items() if name not in silent}
+        return {**told, "sizes": prediction.sizes.tolist()}
+
+    @classmethod
+    def read_written(cls, rules: Rules, told: Mapping[str, Any]) -> View:
+        return View(**{**told, "sizes": np.array(told["sizes"], dtype=np.int64)})
+
+    @classmethod
+    def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
+        return conformal_options.same_option(name, given, saved)
+
+    @classmethod
+    def with_saved(cls, policy: Policy, saved: Mapping[str, Any]) -> Policy:
+        return conformal_options.with_saved(policy, saved)
+
+    @classmethod
+    def history_counts(cls, rules: Rules) -> bool:
+        return rules.policy.options.get("history") != "train"
 
     def begin(self) -> None:
         """Refit if it is due: before a decision, never after."""
@@ -107,7 +181,7 @@ class ConformalLearner(Learner):
             self.samples,
             rounds.fitted,
         )
-        if self.guarded:
+        if self._guarded:
             seen = seen._replace(starts=self.starts, tenth=rounds.tenth)
             if frozen and not np.isfinite(choice.bounds.cost_upper):
                 seen = self._without_bound(seen, frozen)
@@ -195,7 +269,7 @@ class ConformalLearner(Learner):
         return float(exchangeability.evidence(self.rounds.capital))
 
     @property
-    def alarmed(self) -> bool:
+    def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
         """Whether the evidence ever reached 100 since the watch began."""
         return bool(self.rounds.alarmed)
 
@@ -239,7 +313,7 @@ class ConformalLearner(Learner):
         labels = np.array(json.dumps(list(rounds.labels)))
         capital = np.append(rounds.capital.held, rounds.capital.seen)
         parts = {name: getattr(rounds, name)[:here] for name in rounds.columns}
-        if self.guarded:
+        if self._guarded:
             parts["tried"] = np.array(rounds.tried, dtype=np.float64)
             parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
         if rounds.left:
@@ -256,7 +330,7 @@ class ConformalLearner(Learner):
         rounds = self.rounds
         for name in rounds.columns:
             setattr(rounds, name, arrays[name].copy())
-        if self.guarded:
+        if self._guarded:
             rounds.tried = arrays["tried"].tolist()
             rounds.history, self.starts = (int(value) for value in arrays["guards"])
         rounds.left = {int(number): bool(told) for number, told in arrays.get("left", ())}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import Bounds
-from safedial.core.safe_set import SafeSet
-from safedial.decision.learners.protocol import Learner
+from safedial.core.spec import SafetySpec
+from safedial.decision.certificates import function_class_terms
+from safedial.decision.learners.protocol import Learner, plain_choice
 from safedial.decision.outcome import Sample
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
 
 Array = NDArray[np.float64]
 
@@ -34,19 +37,28 @@ class ClassLearner(Learner):
         self.held = policy.init(dim, ridge=ridge)
         self.samples = 0
 
+    @classmethod
+    def check(cls, policy: Policy, spec: SafetySpec) -> None:
+        if policy.binary_cost:
+            below = spec.threshold < 1
+            require(below, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "take 0.5")
+            sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+            require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
+
+    @classmethod
+    def facts(cls, decision: Decision) -> dict[str, Any]:
+        return function_class_terms.facts(decision)
+
+    @classmethod
+    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
+        return function_class_terms.arithmetic(decision, facts)
+
     def predict(self, context: Array, norm: float) -> Any:
         return self.policy.predict(self.held, context)
 
     def view(self, prediction: Any, choice: Choice) -> tuple[View, Choice]:
         """The outlook and the choice as plain values that later rounds leave alone."""
-        bounds = choice.bounds
-        plain = Choice(
-            float(choice.intensity),
-            SafeSet(float(choice.safe.intensity), bool(choice.safe.certified)),
-            Bounds(float(bounds.reward_upper), float(bounds.cost_upper), 0.0, 0.0, bool(bounds.refuted)),
-            float(choice.reward_index),
-        )
-        return View(float(prediction.norm), float(prediction.informative_rounds)), plain
+        return View(float(prediction.norm), float(prediction.informative_rounds)), plain_choice(choice)
 
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
         """Fold in an outcome, if it teaches anything."""
@@ -80,13 +92,3 @@ class ClassLearner(Learner):
 def _classes(policy: Policy) -> tuple[Any, ...]:
     reward, cost = policy.options["reward_class"], policy.options["cost_class"]
     return (cost,) if reward is cost else (reward, cost)
-
-
-def check_classes(policy: Policy, spec: Any) -> None:
-    """Whether an agent can run this policy with this spec."""
-    learned = "is learned by policies with a linear cost only"
-    require(not spec.learns_noise, "margin_risk", spec.margin_risk, learned, "leave it out, or use hp_probe")
-    if policy.binary_cost:
-        require(spec.threshold < 1, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "take 0.5")
-        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
-        require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")

@@ -6,35 +6,63 @@ A policy of one's own may bring its learner, a subclass of `Learner` whose const
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 from safedial.core.conformal import TIE
 from safedial.core.rounding import rounded_spec
-from safedial.decision.decision import Rules
 from safedial.decision.learners.conformal_learner import ConformalLearner
 from safedial.decision.learners.function_class_learner import ClassLearner
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.radius_state import make_radius_state
-from safedial.policies import Policy
+from safedial.decision.rules import Rules, plain_options
+from safedial.errors import require
+from safedial.policies import POLICIES, Policy, make_policy
 
 
 def kind_of(policy: Policy) -> type[Learner]:
-    """The class of a policy's learner."""
+    """The class of a policy's learner; refused where there is none to run online."""
     if policy.learner is not None:
         return policy.learner
     if "cost_class" in policy.options:
         return ClassLearner
-    return ConformalLearner if policy.promise == "conformal" else LinearLearner
+    if policy.name == "hp_conformal":
+        return ConformalLearner
+    words, out = "has a learner of its own, which an Agent does not know", "simulate it, or give the policy a `learner`"
+    require(policy.is_linear, "policy", policy.name, words, out)
+    return LinearLearner
 
 
 def make_learner(rules: Rules) -> Learner:
     """The learner that the rules' policy needs, with nothing learned."""
     policy, dim, ridge = rules.policy, rules.dim, rules.spec.ridge
-    kind = kind_of(policy)
+    kind = rules.learner
     if kind is ClassLearner:
         return ClassLearner(policy, dim, ridge)
     if kind is ConformalLearner:
         tie = TIE if rules.version > 1 else 0.0
         return ConformalLearner(policy, dim, ridge, risk=rules.spec.violation_risk, tie=tie)
     if kind is LinearLearner:
-        return LinearLearner(dim, ridge, make_radius_state(policy, dim, rounded_spec(rules.spec)))
-    return kind(rules)  # pyright: ignore[reportCallIssue] -- a learner of one's own takes the rules
+        spec = rounded_spec(rules.spec)
+        stated = spec.coefficient_bound if rules.version > 1 else math.inf
+        return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=stated)
+    return kind(rules)
+
+
+def saved_policy(name: str, options: Mapping[str, Any], given: Policy | None) -> Policy:
+    """The policy of a save file, from its name and options; the one given, where it or an option is the user's own."""
+    if given is None:
+        own = [] if name in POLICIES else ["policy"]
+        own += sorted(key for key, value in options.items() if isinstance(value, dict))
+        rule = f"was saved with your own {', '.join(own)}, which the file does not hold"
+        require(not own, "policy", name, rule, "give the policy again: Agent.load(path, policy=...)")
+        made = make_policy(name, **options)
+    else:
+        require(given.name == name, "policy", given.name, f"must be the saved one, {name!r}")
+        now, same = plain_options(given.options), kind_of(given).same_option
+        other = sorted(key for key, value in options.items() if not same(key, now, value))
+        require(not other, "policy", name, f"has other options than the saved one: {', '.join(other)}")
+        made = given
+    return kind_of(made).with_saved(made, options)

@@ -11,23 +11,28 @@ dimension, where comparing contexts would cost as much, only for the same array.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import cost_exceeds_norms
+from safedial.core.confidence import cost_radius_of, reward_radius_of
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, explained, round_up
-from safedial.core.spec import SafetySpec
+from safedial.decision.certificates import linear_terms
 from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.decision.learners.pending_samples import Pending
-from safedial.decision.learners.protocol import Learner
+from safedial.decision.learners.protocol import Learner, Residuals
 from safedial.decision.outcome import Sample
+from safedial.decision.own_functions import longest_context
+from safedial.policies.fixed import fixed
 
 if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
     from safedial.decision.learners.radius_state import RadiusState
+    from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
 
@@ -47,10 +52,14 @@ ROWS = 4096
 
 
 class LinearLearner(Learner):
-    """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it."""
+    """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it, and
+    `coefficient_bound` is the stated S, where data may refute it.
+    """
 
-    def __init__(self, dim: int, ridge: float, extras: RadiusState | None = None) -> None:
-        self.dim, self.ridge, self.extras = dim, ridge, extras
+    def __init__(
+        self, dim: int, ridge: float, extras: RadiusState | None = None, *, coefficient_bound: float = math.inf
+    ) -> None:
+        self.dim, self.ridge, self.extras, self.coefficient_bound = dim, ridge, extras, coefficient_bound
         self.gram = np.asfortranarray(np.eye(dim) * ridge)
         self.inverse = np.asfortranarray(np.eye(dim) / ridge)
         self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
@@ -60,6 +69,20 @@ class LinearLearner(Learner):
         self.log_det = self.reward_squares = self.cost_squares = 0.0
         self.known: tuple[Array, float, tuple[float, float, Array, float]] | None = None
         self._refresh_scale()
+
+    @classmethod
+    def started(cls, rules: Rules, start_action: Any) -> Rules:
+        rules = super().started(rules, start_action)
+        _warn_where_no_level_is_reached(rules)
+        return rules
+
+    @classmethod
+    def facts(cls, decision: Decision) -> dict[str, Any]:
+        return linear_terms.facts(decision)
+
+    @classmethod
+    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
+        return linear_terms.arithmetic(decision, facts)
 
     def read(self, context: Array, norm: float) -> tuple[float, float, float, float]:
         """(reward, cost, width, how far the cost was raised) at a context of norm `norm`; cost and width are certified
@@ -72,14 +95,40 @@ class LinearLearner(Learner):
 
     def predict(self, context: Array, norm: float) -> Prediction:
         """What a decision depends on, its norm rounded up."""
-        reward, cost, width, slack = self.read(context, norm)
-        length, rounds = norm * self.norm_error, float(self.samples)
-        seen = Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
+        seen = self._estimate(context, norm)
         return seen if self.extras is None else self.extras.add(self, seen, context, norm)
 
-    def refutes(self, prediction: Prediction, choice: Choice, spec: SafetySpec) -> bool:
-        """Whether the estimated cost lies above what the stated norms allow."""
-        return bool(cost_exceeds_norms(prediction, choice.bounds, spec))
+    def _estimate(self, context: Array, norm: float) -> Prediction:
+        reward, cost, width, slack = self.read(context, norm)
+        length, rounds = norm * self.norm_error, float(self.samples)
+        return Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
+
+    def residuals(self, rules: Any, context: Array, norm: float, sample: Sample) -> Residuals | None:
+        """The residuals of an outcome; the slack is radius times width, so it needs a policy with a radius."""
+        radius, spec = rules.policy.options.get("radius"), rules.spec
+        if radius is None:
+            return None
+        seen = self.predict(context, norm) if radius == "noise-adaptive" else self._estimate(context, norm)
+        cost_radius = reward_radius = cost_radius_of(radius, seen, spec)
+        if not spec.same_noise or radius == "noise-adaptive":
+            reward_radius = reward_radius_of(radius, seen, spec)
+        share = math.sqrt(sample.weight)
+        width = share * seen.width
+        reward, cost = share * (sample.reward - seen.reward), share * (sample.cost - seen.cost)
+        return reward, reward_radius * width, cost, cost_radius * width, share * seen.cost_slack
+
+    def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
+        """Both as they are, but refuted where even the lowest mean cost in the confidence set, ⟨x,μ̂⟩ − β·width, lies
+        above S‖x‖.
+
+        `core.confidence.bound` finds data that lie below what the stated norms allow; the clip would hide data that lie
+        above it. On the event that the confidence set holds, either refutes ‖μ*‖ ≤ S.
+        """
+        bounds = choice.bounds
+        lowest = prediction.cost - prediction.cost_slack - bounds.cost_radius * prediction.width
+        if lowest > self.coefficient_bound * prediction.norm:
+            choice = choice._replace(bounds=bounds._replace(refuted=True))
+        return prediction, choice
 
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
         """Fold in an outcome, if it teaches anything."""
@@ -173,15 +222,15 @@ class LinearLearner(Learner):
 
     def _fold_in(self, context: Array, direction: Array, weight: float, gain: float) -> None:
         """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when the room for waiting samples is full."""
-        self.known = None
-        if self.pending.full:
+        self.known, pending = None, self.pending
+        if not pending.room:
             dsyr(-gain, direction, a=self.inverse, overwrite_a=1, lower=1)
             dsyr(weight, context, a=self.gram, overwrite_a=1, lower=1)
             self._refresh_scale()
             return
         row = math.sqrt(weight) * context
-        self.pending.add(row, math.sqrt(gain) * direction)
-        if self.pending.full:
+        pending.add(row, math.sqrt(gain) * direction)
+        if pending.count == pending.room:
             self._apply_pending()
         else:
             self.diagonal += row * row
@@ -224,11 +273,13 @@ class LinearLearner(Learner):
 
     def _direction(self, vector: Array) -> Array:
         """inverse·vector, waiting samples included."""
-        return self.pending.less_moves(vector, dsymv(1.0, self.inverse, vector, lower=1))
+        product = dsymv(1.0, self.inverse, vector, lower=1)
+        return self.pending.less_moves(vector, product) if self.pending.count else product
 
     def _residual(self, context: Array, direction: Array) -> Array:
         """x − Σy, waiting samples included."""
-        return self.pending.less_rows(direction, dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1))
+        residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
+        return self.pending.less_rows(direction, residual) if self.pending.count else residual
 
     def _repaired(self, context: Array, norm: float, direction: Array) -> tuple[float, float, Array, float]:
         """The best of three proposals: the given one, one step of refinement, and 0, which is as good as no data.
@@ -260,7 +311,9 @@ class LinearLearner(Learner):
         )
 
     def _refresh_scale(self) -> None:
-        self.diagonal: Array = self.pending.diagonal(self.gram)
+        self.diagonal: Array = self.gram.diagonal().copy()
+        if self.pending.count:
+            self.pending.add_to_diagonal(self.diagonal)
         self._set_scale()
 
     def _set_scale(self) -> None:
@@ -290,6 +343,25 @@ class LinearLearner(Learner):
         if self.extras is not None:
             self.extras.restore(arrays)
         self._refresh_scale()
+
+
+def _warn_where_no_level_is_reached(rules: Rules) -> None:
+    """Levels can lock an agent at zero: what is never given is never learned from."""
+    if not rules.dial.levels:
+        return
+    longest = longest_context(rules.dim, rules.spec.context_bound)
+    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim, context=longest)
+    safe = fixed().decide(first, rules.spec, round=1.0, coin=0.5).safe.intensity
+    lowest = next(level for level in rules.dial.levels if level > rules.dial.low or level == rules.dial.levels[-1])
+    needed = float(rules.dose.cost.effect(rules.dial.action(lowest)))
+    if safe < needed:
+        warnings.warn(
+            f"the lowest level, {rules.dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
+            f"safe intensity is {safe:.3g}. Such rounds are given nothing and teach nothing; unless shorter contexts "
+            "come, the agent stays at zero. A lower level, a higher threshold or less noise would help",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _copy_lower_to_upper(source: Array, target: Array) -> None:

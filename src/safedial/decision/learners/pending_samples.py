@@ -39,21 +39,17 @@ class Pending:
         self.rows, self.moves = (np.zeros((dim, self.room), order="F") for _ in range(2))
         self.count = 0
 
-    @property
-    def full(self) -> bool:
-        return self.count == self.room
-
     def add(self, row: Array, move: Array) -> None:
         self.rows[:, self.count], self.moves[:, self.count] = row, move
         self.count += 1
 
     def less_moves(self, vector: Array, product: Array) -> Array:
         """inverse·vector − WWᵀ·vector, in place of `product`, its first term."""
-        return _corrected(self.moves[:, : self.count], vector, product) if self.count else product
+        return _corrected(self.moves[:, : self.count], vector, product)
 
     def less_rows(self, vector: Array, residual: Array) -> Array:
         """x − gram·vector − RRᵀ·vector, in place of `residual`, its first two terms."""
-        return _corrected(self.rows[:, : self.count], vector, residual) if self.count else residual
+        return _corrected(self.rows[:, : self.count], vector, residual)
 
     def apply(self, gram: Array, inverse: Array) -> None:
         """Fold all waiting samples into the lower triangles of both matrices, in place."""
@@ -62,12 +58,10 @@ class Pending:
             dsyrk(-1.0, self.moves[:, : self.count], beta=1.0, c=inverse, lower=1, overwrite_c=1)
             self.count = 0
 
-    def diagonal(self, gram: Array) -> Array:
-        """diag(Σ), the waiting samples added one by one."""
-        total = gram.diagonal().copy()
+    def add_to_diagonal(self, diagonal: Array) -> None:
+        """Make the diagonal of `gram` that of Σ: the waiting samples are added one by one."""
         for row in self.rows.T[: self.count]:
-            total += row * row
-        return total
+            diagonal += row * row
 
     def state(self) -> dict[str, Array]:
         """The columns in use, to save; nothing where samples never wait."""

@@ -1,7 +1,7 @@
 """What a refit freezes: predictors, and every calibration round's score and group under them.
 
-Between refits these alone decide. Pure functions of the rounds so far; arrays have any batch shape in front, and the n
-calibration rounds, oldest first, as the last axis.
+Between refits, bounds depend only on these. All are pure functions of the rounds so far; arrays start with any batch
+shape and end with the axis of the n calibration rounds, oldest first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EARLY = 400
 """The full form keeps two of three rounds apart from this round on, and every second one before it."""
 
 SLACK = 1e-12
-"""The bound is raised by this share of its parts' sizes: more than rounding can take from it."""
+"""The bound is raised by this share of the size of its parts, which is more than rounding can change."""
 
 
 class Setup(NamedTuple):
@@ -46,9 +46,9 @@ class Setup(NamedTuple):
 
 
 class Past(NamedTuple):
-    """The rounds of a refit, oldest first: their numbers from 0, contexts, R/g, C/g (+∞: not known) and labels.
+    """The rounds of a refit, oldest first: their numbers from 0, contexts, R/g, C/g (+∞: unknown) and labels.
 
-    `measured` is C − b₀, where ties are looked for, and `first` the number of the first round that may calibrate.
+    `measured` is C − b₀, if ties are to be found, and `first` the number of the first round that may calibrate.
     """
 
     numbers: Any
@@ -61,9 +61,9 @@ class Past(NamedTuple):
 
 
 class Ties(NamedTuple):
-    """By group: the commonest measured cost of its known calibration rounds, how many have it, and how many are known.
+    """By group: the most common measured cost of the known calibration rounds, how many have it, how many are known.
 
-    A third is the limit: where the cost is flat, or cut off at a limit, what a dose does cannot be read from it.
+    If more than a third are equal, the cost is flat or censored at a limit, and says nothing about the dose's effect.
     """
 
     value: Array
@@ -72,7 +72,7 @@ class Ties(NamedTuple):
 
     @property
     def found(self) -> Any:
-        """Where more than a third, and at least two, have one value."""
+        """The groups in which more than a third, and at least two, have the same value."""
         return (self.count >= 2) & (3 * self.count > self.known)
 
 
@@ -89,10 +89,9 @@ class Full(NamedTuple):
 class Frozen(NamedTuple):
     """Predictors (functions of contexts (..., n, d)), and the calibration rounds under them.
 
-    `codes` are groups: twice the label's number, and one more where benefit is expected. `ages` count the later rounds
-    of the same group. `sizes` counts each group, with a last one that is always empty: a group never seen.
-    `ties` says which groups' costs carry no information, where that is asked for. `cache` holds the quantiles for the
-    last spec asked.
+    `codes` are groups: twice the label's number, plus one if benefit is expected. `ages` count the later rounds of the
+    same group. `sizes` counts each group; its last entry, always 0, stands for a group never seen. `ties` says which
+    groups' costs carry no information, if requested. `cache` holds the quantiles for the last spec used.
     """
 
     reward: Fitted
@@ -115,7 +114,7 @@ def calibrates(numbers: Any, form: str) -> Any:
 
 
 def freeze(setup: Setup, ridge: float, past: Past) -> Frozen:
-    """Fit on the rounds apart, then score and group the others."""
+    """Fit to the training rounds, then score and group the calibration rounds."""
     context, cost, label = past.context, past.cost, past.label
     known = np.isfinite(cost)
     held, rest = _parts(past.numbers, setup.form, past.first)
@@ -144,7 +143,7 @@ def freeze(setup: Setup, ridge: float, past: Past) -> Frozen:
 
 
 def _parts(numbers: Any, form: str, first: int) -> tuple[Any, Any]:
-    """Which rows calibrate and which are apart; as slices, which copy nothing, where they alternate."""
+    """Which rows calibrate and which train; slices, which copy nothing, if they alternate."""
     held = calibrates(numbers, form) & (numbers >= first)
     gapless = held.size and numbers[0] >= first and numbers[-1] - numbers[0] + 1 == held.size
     if form == "split" and gapless:
@@ -154,7 +153,7 @@ def _parts(numbers: Any, form: str, first: int) -> tuple[Any, Any]:
 
 
 def find_ties(measured: Array, known: Any, codes: Any, groups: int) -> Ties:
-    """The commonest measured cost of each group's known rounds; for one learner, not a batch.
+    """The most common measured cost of each group's known rounds; for one learner, not a batch.
 
     >>> ties = find_ties(np.array([0.0, 0.0, 0.3, 0.0, 0.7]), np.ones(5, dtype=bool), np.array([0, 0, 0, 1, 1]), 3)
     >>> ties.value.tolist(), ties.count.tolist(), ties.known.tolist(), ties.found.tolist()
@@ -169,14 +168,20 @@ def find_ties(measured: Array, known: Any, codes: Any, groups: int) -> Ties:
 
 
 def score(cost: Array, guess: Array, scale: Array) -> Array:
-    """(C/g − ĉ(x))/ŝ(x); +∞ where the outcome, the prediction or the scale is not known."""
+    """(C/g − ĉ(x))/ŝ(x); +∞ if the outcome, the prediction or the scale is unknown."""
     known = np.isfinite(guess) & np.isfinite(scale)
     return np.where(known, cost - np.where(known, guess, 0.0), np.inf) / np.where(known, scale, 1.0)
 
 
 def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
-    """(how many later rounds of its group each round has, how many rounds each group has, and a last 0)."""
+    """For each round, how many later rounds its group has; for each group, how many rounds it has, with a 0 at the end.
+
+    The rank that bounds the next score often needs only the latest n′ rounds of a group (`core.conformal.places`):
+    those with age < n′.
+    """
     count, batch = codes.shape[-1], int(np.prod(codes.shape[:-1]))
+    # A stable sort puts each group's rounds side by side, oldest first, for the whole batch at once: a round's age is
+    # then its distance to the end of its run. Small codes as int16, because NumPy sorts those by radix, in linear time.
     order = np.argsort(codes.astype(np.int16) if groups < 2**15 else codes, axis=-1, kind="stable")
     ordered = np.take_along_axis(codes, order, axis=-1)
     places = np.arange(count)
@@ -185,6 +190,7 @@ def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
     ends = np.minimum.accumulate(np.where(last, places, count)[..., ::-1], axis=-1)[..., ::-1]
     ages = np.empty(codes.shape, dtype=np.int64)
     np.put_along_axis(ages, order, ends - places, axis=-1)
+    # One bincount for the whole batch: each element gets its own range of codes.
     offsets = np.arange(batch)[:, None] * (groups + 1)
     sizes = np.bincount((codes.reshape(batch, count) + offsets).ravel(), minlength=batch * (groups + 1))
     return ages, sizes.reshape((*codes.shape[:-1], groups + 1))
@@ -193,7 +199,7 @@ def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
 def upper(
     frozen: Frozen, context: Array, *, cost: Any, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
 ) -> Any:
-    """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ where nothing can be said."""
+    """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ if there is no bound."""
     xp = namespace(scale)
     known = abs(scale) < math.inf
     if frozen.ties is not None:
@@ -212,7 +218,7 @@ def upper(
 
 
 def quantiles(frozen: Frozen, spec: SafetySpec, confidence: float | None) -> Array:
-    """The score that bounds the next one of each group, (..., groups + 1); +∞ where there is none."""
+    """The score that bounds the next one of each group, (..., groups + 1); +∞ if there is none."""
     if not frozen.cache or frozen.cache[0] is not spec:
         kept, top = places_of(frozen.sizes, spec.violation_risk, confidence)
         found = np.full(kept.shape, np.inf)
@@ -233,6 +239,8 @@ def _full_upper(
     kept, top = (part[..., 0] for part in places_of(size, spec.violation_risk, confidence))
     slope = full.scales / np.asarray(scale)[..., None] + (full.rows @ direction[..., None])[..., 0]
     used = (frozen.codes == code[..., None]) & (frozen.ages < kept[..., None])
+    # With a positive slope a round counts up to residual/slope, so a quantile of these values is exact. A slope ≤ 0,
+    # which is rare, makes it count from a value on; `conforming_bound` handles that.
     if np.all(slope > 0.0):
         bound = _nth_largest(np.where(used, full.residual / slope, -np.inf), top)
     else:
@@ -247,7 +255,7 @@ def _full_upper(
 
 
 def _nth_largest(values: Array, top: Any) -> Array:
-    """The top-th largest along the last axis; +∞ where top is 0."""
+    """The top-th largest along the last axis; +∞ if top is 0."""
     deepest, count = int(np.max(top, initial=0)), values.shape[-1]
     if deepest == 0:
         return np.full(top.shape, np.inf)
@@ -257,7 +265,7 @@ def _nth_largest(values: Array, top: Any) -> Array:
 
 
 def places_of(size: Any, risk: Any, confidence: float | None) -> tuple[Any, Any]:
-    """(kept, top) for each group: `places`, or `sure_places` where a confidence is asked for."""
+    """(kept, top) for each group: `places`, or `sure_places` if a confidence is given."""
     chance = np.asarray(risk)[..., None]
     return places(size, chance) if confidence is None else sure_places(size, chance, confidence)
 

@@ -1,7 +1,8 @@
 """The rounds that HP-Conformal remembers, in order of decision, for a whole batch at once.
 
-A round's outcome may come late (`fill`) or never: until then its cost is +∞. One that is void for a reason unrelated
-to it is left out. Which rounds calibrate and when to refit are functions of the round's number alone.
+A round's outcome may come late (`fill`) or never: until then its cost is +∞. A round that is void for an unrelated
+reason is left out. Which rounds calibrate and when to refit depend only on the round's number, never on outcomes:
+otherwise the scores would not be exchangeable.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ Array = NDArray[np.float64]
 
 FIRST_FIT = 20
 GROWTH = 0.1
-"""The first refit is after 20 rounds; then each time there are a tenth more (of the window, once it is full)."""
+"""The first refit is after 20 rounds; then whenever rounds have grown by a tenth (of the window, once it is full)."""
 
 PLAIN = Setup()
 COLUMNS = ("context", "reward", "cost", "label")
 
 TRIED = 10
-"""`reach` goes by the 10th largest applied intensity with a known outcome: one odd round does not move it."""
+"""`reach` uses the 10th largest applied intensity with a known outcome, so that one odd round does not move it."""
 
 
 class Rounds:
     """Updated in place; `batch` is the shape before the rows, () for one learner.
 
-    `history` is how many rounds, the first ones, only train. `left` holds the numbers of the rounds that are left out,
-    each with whether the last refit knew it. `tried` holds the largest applied intensities with a known outcome,
-    ascending, `TRIED` at most.
+    `history` is how many of the first rounds only train. `left` maps the number of each round that is left out to
+    whether the last refit already left it out. `tried` holds the largest applied intensities with a known outcome,
+    ascending, at most `TRIED`.
     """
 
     def __init__(self, dim: int, *, ridge: Any, batch: tuple[int, ...] = (), setup: Setup = PLAIN) -> None:
@@ -58,7 +59,7 @@ class Rounds:
         self.alarmed: Any = np.zeros(batch, dtype=bool)
 
     def append(self, context: Any, reward: Any, cost: Any) -> int:
-        """Add a round, its cost +∞ where the outcome is not known; its number, from 0."""
+        """Add a round and return its number, from 0; the cost is +∞ if the outcome is unknown."""
         place = self.count - self.dropped
         if place == self.cost.shape[-1]:
             self._move(0, max(64, 2 * place))
@@ -70,7 +71,7 @@ class Rounds:
         return self.count - 1
 
     def fill(self, number: int, reward: float, cost: float, *, measured: float = 0.0, intensity: float = 0.0) -> None:
-        """The outcome of a round that was added without one; a round that left the window or is left out stays so."""
+        """Add the outcome of a round that had none; ignored if the round has left the window or is left out."""
         if number < self.dropped or number in self.left:
             return
         place = number - self.dropped
@@ -80,7 +81,7 @@ class Rounds:
             self.tried = sorted([*self.tried, intensity])[-TRIED:]
 
     def leave_out(self, number: int) -> None:
-        """Take a round without a known outcome out: it neither calibrates nor trains, from the next refit on."""
+        """Leave out a round without a known outcome: from the next refit on it neither calibrates nor trains."""
         if number >= self.dropped and not np.isfinite(self.cost[..., number - self.dropped]).any():
             self.left[number] = False
 
@@ -90,13 +91,13 @@ class Rounds:
         return self.tried[0] if len(self.tried) == TRIED else None
 
     def calibrates(self, numbers: Any) -> Any:
-        """Which rounds calibrate, by number: not those that only train."""
+        """Which of the numbered rounds calibrate."""
         return calibrates(numbers, self.setup.form) & (numbers >= self.history)
 
     def refit(self) -> None:
-        """Freeze new predictors, scores and groups from the rounds in the window, and forget what left it.
+        """Freeze new predictors, scores and groups from the rounds in the window, and forget older rounds.
 
-        The latest `lag` rounds have no part yet: their outcomes may be on their way.
+        The latest `lag` rounds are not used yet, because their outcomes may still arrive.
         """
         last = max(self.dropped, self.count - self.setup.lag)
         drop = max(0, last - self.dropped - self.setup.window)
@@ -109,11 +110,12 @@ class Rounds:
         self.known = np.isfinite(self.cost[..., : last - self.dropped])
         self.frozen, self.fitted = frozen, last
         own = self.count - max(self.dropped, self.history)
+        # 1e-9: rounding of GROWTH * own must not delay a refit by a round.
         grown = self.count + max(1, int(np.ceil(GROWTH * own - 1e-9)))
         self.next_fit = max(grown, self.history + FIRST_FIT)
 
     def _move(self, first: int, size: int) -> None:
-        """The rows from `first` on, in room for `size`."""
+        """Move the rows from `first` on into new arrays with room for `size`."""
         axis = len(self.batch)
         for name in self.columns:
             old = getattr(self, name)
@@ -123,7 +125,11 @@ class Rounds:
             setattr(self, name, new)
 
     def refreeze(self) -> None:
-        """What the last refit froze, again, from the rows and what was known of them then."""
+        """Rebuild what the last refit froze, from the rows and what was known then.
+
+        Files do not hold the predictors. A new refit on loading would use later outcomes, and the loaded learner would
+        decide differently from the saved one.
+        """
         if self.fitted:
             self.frozen = self._freeze(self.dropped, slice(0, self.fitted - self.dropped), self.known)
 
@@ -142,11 +148,11 @@ class Rounds:
         return freeze(self.setup, self.ridge, _without(past, gone) if gone.any() else past)
 
     def code(self, context: Any, benefit: Any) -> Any:
-        """The group of rounds at `context`: twice the label's number, and one more where benefit is expected."""
+        """The group of rounds at `context`: twice the label's number, plus one if benefit is expected."""
         return 2 * self.label_of(context, learn=False) + (benefit >= 0.0)
 
     def label_of(self, context: Any, *, learn: bool) -> Any:
-        """The number of the user-given group of each context; a group never seen is added, or is one past the last."""
+        """The number of each context's user-defined group; a new group is added if `learn`, else one past the last."""
         group = self.setup.group
         if group is None:
             return 0
@@ -155,14 +161,14 @@ class Rounds:
             numbers = [self.labels.setdefault(each, len(self.labels)) for each in found]
             if self.crowd <= len(self.labels):
                 self.crowd *= 10
-                words = f"group has {len(self.labels)} labels so far; each needs rounds of its own, so few get a bound"
+                words = f"group has {len(self.labels)} labels so far; each needs its own rounds, so few get a bound"
                 warnings.warn(words, UserWarning, stacklevel=2)
         else:
             numbers = [self.labels.get(each, len(self.labels)) for each in found]
         return np.array(numbers, dtype=np.int64).reshape(np.shape(context)[:-1])
 
     def name_of(self, context: Any) -> Hashable:
-        """The label of one context: a column's value, or what the user's function says."""
+        """The label of one context: a column's value, or the result of the user's function."""
         group: Any = self.setup.group
         if isinstance(group, int):
             return float(context[group])
@@ -188,7 +194,7 @@ class Rounds:
         return self.fitted + held, p_values(frozen.scores, frozen.codes, scores, codes)
 
     def watch(self) -> None:
-        """Bet on the calibration rounds since the last refit, in order, under the predictors of that time."""
+        """Bet on the calibration rounds since the last refit, in order, with the predictors of that refit."""
         numbers, chances = self.chances()
         for step in range(len(numbers)):
             self.capital = exchangeability.update(self.capital, chances[..., step])
@@ -204,5 +210,5 @@ def _without(past: Past, gone: Any) -> Past:
 
 
 def _room(size: int, batch: tuple[int, ...], shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
-    """Zeros (*batch, size, *shape), laid out row after row for the whole batch, as rows are written."""
+    """Zeros (*batch, size, *shape), laid out so that one round of the whole batch is contiguous, as rounds arrive."""
     return np.moveaxis(np.zeros((size, *batch, *shape), dtype), 0, len(batch))

@@ -1,9 +1,9 @@
-"""Predictors for HP-Conformal: ridge regression for a whole batch at once, or anyone's `fit` and `predict`.
+"""Predictors for HP-Conformal: ridge regression for a whole batch at once, or any model with `fit` and `predict`.
 
-A fitted predictor is a function from contexts (..., n, d) to (..., n). Rounds whose outcome is unknown have no part in
-a fit. Whatever a predictor says is only a proposal, which conformal scores correct; so nothing here can break the
-promise, but it can cost reward. A prediction that is not a finite number counts as "unknown": such a calibration round
-scores +∞ and such a new round gets the start dose.
+A fitted predictor is a function from contexts (..., n, d) to (..., n). Rounds with unknown outcomes are not used in a
+fit. Conformal scores correct whatever a predictor says, so nothing here can break the promise, but it can cost reward.
+A prediction that is not a finite number counts as unknown: such a calibration round scores +∞, and such a new round
+gets the start dose.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Array = NDArray[np.float64]
 Fitted = Callable[[Array], Array]
 
 FEWEST = 50
-"""A model of the user's is fitted from this many rounds on; many cannot work with a handful."""
+"""The fewest rounds to which a user's model is fitted; many models fail with only a few."""
 
 SMALLEST_SCALE = 0.1
 """ŝ(x) is at least this share of the mean absolute residual."""
 
 
 def ridge_fit(rows: Array, targets: Array, seen: Any, ridge: float) -> tuple[Array, Array]:
-    """(A⁻¹, coefficients) of ridge regression on the rows that were seen: rows (..., n, d), targets (..., n, k)."""
+    """(A⁻¹, coefficients) of ridge regression on the known rows: rows (..., n, d), targets (..., n, k)."""
     if not np.all(seen):
         rows, targets = (np.where(seen[..., None], part, 0.0) for part in (rows, targets))
     gram = np.matrix_transpose(rows) @ rows + ridge * np.eye(rows.shape[-1])
@@ -42,7 +42,7 @@ def linear(coef: Array) -> Fitted:
 
 
 def fit_each(model: Any, rows: Array, target: Array, seen: Any, *, name: str, early: Fitted) -> Fitted:
-    """A copy of `model` fitted for each element of the batch; `early` where fewer than `FEWEST` rounds are known."""
+    """A copy of `model` fitted for each element of the batch; `early` if fewer than `FEWEST` rounds are known."""
     batch = target.shape[:-1]
     models: dict[tuple[int, ...], Any] = {}
     for index in np.ndindex(*batch):
@@ -76,13 +76,13 @@ def _predicted(name: str, model: Any, rows: Array) -> Array:
 
 
 def try_out(name: str, model: Any, dim: int) -> None:
-    """Refuse at the start what would fail at every refit: no `fit` or `predict`, or an answer of another shape.
+    """Refuse at the start a model that would fail at every refit: no `fit` or `predict`, or a result of wrong shape.
 
     Later failures only cost reward: such predictions count as unknown.
     """
     able = callable(getattr(model, "fit", None)) and callable(getattr(model, "predict", None))
     able = able and not isinstance(model, type)
-    require(able, name, model, "must be an object with fit(X, y) and predict(X), as scikit-learn's regressors are")
+    require(able, name, model, "must be an object with fit(X, y) and predict(X), like scikit-learn's regressors")
     rng = np.random.default_rng(0)
     rows, target = rng.standard_normal((FEWEST, dim)), rng.random(FEWEST)
     own = copy.deepcopy(model)
@@ -93,9 +93,9 @@ def try_out(name: str, model: Any, dim: int) -> None:
 
 
 def scale_of(rows: Array, residual: Array, seen: Any, ridge: float, model: Any) -> Fitted:
-    """ŝ(x): how large residuals are at x, from the rounds apart; above 0 everywhere.
+    """ŝ(x): the size of residuals at x, estimated from the training rounds; positive everywhere.
 
-    Ridge regression of |residual| on 1, x and x², or a model's own; cut below at a tenth of the mean |residual|.
+    Ridge regression of |residual| on 1, x and x², or the user's model; at least a tenth of the mean |residual|.
     """
     size = np.where(seen, np.abs(residual), 0.0)
     mean = size.sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1)

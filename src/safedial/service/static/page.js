@@ -44,7 +44,7 @@ const notes = () => {
     const long = counts.at_start > 4 / told.risk;
     found.push([`At the start setting for the last ${many(counts.at_start, "decision")}: ${long ? "this is unusually long. Missing outcomes, or costs that are too alike, keep a study here." : "too few outcomes are known yet to go beyond it."}`, long]);
   }
-  if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. What the study knows stays as it was.", true]);
+  if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. The study keeps what it has learned.", true]);
   else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
   if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
   if (resumes.length) {
@@ -172,7 +172,7 @@ const openCertificate = async (id) => {
   body.append(made("h3", "What is promised"), made("p", promised(certificate, told.risk)));
   for (const each of resumed ?? []) body.append(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "quiet"));
   body.append(made("h3", "What came of it"));
-  if (!events.length) body.append(made("p", "Nothing was reported yet.", "quiet"));
+  if (!events.length) body.append(made("p", "Nothing has been reported yet.", "quiet"));
   for (const event of events) body.append(made("p", eventWords(event, dial.unit)));
   const rests = made("ul");
   for (const line of certificate.assumptions) rests.append(made("li", line));
@@ -221,7 +221,7 @@ const tick = async () => {
     live("on", told && !told.complete && shown ? "reading the log" : "live");
   } catch (error) {
     if (error instanceof Refused) {
-      at("refused").textContent = sessionStorage.getItem("safedial-key") ? "This key does not open it." : "";
+      at("refused").textContent = sessionStorage.getItem("safedial-key") ? "This key has no access." : "";
       show("door");
     }
     live("off", error instanceof Refused ? "no key" : "the service does not answer");

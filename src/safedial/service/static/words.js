@@ -3,7 +3,7 @@
 
 const STOPS = {
   alarm: "Costs were above the limit more often than promised.",
-  drift: "New costs are higher than those of earlier rounds let expect, so that these no longer tell what is safe.",
+  drift: "New costs are higher than earlier rounds suggest, so earlier rounds no longer show what is safe.",
   noise_broken: "Outcomes vary more than the study assumes.",
   assumption_broken: "Outcomes lie outside what the study assumes to be possible.",
   too_many_open: "Too many outcomes are open.",
@@ -40,7 +40,7 @@ const stopWords = (rule) => STOPS[rule] || rule;
 const promiseWords = ({ threshold, risk, promise }) => {
   const limit = shortNumber(threshold), share = percent(risk);
   if (promise === "joint") return `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
-  if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as rounds come like those before`;
+  if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as new rounds are like earlier ones`;
   return `In each round the cost is above ${limit} with probability at most ${share}`;
 };
 
@@ -48,7 +48,7 @@ const promiseWords = ({ threshold, risk, promise }) => {
 const promised = (certificate, risk) => {
   const limit = shortNumber(certificate.spec.threshold);
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
-  if (certificate.promise === "declared") return `Nothing of its own: this is the start setting, which was declared safe when the study was made.`;
+  if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
   return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
 

@@ -1,19 +1,26 @@
-"""What an agent with HP-Conformal checks at the door: its start, its groups, and what voids its promise."""
+"""The options of HP-Conformal under the rules of an agent or a study: its start dose, its group and its guards."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import round_down
+from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.decision.units import Dial, Features, real
 from safedial.errors import require
 from safedial.policies import Policy, make_policy
 from safedial.policies.fixed import fixed
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
 
 REACH = 2.0
 """How far beyond the doses tried an agent or a new study goes."""
@@ -25,55 +32,108 @@ OFF = {"reach": None, "history": "calibrate", "least_dose": None}
 """The guards of rules from before there were any, stated."""
 
 
-def conformal_start(
-    policy: Policy,
-    spec: SafetySpec,
-    dose: Dose,
-    dial: Dial,
-    features: Features | None,
-    start_action: Any,
-    *,
-    version: int,
-) -> tuple[Policy, float | None]:
-    """The policy with its start dose and group resolved, and the start dose in the dial's units (None: certified).
+def started(rules: Rules, start_action: Any) -> Rules:
+    """The rules with the policy's start dose and group resolved, the start dose in the dial's units (None: certified),
+    and the fallback that follows from it.
 
     From version 2 of the rules on its guards are stated too: `reach`, `history` and, for a dial with levels,
     `least_dose`.
     """
+    policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
     sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
-    options = {**policy.options, "group": _column(policy.options["group"], features)}
+    options = {**policy.options, "group": _column(policy.options["group"], rules.features)}
     setting = None if start_action is None else real("start_action", start_action)
     if setting is not None:
         options["start_dose"] = _declared(options["start_dose"], dose, dial, setting)
-    if version > 1:
+    if rules.version > 1:
         options = {"reach": _reach(dose, dial), "history": "train", "least_dose": _least(dose, dial), **options}
         _check_reach(options["reach"], dose, dial)
     if options["start_dose"] is None:
-        known = spec.cost_noise is not None and spec.coefficient_bound is not None
-        require(
-            known,
-            "start_action",
-            None,
-            "is missing: until there are rounds enough, a dose must come from somewhere",
-            "declare one that is safe for every context, or give cost_noise and coefficient_bound to certify one",
-        )
-        require(
-            options.get("least_dose") is None,
-            "start_action",
-            None,
-            "is missing: a dial with levels needs a start that you declare safe, since a round whose advice lies below "
-            "the lowest level would be given nothing, and which rounds are must not depend on outcomes",
-            "declare one of the levels",
-        )
-        return make_policy(policy.name, **options), None
+        _check_certified_start(spec, options)
+        fallback = _certified_fallback(spec, dose, dial)
+    else:
+        fallback = setting = _declared_setting(options, dose, dial, setting)
+    made = make_policy(policy.name, **options)
+    return rules._replace(policy=made, start_action=setting, fallback_action=fallback)
+
+
+def _check_certified_start(spec: SafetySpec, options: dict[str, Any]) -> None:
+    """A start that nobody declared must follow from the constants, on a dial without levels."""
+    require(
+        spec.cost_noise is not None and spec.coefficient_bound is not None,
+        "start_action",
+        None,
+        "is missing: until there are rounds enough, a dose must come from somewhere",
+        "declare one that is safe for every context, or give cost_noise and coefficient_bound to certify one",
+    )
+    require(
+        options.get("least_dose") is None,
+        "start_action",
+        None,
+        "is missing: a dial with levels needs a start that you declare safe, since a round whose advice lies below "
+        "the lowest level would be given nothing, and which rounds are must not depend on outcomes",
+        "declare one of the levels",
+    )
+
+
+def _declared_setting(options: dict[str, Any], dose: Dose, dial: Dial, setting: float | None) -> float:
+    """The declared start dose in the dial's units; it must give something."""
     if setting is None:
         setting = dial.setting(float(dose.cost.action(options["start_dose"])))
     gives = float(dose.cost.effect(dial.action(setting))) > 0.0
     require(gives, "start_action", dial.text(setting), "gives nothing, and nothing would ever be learned")
     if options.get("least_dose") is None:
         _warn_where_probes_are_nothing(options["probe"], dose, dial)
-    return make_policy(policy.name, **options), setting
+    return setting
+
+
+def check_levels(rules: Rules) -> None:
+    """A study on a dial with levels has a proof only if the lowest level is given where less would be."""
+    stated, lowest = rules.policy.options.get("least_dose"), rules.dial.lowest_level
+    if rules.version > 1 and lowest is not None:
+        level = float(rules.dose.cost.effect(rules.dial.action(lowest)))
+        rule = f"must be that of the dial's lowest level, {level}"
+        require(stated == level, "least_dose", stated, rule, "leave it out")
+
+
+def with_saved(policy: Policy, saved: Mapping[str, Any]) -> Policy:
+    """The policy with the guards that were saved; there were none where nothing is said."""
+    return make_policy(policy.name, **{**policy.options, **{name: saved.get(name, off) for name, off in OFF.items()}})
+
+
+def same_option(name: str, given: Mapping[str, Any], saved: Any) -> bool:
+    """Whether an option is the saved one; a start dose, a feature's name and the guards were resolved before saving."""
+    stated = given.get(name)
+    resolved = (name == "start_dose" and stated is None) or (name == "group" and isinstance(stated, str))
+    return resolved or stated == saved or (name in OFF and name not in given)
+
+
+def guards_of(rules: Rules) -> dict[str, Any]:
+    """The guards that the rules state; None for one that they do not."""
+    return {name: rules.policy.options.get(name) for name in OFF}
+
+
+def bound_intensity(decision: Decision) -> float:
+    """The largest intensity that a conformal bound allows; not a number where there is none."""
+    upper = decision.choice.bounds.cost_upper
+    if not math.isfinite(upper):
+        return math.nan
+    room = decision.rules.spec.threshold - decision.baseline_cost
+    return float(largest_safe_intensity(upper, 0.0, threshold=room).intensity)
+
+
+def guarded(decision: Decision) -> str:
+    """Where a guard of `hp_conformal` puts the largest intensity below its bound: "reach", or above: "lowest_level"."""
+    options, largest = decision.rules.policy.options, decision.choice.safe.intensity
+    if options.get("reach") is not None and largest < bound_intensity(decision) * (1.0 - NEAR):
+        return "reach"
+    above = options.get("least_dose") is not None and largest > bound_intensity(decision) * (1.0 + NEAR)
+    return "lowest_level" if above else ""
+
+
+NEAR = 1e-9
+"""Intensities within this of each other, relatively, are one: advice is rounded to the safe side."""
 
 
 def _steps(dose: Dose, dial: Dial) -> float:
@@ -111,11 +171,11 @@ def _warn_where_probes_are_nothing(probe: Any, dose: Dose, dial: Dial) -> None:
             "where no benefit is expected only a small probe would be given, which lies below the dial's lowest level: "
             "such rounds are given nothing, teach nothing, and count as unknown; a larger probe would help",
             UserWarning,
-            stacklevel=6,
+            stacklevel=8,
         )
 
 
-def certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | None:
+def _certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | None:
     """The setting that the constants certify for every context, where they say how long contexts are."""
     if spec.context_bound is None:
         return None

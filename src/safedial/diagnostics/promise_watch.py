@@ -1,10 +1,10 @@
-"""The promise itself, watched over a log: do costs exceed the threshold more often than it allows?
+"""Watches the promise over a log: do costs exceed the threshold more often than it allows?
 
-The evidence is that of core/monitor.py, fed in decision order with the rounds that the promise covers: those that were
-certified and whose applied action was at most the advised one (where the log says what was advised); where more was
-applied, by the cost that the advised setting would have had, if the dose curve is given. Rounds of a study's export
-that have no outcome count as kept, which can only lower the evidence. A conformal promise is watched by what it rests
-on (conformal_watch.py).
+The evidence is that of core/monitor.py, from the rounds that the promise covers, in decision order: certified rounds
+whose applied action was at most the advised one (if the log has the advice). If more was applied and the dose curve is
+given, the round counts with the cost that the advised setting would have had. Rounds of a study's export without an
+outcome count as kept, which can only lower the evidence. A conformal promise is watched through its assumption
+(conformal_watch.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from safedial.core import monitor
 from safedial.core.dose import Dose, DoseCurve, as_dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.outcome import Sample, allowed_risk, counted, rescaled_cost
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
@@ -29,7 +30,7 @@ LEVEL = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """What the monitor saw.
+    """What the monitor found.
 
     Attributes:
         level: alarms are raised at evidence 1/level; false ones have probability at most level + δ′ (+ δ_q with a
@@ -74,16 +75,16 @@ class Watch:
 
     def verdict(self) -> str:
         """What it means, in plain words."""
-        allowed = f"{self.allowed.sum():.3g} may be expected"
+        allowed = f"the promise allows {self.allowed.sum():.3g} on average"
         seen = f"{self.violations} of {len(self.rounds)} costs exceeded the threshold; {allowed}."
         if self.unseen:
-            seen += f" {self.unseen} of them are not known and count as kept."
+            seen += f" {self.unseen} of them are unknown and count as kept."
         if self.alarm_round is None:
             return f"{seen} No alarm: the costs do not speak against the promise."
         return (
             f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than promised. Stop or "
-            "fall back, and find out which assumption broke (safedial check). A later, smaller value does not take "
-            "an alarm back."
+            "fall back, and find out which assumption broke (safedial check). A later, smaller value does not clear "
+            "an alarm."
         )
 
 
@@ -95,8 +96,8 @@ def watch_log(
     dose: DoseCurve | Dose | None = None,
     policy: Mapping[str, Any] | None = None,
 ) -> Watch | ExchangeabilityWatch:
-    """Feed a log to the monitor; where the promise is conformal, to the test of exchangeability, which needs the dose
-    curve and the spec file's policy.
+    """Run the monitor over a log; for a conformal promise, run the test of exchangeability, which needs the dose curve
+    and the spec file's policy.
 
     >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -108,7 +109,7 @@ def watch_log(
     False
     """
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
-    if spec.promise == "conformal":
+    if PROMISES[spec.promise].exchangeable:
         return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
@@ -134,7 +135,7 @@ def watch_log(
 
 
 def _kept(spec: SafetySpec, number: float) -> tuple[bool, float] | None:
-    """A round without an outcome, as one that kept the promise."""
+    """A round without an outcome, counted as one that kept the promise."""
     risk = allowed_risk(spec, 0.0, number)
     return None if risk is None else (False, risk)
 

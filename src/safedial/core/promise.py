@@ -1,0 +1,84 @@
+"""What each promise is: what it rests on, what its risk is counted over and what it says.
+
+Code that depends on a promise asks for one of these properties, never for the promise's name. So a new promise is one
+more entry of `PROMISES`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LIMITED = "P({cost} > {threshold:g}) <= {risk:g} in this round"
+
+
+class Promise(NamedTuple):
+    """One promise: a policy's (`Policy.promise`), a spec's (`SafetySpec.promise`) or a decision's.
+
+    Attributes:
+        proved: the realized cost is bounded, by a proof.
+        from_constants: the proof rests on the constants that a spec states.
+        exchangeable: the proof rests on exchangeable rounds; no constants are needed.
+        each_round: the risk is that of one round, not of all rounds together.
+        claimed: something is said about the realized cost of a round, which its outcome can speak against.
+        empty: nothing at all is proved, not even about the mean.
+        given: the promise of a decision whose cost has a bound.
+        start: the promise of a decision whose cost has no bound yet, where no start dose was declared.
+        limit: which bound sets a dose, a key of `LIMITS`.
+        statement: the promise in one sentence.
+        default_policy: the policy of a spec that names none.
+    """
+
+    proved: bool = False
+    from_constants: bool = False
+    exchangeable: bool = False
+    each_round: bool = True
+    claimed: bool = False
+    empty: bool = False
+    given: str = "none"
+    start: str = "none"
+    limit: str = ""
+    statement: str = ""
+    default_policy: str = "hp_probe"
+
+
+CERTIFIED = Promise(
+    proved=True,
+    from_constants=True,
+    claimed=True,
+    given="certified",
+    start="certified",
+    limit="cost_bound",
+    statement=LIMITED,
+)
+
+PROMISES = {
+    "certified": CERTIFIED,
+    "joint": CERTIFIED._replace(each_round=False, statement="P({cost} > {threshold:g} in any round, ever) <= {risk:g}"),
+    "conformal": Promise(
+        proved=True,
+        exchangeable=True,
+        claimed=True,
+        given="conformal",
+        start="certified",
+        limit="conformal_bound",
+        default_policy="hp_conformal",
+    ),
+    "expected": Promise(
+        limit="mean_bound", statement="none on the realized cost: only its mean is kept at or below {threshold:g}"
+    ),
+    "heuristic": Promise(
+        empty=True,
+        limit="searched_bound",
+        statement="none: the cost's function class is heuristic, and nothing is proved",
+    ),
+    "bayesian": Promise(
+        limit="posterior_bound", statement="none for one truth: P({cost} > {threshold:g}) is averaged over a prior"
+    ),
+    "declared": Promise(claimed=True),
+    "none": Promise(),
+    "imported": Promise(),
+}
+"""By name. "declared" (a start dose that you declared safe), "none" and "imported" are promises of decisions alone."""
+
+PROVED = tuple(name for name, promise in PROMISES.items() if promise.proved)
+"""What a spec may promise."""

@@ -1,0 +1,103 @@
+"""The certificate of a decision with a linear learner: the estimate, its radius, the margins, and what they rest on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from safedial.core.margin import noise_margin, round_risk
+from safedial.core.promise import PROMISES
+from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
+from safedial.decision.certificates.shared_terms import REPORTED, exact_curves, overrides
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
+
+
+def assumptions(rules: Rules) -> list[str]:
+    """All that the certified promise rests on, one sentence each."""
+    spec = rules.spec
+    return [
+        "realizability: mean reward and mean cost per unit of intensity are linear in the context",
+        f"the true coefficients have norm at most S = {spec.coefficient_bound:g}",
+        f"every context has norm at most L = {spec.context_bound:g} (checked)",
+        f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and {spec.cost_noise:g} "
+        "(cost), given all earlier rounds, the context and the action",
+        exact_curves(rules),
+        "a stated baseline cost is exact",
+        overrides(rules),
+        REPORTED,
+        *noise_assumptions(spec),
+        f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
+    ]
+
+
+def facts(decision: Decision) -> dict[str, Any]:
+    """Plain values: the estimate, the bound, the margins, and what it rests on."""
+    rules, choice, seen = decision.rules, decision.choice, decision.prediction
+    spec, bounds = rules.spec, choice.bounds
+    with_margins = PROMISES[rules.policy.promise].from_constants
+    uncut = seen.cost + bounds.cost_radius * seen.width if bounds.cost_radius else bounds.cost_upper
+    return {
+        "assumptions": assumptions(rules),
+        "risk": {
+            "violation_risk": spec.violation_risk,
+            "estimation_risk": spec.estimation_risk,
+            "this_round": round_risk(spec, decision.round),
+            **({"margin_risk": spec.margin_risk} if spec.learns_noise else {}),
+        },
+        "model": {
+            "informative_rounds": seen.informative_rounds,
+            "reward": seen.reward,
+            "cost": seen.cost,
+            "width": seen.width,
+            "context_norm": seen.norm,
+            "log_det": seen.log_det,
+        },
+        "radius_name": rules.policy.options.get("radius"),
+        "radius": bounds.cost_radius,
+        "constrained": _best_ridge(decision),
+        "reward_upper": bounds.reward_upper,
+        "cost_upper_uncut": uncut,
+        "cost_upper": bounds.cost_upper,
+        "margin": spec.margin,
+        "noise_margin": noise_margin(spec, decision.round, bounds.noise) if with_margins else 0.0,
+        "sensor_margin": sensor_margin(spec, decision.round) if with_margins and spec.sensors_err else 0.0,
+    }
+
+
+def _best_ridge(decision: Decision) -> dict[str, float] | None:
+    """With the constrained radius: the ridge whose bound is the least, and its three numbers."""
+    seen, spec = decision.prediction, decision.rules.spec
+    if getattr(seen, "ridges", None) is None:
+        return None
+    volume = seen.log_det + 2.0 * spec.log_inverse_risk
+    squared = spec.cost_noise**2 * volume + seen.ridges.ridge * spec.coefficient_bound**2 + seen.ridges.gap
+    radii = np.sqrt(np.maximum(squared, 0.0))
+    best = int(np.argmin(seen.ridges.cost + radii * seen.ridges.width))
+    found = {"ridge": seen.ridges.ridge, "cost": seen.ridges.cost, "radius": radii, "width": seen.ridges.width}
+    return {name: float(values[best]) for name, values in found.items()}
+
+
+def _norm_limit(decision: Decision) -> float:
+    """S‖x‖, which the norms alone allow."""
+    return decision.rules.spec.coefficient_bound * decision.prediction.norm * (1.0 - 1e-12)
+
+
+def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
+    """The bound and the division that gave the largest safe intensity, with the numbers in it."""
+    model, upper = facts["model"], facts["cost_upper"]
+    how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
+    if not facts["radius"]:
+        how = "what the norms alone allow"
+    elif upper < facts["cost_upper_uncut"] and facts["constrained"] and upper < _norm_limit(decision):
+        best = facts["constrained"]
+        how = f"with ridge {best['ridge']:.4g}, {best['cost']:.4g} + {best['radius']:.4g} x width {best['width']:.4g}"
+    elif upper < facts["cost_upper_uncut"]:
+        how += f", cut at what the norms allow, {upper:.4g}"
+    elif upper > facts["cost_upper_uncut"]:
+        how = "what the norms alone allow, in round one"
+    bound = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
+    return [f"{bound} ({model['informative_rounds']:.0f} informative rounds).", *division(decision, facts)]

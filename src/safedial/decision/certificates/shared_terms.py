@@ -1,0 +1,57 @@
+"""Sentences that certificates share, whatever the learner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from safedial.core.margin import round_risk
+from safedial.decision.units import rounded_down
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
+
+REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
+
+
+def exact_curves(rules: Rules) -> str:
+    return (
+        "the dose curves are exact, down to the smallest action used: "
+        f"reward {rules.dose.reward.words}, cost {rules.dose.cost.words}"
+    )
+
+
+def overrides(rules: Rules, above: str = "") -> str:
+    """What must be true of the applied action; `above` is what else it must be."""
+    words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
+    void = "; a dose of 0 that is not vouched for counts as void" if rules.version > 1 else ""
+    return f"{words}the context{void}"
+
+
+def facts(decision: Decision, assumptions: list[str]) -> dict[str, Any]:
+    """What a learner that says no more of itself is certified with: its bounds, and what it assumes."""
+    bounds, spec = decision.choice.bounds, decision.rules.spec
+    return {
+        "assumptions": [*assumptions, exact_curves(decision.rules), overrides(decision.rules), REPORTED],
+        "risk": {
+            "violation_risk": spec.violation_risk,
+            "estimation_risk": spec.estimation_risk,
+            "this_round": round_risk(spec, decision.round),
+        },
+        "reward_upper": float(bounds.reward_upper),
+        "cost_upper": float(bounds.cost_upper),
+    }
+
+
+def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
+    """The bound and the largest intensity that it leaves."""
+    safe = rounded_down(facts["safe_intensity"])
+    bound = f"The bound: mean cost per unit of intensity is taken to be at most {facts['cost_upper']:.4g}."
+    return [bound, f"The largest intensity: {safe}.", *part_given(decision, facts)]
+
+
+def part_given(decision: Decision, facts: dict[str, Any]) -> list[str]:
+    """Which part of the largest safe intensity a probe or an exploring round gets."""
+    if facts["limit"] not in ("probe", "exploration"):
+        return []
+    return [f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it."]

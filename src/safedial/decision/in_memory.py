@@ -1,0 +1,119 @@
+"""The rounds of an agent, in memory: decided, open until their outcome is told, watched and learned from.
+
+Everything that changes in an `Agent` changes here; what comes in was checked before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safedial.core.rounding import rounded_spec
+from safedial.decision.decide import decide, intensity_of
+from safedial.decision.decision import Decision
+from safedial.decision.learners.kinds import make_learner
+from safedial.decision.outcome import Sample
+from safedial.decision.rounds import Asked, Round, Vector
+from safedial.decision.rules import Rules
+from safedial.decision.watch import Watch
+from safedial.errors import require
+
+OPEN_LIMIT = 100_000
+"""Decisions without an outcome that are remembered; older ones can be reported by context and action only."""
+
+
+class InMemoryRounds:
+    """A learner, its watch, and the open rounds."""
+
+    def _start(self, rules: Rules, seed: Any) -> None:
+        """Nothing learned, nothing decided."""
+        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+        require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
+        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
+        self._learner = make_learner(rules)
+        self._watch, self._stopped = Watch(rules, self._learner), ""
+        self._open: dict[int, Round] = {}
+        self._decisions = self._expected = 0
+        self._frozen = False
+        self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
+
+    def _decide(self, asked: list[Asked]) -> list[Decision]:
+        """Decide each of these rounds, all from what is known now."""
+        self._learner.begin()
+        if self._learner.watches_itself:
+            self._notice()
+        return [self._decide_one(each) for each in asked]
+
+    def _decide_one(self, asked: Asked) -> Decision:
+        learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
+        decision = self._advise(asked, learner.predict(asked.vector, asked.norm), coin)
+        self._decisions += 1
+        if learner.starts is not None:
+            learner.count_start(decision.promise)
+        watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
+        place = learner.open(asked.vector)
+        self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
+        if len(self._open) > OPEN_LIMIT:
+            self._expect()
+            del self._open[next(iter(self._open))]
+        return decision
+
+    def _advise(self, asked: Asked, prediction: Any, coin: float = 0.5) -> Decision:
+        number, stopped = self._decisions + 1, self._stopped
+        rules, spec, learner = self._rules, self._safe_spec, self._learner
+        return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stopped=stopped)
+
+    def _notice(self) -> None:
+        """Stop where the watch, or the learner's own, has found something."""
+        if self._learner.watches_itself:
+            self._watch.notice()
+        if not self._stopped and (self._watch.crossed or self._watch.noisy):
+            self._stopped = self._watch.due
+
+    def _expect(self) -> None:
+        """Let the watch count the decisions made since the last call, which `decide` has no time for."""
+        for number in range(self._expected + 1, self._decisions + 1):
+            turn = self._open[number]
+            if turn.watched or self._gives(turn):
+                self._open[number] = self._watch.promised(turn)
+        self._expected = self._decisions
+
+    def _gives(self, turn: Round) -> bool:
+        return intensity_of(self._rules, turn.action) > 0.0
+
+    def _number_of(self, vector: Vector, round: int | None) -> int:
+        """The open round that an outcome reported by its context belongs to; 0 for history."""
+        if round is not None:
+            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
+        number = next(iter(self._open), 0) if round is None else int(round)
+        self._check_open(vector, number)
+        return number
+
+    def _check_open(self, vector: Vector, number: int) -> None:
+        turn = self._open.get(number)
+        self._learner.check_report(vector, number, turn.place if turn else None, self._decisions)
+
+    def _learn(
+        self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
+    ) -> None:
+        """Watch the outcome of round `number` (0: history), and learn from it.
+
+        `unrelated` is what was said of a dose that was withheld; None where it is not asked.
+        """
+        self._expect()
+        learner, turn = self._learner, self._open.pop(number, None)
+        nothing = turn is not None and sample.intensity == 0.0
+        if turn is not None:
+            gives = turn.watched or self._gives(turn)
+            if learner.watches_itself:
+                self._watch.count(turn, sample)
+            elif gives:
+                self._watch.told(turn, sample, vector, norm)
+            withheld = gives and nothing and unrelated is False
+            self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
+        if not self._frozen:
+            learner.learn(vector, norm, sample, turn.place if turn else None)
+        if turn is not None and nothing and unrelated and turn.place is not None:
+            learner.leave_out(turn.place)
+        self._notice()

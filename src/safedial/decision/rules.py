@@ -1,0 +1,126 @@
+"""The rules: what is fixed for the life of a learner, and their one written form.
+
+`Rules.to_dict` gives plain values, and `Rules.from_dict` reads and checks them. The study's log, the save file and the
+certificate hold this form; the spec file and the cell of a sweep hold those of its parts that they state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from safedial.core.dose import Dose, DoseCurve
+from safedial.core.spec import SafetySpec
+from safedial.decision.units import Dial, Features
+from safedial.errors import InvalidInput, require
+from safedial.function_classes import FunctionClass
+from safedial.policies import Policy, make_policy
+
+RULES = 2
+"""The version of the guard, of what an outcome teaches and of the defaults. Studies keep the one they began with: a log
+whose first event states none is version 1."""
+
+
+class Rules(NamedTuple):
+    """What is fixed for the life of a learner."""
+
+    spec: SafetySpec
+    policy: Policy
+    dose: Dose
+    dial: Dial
+    dim: int
+    fallback_action: float
+    features: Features | None
+    start_action: float | None
+    is_identity: bool
+    """Whether settings are intensities: a plain dial and the identity curve."""
+    version: int = RULES
+    baseline_range: tuple[float, float] = (-math.inf, math.inf)
+    """Between what a stated baseline cost must lie."""
+    learner: Any = None
+    """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; functions of the user's own only by name. The version is stated beside it."""
+        return {
+            "dim": self.dim,
+            **write_parts({name: getattr(self, name) for name in PARTS}),
+            "start_action": self.start_action,
+            "fallback_action": self.fallback_action,
+            "baseline_range": [None if math.isinf(end) else end for end in self.baseline_range],
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], *, version: int = RULES) -> Rules:
+        """The inverse of `to_dict`, checked; a part may also be an object. Without `dim` the features give it."""
+        from safedial.decision.validation import make_rules
+
+        parts = read_parts(fields)
+        dim = fields.get("dim", parts["features"].dim if "features" in parts else None)
+        rest = {name: fields.get(name) for name in ("start_action", "fallback_action", "baseline_range")}
+        return make_rules(dim=dim, **parts, **rest, version=version)
+
+
+def named_policy(fields: Mapping[str, Any]) -> Policy:
+    """The policy that plain values name, with its options.
+
+    >>> named_policy({"name": "hp_probe", "probe": 0.1}).options["probe"]
+    0.1
+    """
+    require(isinstance(fields.get("name"), str), "policy", dict(fields), "must have a name")
+    return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
+
+
+PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
+    "spec": (SafetySpec, SafetySpec.from_dict),
+    "policy": (Policy, named_policy),
+    "dose": ((Dose, DoseCurve), Dose.from_dict),
+    "dial": (Dial, lambda fields: Dial(**fields)),
+    "features": (Features, lambda fields: Features(**fields)),
+}
+"""The parts of the rules with a written form of their own: the class of each, and what reads it from plain values."""
+
+
+def write_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Parts of the rules, by name, as plain values."""
+    return {name: _plain_part(part) for name, part in parts.items()}
+
+
+def read_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `write_parts`; takes objects as they are, and leaves out what `fields` does not state.
+
+    >>> read_parts({"dial": {"high": 20, "unit": "mg"}, "dose": {"curve": "identity"}})["dial"].text(5)
+    '5 mg'
+    """
+    return {name: _read_part(name, fields[name]) for name in PARTS if fields.get(name) is not None}
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy's options as plain values; a function or a model by its name."""
+    return {name: _plain_option(value) for name, value in options.items()}
+
+
+def _plain_part(part: Any) -> dict[str, Any] | None:
+    if part is None:
+        return None
+    return {"name": part.name, **plain_options(part.options)} if isinstance(part, Policy) else part.to_dict()
+
+
+def _plain_option(value: Any) -> Any:
+    if isinstance(value, FunctionClass):
+        return value.describe()
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    return {"custom": str(getattr(value, "__name__", type(value).__name__))}
+
+
+def _read_part(name: str, given: Any) -> Any:
+    kind, read = PARTS[name]
+    if isinstance(given, kind):
+        return given
+    require(isinstance(given, Mapping), name, given, "must be an object of named values")
+    try:
+        return read(given)
+    except TypeError as error:
+        raise InvalidInput(f"{name} = {sorted(given)}: {error}") from error

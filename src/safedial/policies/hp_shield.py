@@ -1,0 +1,163 @@
+"""HP-Shield: the realized-cost promise from monotonicity and a growth bracket, not from an exact dose curve.
+
+Each past round tells a lower bound on the scale it would have tolerated (`core.tolerated`). The count rule
+(`core.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
+
+1. a base gives each context a setting (a protocol's, or a learned one), and a family makes settings from it: λ times
+   the base, or for the offset family the largest setting whose predicted cost, plus −λ, keeps the threshold;
+2. T̂_i = sup{λ : the bracket's bound on round i's cost at a_λ(X_i) is at most τ};
+3. λ̂ = the m-th smallest T̂ of the latest n rounds, limited by the climb limit; a_λ̂(X_t), or less, is played;
+4. where nothing can be said, the start, a share of the protocol's setting that the user declares safe.
+
+P(C_t > τ) ≤ δ in every round, for exchangeable rounds with costs that do not fall when the setting rises and that keep
+to the bracket. If a unit breaks the bracket with probability q, and the start exceeds with probability p₀: δ + q + p₀.
+Needs no constants, no linearity, no light tails, no exact curve and no probing. Does not give: validity for drifting
+contexts (`adapt` gives a long-run rate), or given the past rounds (`confidence` does, at one t).
+
+A learned base is refitted when there are a tenth more rounds, on all rounds so far, and calibrates only on rounds after
+its fit (`policies.shield.bases`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.action import Choice
+from safedial.core.adaptive import check_rate
+from safedial.core.brackets import Growth
+from safedial.core.confidence import Bounds
+from safedial.core.count_rule import CLIMB
+from safedial.core.safe_set import SafeSet
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.policies.policy import Policy
+from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
+
+Array = NDArray[np.float64]
+
+
+class Outlook(NamedTuple):
+    """What a round knows before its outcome: its context, (lanes, d), and the rounds so far."""
+
+    context: Array
+    rounds: ShieldRounds
+
+
+def hp_shield(
+    *,
+    base: int | Callable[[Array], Array],
+    growth: Growth,
+    learned: bool = False,
+    family: Literal["scale", "offset"] = "scale",
+    start_scale: float = 0.25,
+    climb: float | None = CLIMB,
+    confidence: float | None = None,
+    adapt: float | None = None,
+    chooser: Literal["largest", "sign"] = "largest",
+    probe: float | None = None,
+) -> Policy:
+    """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
+
+    Args:
+        base: the protocol's setting, an intensity > 0: the number of a context's column, or a function of contexts
+            (..., d). A proposal that comes with each question is such a column; proposals must be exchangeable.
+        growth: a bracket without named features.
+        learned: True: the base is learned from the rounds, with the protocol as its prior mean.
+        family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
+        start_scale: the share of the protocol's setting that you declare safe for every context.
+        climb: how many times the largest recent scale may be used; None for no limit.
+        confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
+            given them, at one t.
+        adapt: None, or γ of the adaptive level.
+        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative.
+        probe: None, or the share of the cap that such a round gets. With an exact curve a small share tells as much as
+            the whole; with a bracket it tells little, and such rounds hold the scale back.
+
+    The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
+    """
+    setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
+    _check(climb, confidence, adapt, chooser, probe)
+    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
+
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
+        inside = not isinstance(base, int) or base < dim
+        require(inside, "base", base, f"must be a column of a context of dimension {dim}", "columns count from 0")
+        return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
+
+    def predict(state: ShieldRounds, context: Any) -> Outlook:
+        rows = np.broadcast_to(context, (*state.batch, context.shape[-1])).reshape(state.lanes, -1)
+        settings = setup.protocol(rows)
+        require(np.all(settings > 0.0), "base", float(np.min(settings)), "must be a number > 0 in every context")
+        return Outlook(rows, state)
+
+    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
+        one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
+        require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
+        rounds, context = prediction.rounds, prediction.context
+        threshold, risk = float(np.squeeze(spec.threshold)), float(np.squeeze(spec.violation_risk))
+        setting, start, scale = rounds.advise(context, threshold=threshold - baseline_cost, risk=risk)
+        index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
+        chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
+        chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))
+        bounds = Bounds(index, scale, 0.0, 0.0, False)
+        return Choice(chosen, SafeSet(setting, np.full(rounds.batch, True)), bounds, index)
+
+    def update(
+        state: ShieldRounds, prediction: Any, reward: Any, cost: Any, weight: Any, *, intensity: Any
+    ) -> ShieldRounds:
+        reward, cost, weight, applied = (
+            np.broadcast_to(part, state.batch).reshape(-1) for part in (reward, cost, weight, intensity)
+        )
+        known = (weight > 0.0) & np.isfinite(cost)
+        state.add(
+            prediction.context, np.where(known, reward, 0.0), np.where(known, cost, 0.0), applied=applied, known=known
+        )
+        return state
+
+    options = {"base": base, "growth": growth, "learned": learned, "family": family, "start_scale": start_scale}
+    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
+    return Policy("hp_shield", "HP-Shield", "conformal", decide, options, init=init, predict=predict, update=update)
+
+
+def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
+    column = isinstance(base, int) and not isinstance(base, bool) and base >= 0
+    require(column or callable(base), "base", base, "must be a column's number or a function of contexts")
+    require(isinstance(growth, Growth), "growth", growth, "must be a bracket", "growth.additive(0, 3), say")
+    require(not growth.features, "growth", growth.to_dict(), "must hold numbers only", "features belong to an Agent")
+    require(learned in (True, False), "learned", learned, "must be True or False")
+    require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
+    scaled = growth.name != "spread" or family == "scale"
+    require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
+    share = _number(start_scale) and 0.0 < start_scale <= 1.0
+    rule = "must be a number in (0, 1]"
+    require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
+    return Setup(growth, _protocol(base), learned or family == "offset", family, float(start_scale))
+
+
+def _protocol(base: Any) -> Any:
+    return base if callable(base) else lambda context: context[..., base]
+
+
+def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) -> None:
+    require(
+        climb is None or (_number(climb) and climb > 1.0),
+        "climb",
+        climb,
+        "must be a number > 1 or None",
+        f"try {CLIMB}",
+    )
+    share = confidence is None or (isinstance(confidence, float) and 0.0 < confidence < 1.0)
+    require(share, "confidence", confidence, "must be a number in (0, 1) or None")
+    if adapt is not None:
+        check_rate(adapt, 0.05)
+    require(chooser in ("largest", "sign"), "chooser", chooser, "must be 'largest' or 'sign'")
+    part = probe is None or (_number(probe) and 0.0 < probe <= 1.0)
+    require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

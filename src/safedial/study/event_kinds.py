@@ -1,0 +1,87 @@
+"""What each kind of event means, and what the events about a round say together. No other module looks at kinds: the
+learner, the tables, the operator page and `verify` ask here, so they cannot disagree about the life of a round.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from safedial.decision.rounds import next_status
+
+VALUES = ("reward", "cost", "applied_action", "throttled")
+"""What an outcome states, in the body of its event."""
+
+
+class Kind(NamedTuple):
+    """What events of a kind do. `status` is what they make of the round that they are about, if they are about one.
+
+    `reports`: states values of an outcome, which count from then on. `loses`: the outcome is no longer waited for, and
+    if `final` none is accepted either. `revises`: changes what an earlier outcome said, where there was one.
+    """
+
+    status: str = ""
+    decides: bool = False
+    imports: bool = False
+    reports: bool = False
+    loses: bool = False
+    final: bool = False
+    revises: bool = False
+    stops: bool = False
+    resumes: bool = False
+    creates_study: bool = False
+    confirms_snapshot: bool = False
+    key_act: str = ""  # what is done to an access key
+
+
+EVENT_KINDS = defaultdict(Kind, {
+    "study_created": Kind(creates_study=True),  # the specification, whole
+    "imported": Kind("imported", imports=True),  # a round from before the study, with its outcome
+    "decided": Kind("open", decides=True),  # context, what was known, action, the numbers of its certificate
+    "outcome": Kind("known", reports=True),  # reward, cost, applied action
+    "correction": Kind("corrected", reports=True, revises=True),  # values that replace those of an outcome
+    "voided": Kind("void", loses=True, final=True, revises=True),  # a round that has, or shall have, no outcome
+    "expired": Kind("expired", loses=True),  # an outcome that is no longer waited for
+    "alarm": Kind(stops=True),  # the guard stopped the study: which rule, on what evidence
+    "resumed": Kind(resumes=True),  # a person took an alarm back
+    "checkpoint": Kind(),  # somebody wrote down seq and hash elsewhere
+    "snapshot": Kind(confirms_snapshot=True),  # the digest of the stored state after the event before (since rules 2)
+    "key_created": Kind(key_act="made"),  # this and the next are in the store's own log (store_log.py)
+    "key_revoked": Kind(key_act="revoked"),
+})  # fmt: skip
+
+DECISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.decides)
+REVISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.revises)
+
+
+class RoundHistory(NamedTuple):
+    """What the log says of a round up to now. `values` are the `VALUES` that count; `outcome` and `void` are the events
+    that stated the first ones, and that took the round out.
+    """
+
+    status: str = ""
+    action: float | None = None
+    values: dict[str, Any] | None = None
+    unrelated: bool | None = None
+    outcome: Any = None
+    void: Any = None
+
+    @property
+    def applied(self) -> Any:
+        """The setting that was applied: as advised, unless the outcome states another."""
+        stated = None if self.values is None else self.values["applied_action"]
+        return self.action if self.values and stated is None else stated
+
+    def after(self, event: Any, body: Mapping[str, Any]) -> RoundHistory:
+        """The history with one more event about the round."""
+        means = EVENT_KINDS[event.kind]
+        throttled, given = bool(body.get("throttled")), not means.decides or body["intensity"] > 0.0
+        return RoundHistory(
+            next_status(self.status, means.status, throttled=throttled, given=given),
+            body["action"] if means.decides else self.action,
+            {name: body.get(name) for name in VALUES} if means.reports or means.imports else self.values,
+            body.get("unrelated", self.unrelated),
+            self.outcome or (event if means.reports else None),
+            event if means.final else self.void,
+        )

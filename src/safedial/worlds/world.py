@@ -1,0 +1,203 @@
+"""What a world is: it draws contexts and noise, and says what a setting does to a context.
+
+A world of your own is one class, derived from `World`, with `dim`, `draw_truth` and `means`. The rest has a default:
+contexts uniform on the sphere of radius L, noise of a family of `NOISES`, and the outcomes of the model
+
+    R = g_r(α)(θ*(x) + ξ_r) + ε_r          C = b₀ + g_c(α)(μ*(x) + ξ_c) + ε_c
+
+with h(g(α), x)·ξ in place of g(α)·ξ where the spec has a `noise_scale` h. Override `draw_contexts` for contexts of your
+own, `noise_scale` for noise that depends on the context, `outcome` for costs that are not proportional to the
+intensity. Make it a frozen dataclass: its fields are its options, and a grid file may sweep them.
+
+Every method is a pure function of its arguments on whole arrays. Their last axes are (specs, seeds), and d for
+contexts; a chunk of rounds has a rounds axis in front.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.estimate import Prediction
+from safedial.core.safe_set import largest_safe_intensity
+from safedial.core.spec import SafetySpec
+from safedial.worlds.noise import NOISES, quantile
+
+Array = NDArray[np.float64]
+Generators = dict[str, list[np.random.Generator]]
+
+STREAMS = ("truth", "context", "reward_noise", "cost_noise", "coin", "reward_sensor", "cost_sensor")
+NOISY = ("reward_noise", "cost_noise", "reward_sensor", "cost_sensor")
+
+
+class Draws(NamedTuple):
+    """The randomness of a chunk of rounds: arrays (rounds, seeds, ...)."""
+
+    context: Array
+    reward_noise: Array
+    cost_noise: Array
+    coin: Array
+    reward_sensor: Array
+    cost_sensor: Array
+
+
+class Exposure(NamedTuple):
+    """What the outcomes of one round, (specs, seeds), or of a chunk, (rounds, specs, seeds), follow from.
+
+    The means are those that the world's `means` gives; the intensities are g_r(α) and g_c(α).
+    """
+
+    context: Array
+    reward_mean: Array
+    cost_mean: Array
+    reward_intensity: Array
+    cost_intensity: Array
+    reward_noise: Array
+    cost_noise: Array
+    reward_sensor: Array
+    cost_sensor: Array
+
+
+class Outcome(NamedTuple):
+    """What came of it: reward and cost as measured, and the cost without the sensor's error."""
+
+    reward: Any
+    cost: Any
+    true_cost: Any
+
+
+class Normalised(NamedTuple):
+    """What a learner is shown: R/g_r and (C − b₀)/g_c, and C itself in a world where it is 0 or 1."""
+
+    reward: Any
+    cost: Any
+    event: Any = None
+
+
+class World(ABC):
+    """Where simulated outcomes come from."""
+
+    dim: int
+    noise: str = "gaussian"
+    contexts: str = "iid"
+    baseline_cost: float = 0.0
+    binary_cost: bool = False
+    """Whether costs are 0 or 1, and `means` gives their log-odds at full intensity."""
+    adversarial: bool = False
+    """Whether `next_context` chooses each context from candidates, (rounds, seeds, candidates, d)."""
+    proportional: bool = True
+    """Whether R/g_r and (C − b₀)/g_c do not depend on the dose; False in a class with an `outcome` of its own."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        inherited: Any = super(cls, cls)
+        if cls.outcome is not inherited.outcome and "proportional" not in vars(cls):
+            cls.proportional = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether somebody else wrote it: what is known about this package's worlds is not known about it."""
+        return not type(self).__module__.startswith("safedial.worlds.")
+
+    @property
+    def name(self) -> str:
+        """What results call it; your own is "module:Class", by which `world_from_dict` finds it."""
+        place = f"{type(self).__module__}:" if self.is_own else ""
+        return place + type(self).__qualname__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields, and your own world's name; `world_from_dict` gives it again."""
+        return ({"name": self.name} if self.is_own else {}) | vars(self)
+
+    @abstractmethod
+    def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Any:
+        """What is unknown to the learner, for every seed, from `rngs["truth"]`."""
+
+    @abstractmethod
+    def means(self, spec: SafetySpec, truth: Any, context: Array) -> tuple[Array, Array]:
+        """θ*(x) and μ*(x), the means of R/g_r and C/g_c, at contexts (n, seeds, d): two arrays (n, seeds)."""
+
+    def draw_contexts(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int) -> Array:
+        """The contexts of the `rounds` rounds after `done`, (seeds, rounds, d), from `rngs["context"]`."""
+        return on_sphere(normals(rngs["context"], (rounds, self.dim)), spec.context_bound)
+
+    def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
+        """The noise of a stream of `NOISY`, (seeds, rounds)."""
+        size = getattr(spec, stream.replace("sensor", "sensor_noise"))
+        numbers = np.zeros((len(rngs[stream]), rounds))
+        for row, rng in enumerate(rngs[stream] if size else ()):
+            numbers[row] = NOISES[self.noise](rng, rounds) * size
+        return numbers
+
+    def noise_scale(self, spec: SafetySpec, context: Array) -> float | Array:
+        """What the noise is multiplied by at contexts (..., d), unless an adversary chooses them."""
+        return 1.0
+
+    def draw_chunk(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int = 0) -> Draws:
+        """The `rounds` rounds after `done`, of every seed."""
+        context = np.ascontiguousarray(np.swapaxes(self.draw_contexts(spec, rngs, rounds, done), 0, 1))
+        numbers = {stream: self.draw_noise(stream, spec, rngs, rounds) for stream in NOISY}
+        numbers["coin"] = np.stack([rng.random(rounds) for rng in rngs["coin"]])
+        by_round = {stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()}
+        scale = 1.0 if self.adversarial else self.noise_scale(spec, context)
+        by_round |= {stream: by_round[stream] * scale for stream in ("reward_noise", "cost_noise")}
+        return Draws(context, **by_round)
+
+    def next_context(self, candidates: Array, truth: Any, predict: Callable[[Array], Prediction]) -> Array:
+        """An adversary's pick, (specs, seeds, d) of (specs, seeds, candidates, d), which it may ask to predict."""
+        return candidates[..., 0, :]
+
+    def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
+        """What a setting does to a context."""
+        context, reward_mean, cost_mean, gain, harm, reward_noise, cost_noise, *sensors = exposure
+        scale = spec.noise_scale
+        reward = gain * reward_mean + (scale.of(gain, context) if scale else gain) * reward_noise
+        cost = harm * cost_mean + scale.of(harm, context) * cost_noise if scale else harm * (cost_mean + cost_noise)
+        true_cost = self.baseline_cost + cost
+        return Outcome(reward + sensors[0], true_cost + sensors[1], true_cost)
+
+    def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
+        """What a learner is shown of one round; where its weight is 0, any finite numbers."""
+        context, reward_mean, cost_mean, gain, harm, reward_noise, cost_noise, *sensors = exposure
+        scale = spec.noise_scale
+        if self.proportional and not (scale or spec.reward_sensor_noise or spec.cost_sensor_noise):
+            return Normalised(reward_mean + reward_noise, cost_mean + cost_noise)
+        by_reward, by_cost = np.where(weight > 0, gain, 1.0), np.where(weight > 0, harm, 1.0)
+        if not self.proportional:
+            reward, cost, _ = self.outcome(spec, exposure)
+            return Normalised(reward / by_reward, (cost - self.baseline_cost) / by_cost)
+        if scale:
+            reward_noise = scale.of(gain, context) / by_reward * reward_noise
+            cost_noise = scale.of(harm, context) / by_cost * cost_noise
+        reward, cost = reward_mean + reward_noise, cost_mean + cost_noise
+        return Normalised(reward + sensors[0] / by_reward, cost + sensors[1] / by_cost)
+
+    def exact_intensity(self, spec: SafetySpec, context: Array, cost_mean: Array) -> Array | None:
+        """The largest intensity with P(C > τ) ≤ δ, by one who knows the noise's quantile (no sensor noise, per round).
+
+        None where nobody worked it out: the clairvoyant, which knows the noise's constant, then takes its place.
+        """
+        if self.is_own or spec.noise_scale or not self.proportional:
+            return None
+        margin = quantile(self.noise, 1.0 - spec.violation_risk) * spec.cost_noise
+        load = cost_mean + margin * self.noise_scale(spec, context)
+        return largest_safe_intensity(load, 0.0, threshold=spec.threshold - self.baseline_cost).intensity
+
+
+def generators(seeds: list[int]) -> Generators:
+    """One generator for each (stream, seed)."""
+    return {stream: [np.random.default_rng([seed, number]) for seed in seeds] for number, stream in enumerate(STREAMS)}
+
+
+def normals(rngs: list[np.random.Generator], shape: tuple[int, ...]) -> Array:
+    """Standard normal numbers of every seed, (seeds, *shape)."""
+    return np.stack([rng.standard_normal(shape) for rng in rngs])
+
+
+def on_sphere(vectors: Array, bound: float) -> Array:
+    """Vectors (..., d) scaled to norm L, rounded down."""
+    return vectors * ((bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(vectors, vectors)))[..., None]

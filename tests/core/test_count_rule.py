@@ -1,0 +1,188 @@
+"""The count rule: windows in exact arithmetic, the online and the batched form against the definition."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from safedial import growth
+from safedial.core.conformal import sure_top
+from safedial.core.count_rule import (
+    CLIMB,
+    HIGHEST,
+    climb_limit,
+    is_calibrated,
+    largest_scale,
+    spread_risk,
+    sure_rank,
+    window,
+)
+from safedial.core.count_window import BatchWindow, CountWindow
+from safedial.errors import InvalidInput
+
+INF = math.inf
+
+
+@pytest.mark.parametrize("risk", [0.01, 0.05, 0.07, 0.1, 0.29, 0.3, 1 / 3])
+def test_a_window_spends_at_most_the_risk_and_is_the_formula_of_the_theory(risk):
+    exact = Fraction(repr(risk))
+    for count in range(400):
+        size, rank = window(count, risk)
+        stated = max(1, math.floor(exact * (Fraction(count, 2) + 1)))
+        latest = math.ceil(stated / exact) - 1
+        assert (size, rank) == ((latest, stated) if latest <= count else (0, 0))
+        assert Fraction(rank, size + 1) <= exact
+        for since in (0, count // 3, count // 2, count):
+            size, rank = window(count, risk, since=since)
+            half = max(Fraction(count, 2), math.ceil(1 / exact) - 1)
+            assert rank == math.floor(exact * (min(Fraction(since), half) + 1))
+            assert size <= since
+            assert Fraction(rank, size + 1) <= exact
+
+
+def test_products_that_floats_round_down_are_whole_numbers():
+    assert int(0.29 * 100) == 28
+    assert window(198, 0.29) == (99, 29)
+
+
+def test_a_least_rank_waits_for_a_longer_window():
+    assert window(58, 0.05, least=3) == (0, 0)
+    assert window(59, 0.05, least=3) == (59, 3)
+    assert window(200, 0.05, least=3) == window(200, 0.05)
+
+
+def test_a_confidence_takes_the_rank_of_the_beta_law_and_waits_until_there_is_one():
+    for size in (10, 58, 59, 93, 250, 1000):
+        assert sure_rank(size, 0.05, 0.95) == sure_top(size, 0.05, 0.95)
+    assert window(58, 0.05, confidence=0.95) == (0, 0)
+    assert window(59, 0.05, confidence=0.95) == (59, 1)
+    assert window(59, 0.05, confidence=0.95, since=58) == (0, 0)
+    assert window(1000, 0.05, confidence=0.95) == (500, sure_top(500, 0.05, 0.95))
+
+
+@pytest.mark.parametrize(("options", "words"), [({"risk": 0}, "risk = 0: must be"), ({"risk": True}, "risk = True")])
+def test_a_risk_outside_0_and_1_is_refused(options, words):
+    with pytest.raises(InvalidInput, match=words):
+        window(10, **options)
+    with pytest.raises(InvalidInput, match=r"confidence = .*: must be a number in"):
+        window(10, 0.05, confidence=1.0)
+    with pytest.raises(InvalidInput, match="lag = -1: must be a whole number >= 0"):
+        CountWindow(0.05, lag=-1)
+
+
+def test_a_base_is_used_from_a_third_of_the_rounds_on_and_not_before_a_window_is_full():
+    assert is_calibrated(19, 57, 0.05)
+    assert not is_calibrated(19, 58, 0.05)
+    assert not is_calibrated(18, 19, 0.05)
+
+
+def test_the_largest_scale_is_the_last_at_which_fewer_than_the_rank_exceed():
+    rng = np.random.default_rng(1)
+    tolerated = rng.choice([-INF, 0.2, 0.5, 0.5, 0.9, INF], (300, 19))
+    for rank in (0, 1, 2, 5):
+        scale = largest_scale(tolerated, rank)
+        exceed = (tolerated < scale[:, None]).sum(axis=1)
+        assert np.all(exceed <= max(rank - 1, 0))
+        more = np.nextafter(scale, INF)
+        worse = (tolerated < more[:, None]).sum(axis=1)
+        assert np.all((worse >= rank) | (scale == INF))
+
+
+def test_the_climb_limit_follows_the_largest_recent_scale_and_never_overflows():
+    assert climb_limit([], 0.3) == 0.3
+    assert climb_limit([0.1, 0.4], 0.3) == CLIMB * 0.4
+    assert climb_limit([1.0], 0.3, climb=2.0) == 2.0
+    assert climb_limit([1e300, 1.0], 0.3) == HIGHEST
+    both = climb_limit(np.array([[0.1, 0.4], [2.0, 1.0]]), 0.3)
+    assert both.tolist() == [CLIMB * 0.4, CLIMB * 2.0]
+
+
+def test_the_risk_for_costs_of_0_or_1_is_the_one_that_a_step_raises_to_the_risk():
+    risk = spread_risk(growth.spread(1.3, 0.4), 0.05)
+    assert ndtr(ndtri(risk) + math.log(1.3) / 0.4) == pytest.approx(0.05, rel=1e-12)
+
+
+def definition(values, *, risk, lag, level=None, confidence=None):
+    """λ̂ from scratch: the countable rounds, the window, the count."""
+    countable = [value for value in values[: max(0, len(values) - lag)] if value == value]
+    size, rank = window(len(countable), risk, confidence=confidence)
+    if level is not None:
+        rank = min(rank, max(0, math.floor(level * (size + 1) * (1 + 1e-13))))
+    return float(largest_scale(np.array(countable[len(countable) - size :] or [INF]), rank))
+
+
+@pytest.mark.parametrize(("lag", "confidence"), [(0, None), (7, None), (0, 0.8)])
+def test_the_online_window_is_the_definition_while_outcomes_come_late_change_and_are_left_out(lag, confidence):
+    rng = np.random.default_rng(lag)
+    rounds = CountWindow(0.1, lag=lag, confidence=confidence)
+    for step in range(300):
+        assert rounds.append() == step
+        for number in rng.integers(0, step + 1, 3):
+            drawn = rng.random()
+            rounds.set(int(number), math.nan if drawn < 0.05 else float(rng.choice([-INF, round(drawn, 1), drawn])))
+        expected = definition(rounds.values, risk=0.1, lag=lag, confidence=confidence)
+        assert rounds.scale() == expected
+        if step % 25 == 0:
+            again = CountWindow(0.1, lag=lag, confidence=confidence, values=rounds.values)
+            assert again.scale() == expected
+            known = rounds.exceeding(0.5)
+            assert all(rounds.values[number] < 0.5 for number in known)
+            assert len(known) <= rounds.window.size
+        if confidence is None:
+            assert rounds.scale(0.055) == definition(rounds.values, risk=0.1, lag=lag, level=0.055)
+
+
+def test_rounds_before_a_base_was_fitted_lengthen_the_window_but_do_not_count():
+    values = np.random.default_rng(3).random(90).tolist()
+    later = CountWindow(0.05, earlier=60, values=values)
+    size, rank = window(150, 0.05, since=90)
+    assert later.scale() == largest_scale(np.array(values[90 - size :]), rank)
+    assert later.window == (size, rank)
+    batch = BatchWindow(np.array([values[:85]]), 0.05, earlier=60)
+    for value in values[85:]:
+        batch.append(value)
+    assert batch.scales().tolist() == [later.scale()]
+
+
+def test_before_there_are_enough_rounds_nothing_is_counted():
+    rounds = CountWindow(0.05, values=[0.1] * 18)
+    assert rounds.scale() == -INF
+    assert rounds.exceeding(0.5) == []
+    rounds.append(0.2)
+    assert rounds.scale() == 0.1
+    assert rounds.exceeding(0.15) == list(range(18))
+
+
+def test_the_batched_window_agrees_with_the_online_one_in_every_lane():
+    """Lanes advance at different rounds, hold ties, −∞ and ∞, and follow levels of their own."""
+    rng = np.random.default_rng(4)
+    batch, alone = BatchWindow(6, 0.1), [CountWindow(0.1) for _ in range(6)]
+    for step in range(250):
+        lanes = np.flatnonzero(rng.random(6) < 0.7) if step > 150 else np.arange(6)
+        tolerated = rng.choice([-INF, 0.3, 0.5, INF, *rng.random(8)], len(lanes))
+        batch.append(tolerated, lanes if step > 150 else None)
+        for lane, value in zip(lanes, tolerated, strict=True):
+            alone[lane].append(float(value))
+        level = rng.choice([0.1, 0.06, 0.0, -0.1], 6)
+        assert batch.scales(level=level).tolist() == [
+            each.scale(float(at)) for each, at in zip(alone, level, strict=True)
+        ]
+        some = np.flatnonzero(rng.random(6) < 0.5)
+        assert batch.scales(some).tolist() == [alone[lane].scale() for lane in some]
+    assert batch.scales(np.arange(0)).size == 0
+    for _ in range(400):
+        batch.append(math.nan)
+    assert np.all(batch.scales() == -INF), "what is not a number tolerates nothing"
+
+
+def test_a_batch_of_equal_lanes_agrees_with_the_definition():
+    rng = np.random.default_rng(5)
+    tolerated = rng.lognormal(0.0, 0.5, (300, 8))
+    batch = BatchWindow(8, 0.05, confidence=0.7)
+    for step, row in enumerate(tolerated):
+        size, rank = window(step, 0.05, confidence=0.7)
+        expected = largest_scale(tolerated[step - size : step].T, rank) if rank else np.full(8, -INF)
+        assert np.array_equal(batch.scales(), expected)
+        batch.append(row)

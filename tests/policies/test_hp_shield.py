@@ -1,0 +1,234 @@
+"""HP-Shield, batched: its bases and families keep the promise, and what it does is what the count rule says.
+
+Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from safedial import InvalidInput, LinearWorld, growth, simulate
+from safedial.core.count_rule import climb_limit
+from safedial.core.count_window import BatchWindow
+from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
+from safedial.policies.hp_shield import hp_shield
+from safedial.policies.shield.bases import Bases, Fit
+from tests.conftest import make_spec
+
+RISK, LEVEL, SEEDS, ROUNDS = 0.05, 1e-6, 400, 201
+LOOKS = (25, 50, 100, 200)
+SPEC = make_spec(threshold=2.0, violation_risk=RISK)
+BRACKET = growth.relative(0.7, 1.4, floor=0.5)
+SAFE = 0.02
+"""A start below which no tolerance lies; at the default, 0.25, one unit in thirty exceeds at the start already."""
+
+
+class Patients:
+    """Contexts (protocol's setting, three features); tolerances depend on the features, costs on an exponent too."""
+
+    def __init__(self, seeds=SEEDS, rounds=ROUNDS, seed=1):
+        rng = np.random.default_rng(seed)
+        features = rng.standard_normal((rounds, 1, seeds, 3))
+        protocol = np.full((rounds, 1, seeds, 1), 0.3)
+        self.context = np.concatenate([protocol, features], axis=-1)
+        effect = features @ np.array([0.6, -0.4, 0.0])
+        self.tolerance = 0.3 * np.exp(effect + 0.25 * rng.standard_normal((rounds, 1, seeds)))
+        self.power = rng.uniform(0.7, 1.4, (rounds, 1, seeds))
+        self.benefit = features[..., 2]
+
+    def cost(self, step, setting):
+        return 2.0 * (setting / self.tolerance[step]) ** self.power[step]
+
+
+def play(policy, world, *, spec=SPEC, applied=lambda step, advised: advised, lost=lambda step: False):
+    """Settings and excesses, (rounds, seeds) each."""
+    rounds, _, seeds, dim = world.context.shape
+    state = policy.init(dim, ridge=1.0, batch=(1, seeds))
+    settings, excess = np.empty((rounds, seeds)), np.zeros((rounds, seeds), dtype=bool)
+    for step in range(rounds):
+        outlook = policy.predict(state, world.context[step])
+        choice = policy.decide(outlook, spec, round=step + 1, coin=0.5)
+        assert np.all(choice.intensity <= choice.safe.intensity)
+        setting = applied(step, choice.intensity)
+        cost = world.cost(step, setting)
+        weight = np.where(lost(step), 0.0, 1.0)
+        state = policy.update(state, outlook, world.benefit[step], cost / setting, weight, intensity=setting)
+        settings[step], excess[step] = setting[0], cost[0] > spec.threshold
+    return settings, excess
+
+
+def assert_kept(excess):
+    for look in LOOKS:
+        over = int(excess[look].sum())
+        assert binomtest(over, excess.shape[1], RISK, alternative="greater").pvalue > LEVEL, (look, over)
+
+
+def test_with_a_protocol_it_is_the_count_rule_under_the_climb_limit():
+    world = Patients(seeds=20, rounds=120)
+    settings, _ = play(hp_shield(base=0, growth=BRACKET), world)
+    count, cost, used = BatchWindow(20, RISK), Cost(threshold=2.0, growth=BRACKET), []
+    for step in range(120):
+        base = world.context[step, 0, :, 0]
+        range_ = Range(0.25 * base, 1.0)
+        most = climb_limit(np.stack(used[-5:], axis=-1) if used else [], 0.25)
+        scale = np.minimum(count.scales(), most)
+        used.append(np.maximum(scale, 0.25))
+        setting = scaled_setting(scale, base, range_)
+        np.testing.assert_allclose(settings[step], setting, rtol=1e-12)
+        count.append(tolerated_scale(cost.tolerated(world.cost(step, setting)[0], setting), base, range_))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"learned": True},
+        {"family": "offset"},
+        {"learned": True, "climb": None, "growth": growth.relative(0.7, 1.4, floor=0.02)},
+        {"learned": True, "adapt": 0.01, "chooser": "sign"},
+        {"base": lambda context: 0.2 + 0.0 * context[..., 0], "growth": growth.additive(0, 80), "climb": None},
+    ],
+    ids=["protocol", "learned", "offset", "unlimited", "adaptive", "additive"],
+)
+def test_the_promise_holds_for_each_base_and_family(options):
+    assert_kept(play(hp_shield(**({"base": 0, "growth": BRACKET, "start_scale": SAFE} | options)), Patients())[1])
+
+
+def test_with_an_exact_curve_each_base_spends_the_whole_risk():
+    """All rounds from 20 on, 400 runs: within 0.004 of δ, over six standard errors between runs."""
+    world = Patients()
+    world.power[:] = 1.0
+    for options in ({}, {"learned": True}, {"family": "offset"}):
+        policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), climb=None, start_scale=SAFE, **options)
+        excess = play(policy, world)[1][20:]
+        assert excess.mean() == pytest.approx(RISK, abs=0.004)
+
+
+def test_a_learned_base_gives_more_at_the_same_risk():
+    world = Patients(seeds=40, rounds=401)
+    plain, learned = (play(hp_shield(base=0, growth=BRACKET, learned=learned), world) for learned in (False, True))
+    assert learned[0][300:].mean() > 1.2 * plain[0][300:].mean()
+    assert learned[1][300:].mean() < 0.06
+
+
+def test_lower_settings_and_lost_outcomes_keep_the_promise_and_lower_the_climb():
+    rng, world = np.random.default_rng(3), Patients()
+    gone = rng.random((ROUNDS, 1, SEEDS)) < 0.02
+
+    def applied(step, advised):
+        over = world.cost(step, advised) > 2.0
+        return np.where(over & (rng.random(over.shape) < 0.5), 0.5 * advised, advised)
+
+    policy = hp_shield(base=0, growth=BRACKET, learned=True, adapt=0.01, start_scale=SAFE)
+    assert_kept(play(policy, world, applied=applied, lost=lambda step: gone[step])[1])
+
+
+def test_rounds_that_were_given_less_neither_raise_nor_lower_the_climb_limit():
+    policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), start_scale=0.1)
+    world = Patients(seeds=1, rounds=80)
+    world.tolerance[:] = 1e6
+    advised = {}
+
+    def keep(name, most):
+        def applied(step, setting):
+            advised.setdefault(name, []).append(setting.item())
+            return np.minimum(setting, most(step))
+
+        return applied
+
+    play(policy, world, applied=keep("free", lambda step: 1.0))
+    play(policy, world, applied=keep("held", lambda step: 0.06))
+    play(policy, world, applied=keep("paused", lambda step: 0.01 if 24 <= step < 60 else 1.0))
+    assert max(advised["free"]) == 1.0
+    assert 0.06 < max(advised["held"]) <= 1.25 * 0.06
+    assert advised["paused"][24:60] == [advised["free"][24]] * 36
+    assert advised["paused"][61] == advised["free"][25]
+
+
+def test_costs_of_0_or_1_climb_by_steps():
+    world = Patients(seeds=50)
+    world.cost = lambda step, setting: 3.0 * (setting > world.tolerance[step])
+    policy = hp_shield(base=0, growth=growth.spread(1.25, 0.5))
+    settings, excess = play(policy, world, spec=make_spec(threshold=2.0, violation_risk=0.2))
+    assert settings[-1].mean() > 1.2 * settings[0].mean()
+    assert excess.mean() < 0.2
+
+
+def test_a_confidence_starts_later_and_gives_less():
+    world = Patients(seeds=50, rounds=150)
+    sure, plain = (play(hp_shield(base=0, growth=BRACKET, confidence=level), world)[0] for level in (0.95, None))
+    assert np.all(sure[:50] == sure[0])
+    assert sure[100:].mean() < plain[100:].mean()
+
+
+def test_the_sign_chooser_plays_the_start_where_no_benefit_is_expected():
+    world = Patients(seeds=50, rounds=150)
+    settings, _ = play(hp_shield(base=0, growth=BRACKET, chooser="sign", start_scale=0.1), world)
+    late, benefit = settings[100:], world.benefit[100:, 0]
+    assert np.all(late[benefit < -0.5] == pytest.approx(0.1 * 0.3))
+    assert late[benefit > 0.5].mean() > 1.5 * 0.1 * 0.3
+    probed, _ = play(hp_shield(base=0, growth=BRACKET, chooser="sign", probe=0.05), world)
+    assert probed[100:][benefit < -0.5].max() < 0.05
+
+
+def test_a_simulation_of_the_paper_s_world_earns_more_than_the_start_alone():
+    policy = hp_shield(
+        base=lambda context: np.ones(context.shape[:-1]),
+        growth=growth.relative(1, 1, floor=0),
+        family="offset",
+        start_scale=0.14,
+        chooser="sign",
+        probe=0.01,
+    )
+    run = simulate(policy, LinearWorld(dim=3), make_spec(threshold=0.5, violation_risk=RISK), rounds=150, seeds=40)
+    assert run.violations.mean() / 150 < RISK
+    assert run.reward.sum() > 0.5 * run.exact_clairvoyant_reward.sum()
+
+
+def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
+    bases = Bases(1, 2)
+    for count in (10, 20, 40):
+        bases.add(count, np.full((1, 3), float(count)))
+    assert bases.current(15, RISK).since == 0
+    assert bases.current(39, RISK).since == 20
+    assert bases.current(59, RISK).since == 20
+    assert bases.current(60, RISK).since == 40
+    assert bases.next_fit == 44
+    assert Fit(0, np.array([[1.0, 2.0, 3.0]])).value(np.ones((1, 4, 2))).tolist() == [[6.0] * 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"base": -1}, "base = -1: must be a column's number or a function of contexts"),
+        ({"growth": None}, "growth = None: must be a bracket"),
+        ({"growth": growth.additive(0, "x")}, "must hold numbers only; features belong to an Agent"),
+        ({"learned": "yes"}, "learned = 'yes': must be True or False"),
+        ({"family": "log"}, "family = 'log': must be 'scale' or 'offset'"),
+        ({"family": "offset", "growth": growth.spread(1.2, 0.5)}, "family = 'offset': must be 'scale' for costs of 0"),
+        ({"start_scale": 0}, r"start_scale = 0: must be a number in \(0, 1\]; state the share"),
+        ({"climb": 1}, "climb = 1: must be a number > 1 or None; try 1.25"),
+        ({"confidence": 1.0}, "confidence = 1.0: must be a number in"),
+        ({"adapt": 0}, "adapt = 0: must be a number in"),
+        ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
+        ({"chooser": "best"}, "chooser = 'best': must be 'largest' or 'sign'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, words):
+    with pytest.raises(InvalidInput, match=words):
+        hp_shield(**({"base": 0, "growth": BRACKET} | options))
+
+
+def test_a_context_without_a_setting_and_a_grid_of_thresholds_are_refused():
+    policy = hp_shield(base=4, growth=BRACKET)
+    with pytest.raises(InvalidInput, match="base = 4: must be a column of a context of dimension 3"):
+        policy.init(3, ridge=1.0)
+    state = policy.init(5, ridge=1.0, batch=(1, 2))
+    with pytest.raises(InvalidInput, match=r"base = 0.0: must be a number > 0 in every context"):
+        policy.predict(state, np.zeros((1, 2, 5)))
+    outlook = policy.predict(state, np.ones((1, 2, 5)))
+    with pytest.raises(InvalidInput, match="must be one number, as must violation_risk; sweep in a loop"):
+        policy.decide(outlook, make_spec(threshold=np.array([1.0, 2.0])), round=1, coin=0.5)
+    assert math.isclose(policy.decide(outlook, SPEC, round=1, coin=0.5).intensity[0, 0], 0.25)

@@ -1,0 +1,213 @@
+"""A world and a learner of one's own, each in one place: simulated, swept, and named in the results."""
+
+import csv
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from safedial import InvalidInput, LinearWorld, NonlinearWorld, Policy, SafetySpec, make_policy, power, simulate
+from safedial.core.action import Choice
+from safedial.core.confidence import Bounds
+from safedial.core.estimate import Prediction
+from safedial.core.safe_set import SafeSet
+from safedial.simulation.proved import promise_holds
+from safedial.simulation.summary import summary
+from safedial.sweep.engine import run_sweep
+from safedial.sweep.grid import build, parse_grid
+from safedial.sweep.table import sweep_rows, write_table
+from safedial.worlds import Outcome, World, world_from_dict
+from tests.sweep.test_grid import GRID
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold(World):
+    """Costs that begin at a fifth of the dial, contexts from a cube, and noise that grows with the first feature."""
+
+    dim: int
+    start: float = 0.2
+
+    def draw_truth(self, spec, rngs):
+        return np.stack([rng.uniform(0.5, 1.0, (2, self.dim)) for rng in rngs["truth"]])
+
+    def draw_contexts(self, spec, rngs, rounds, done):
+        return (
+            np.stack([rng.uniform(0.0, spec.context_bound, (rounds, self.dim)) for rng in rngs["context"]]) / self.dim
+        )
+
+    def means(self, spec, truth, context):
+        return np.tanh(np.vecdot(context, truth[:, 0])), np.vecdot(context, truth[:, 1])
+
+    def noise_scale(self, spec, context):
+        return context[..., 0]
+
+    def outcome(self, spec, exposure):
+        usual = super().outcome(spec, exposure)
+        cost = np.maximum(exposure.cost_intensity - self.start, 0.0) * (exposure.cost_mean + exposure.cost_noise)
+        return Outcome(usual.reward, cost, cost)
+
+
+NAME = "tests.simulation.test_own_world:Threshold"
+CONSTANTS = {"reward_noise": 0.2, "cost_noise": 0.2, "coefficient_bound": 1.0, "context_bound": 1.0}
+SPEC = SafetySpec(threshold=0.5, total_risk=0.02, **CONSTANTS)
+
+
+class Kept(World):
+    """The linear world's rounds and means, and nothing else of it."""
+
+    linear = LinearWorld(dim=3)
+    dim = 3
+
+    def draw_truth(self, spec, rngs):
+        return self.linear.draw_truth(spec, rngs)
+
+    def means(self, spec, truth, context):
+        return self.linear.means(spec, truth, context)
+
+
+def test_a_world_of_truth_and_means_alone_is_the_linear_one():
+    ours, own = (simulate("hp_probe", world, SPEC, rounds=300, seeds=3) for world in (LinearWorld(dim=3), Kept()))
+    np.testing.assert_array_equal(own.regret_curve, ours.regret_curve)
+    np.testing.assert_array_equal(own.violations, ours.violations)
+    np.testing.assert_array_equal(own.exact_clairvoyant_reward, own.clairvoyant_reward)
+    assert promise_holds(make_policy("hp_probe"), LinearWorld(dim=3), SPEC)
+    assert not promise_holds(make_policy("hp_probe"), Kept(), SPEC)
+
+
+def test_its_outcomes_are_what_is_learned_and_counted():
+    played, seen = [], []
+
+    def update(state, prediction, reward, cost, weight):
+        seen.append((reward, cost))
+        return state
+
+    policy = fixed_dose(0.7)._replace(update=update)
+    run = simulate(policy, Threshold(dim=2), SPEC, rounds=300, seeds=2, record=played.append, dose=power(2.0))
+    reward, cost = (np.concatenate([getattr(chunk, name) for chunk in played]) for name in ("reward", "cost"))
+    shown = np.array(seen)
+    np.testing.assert_allclose(shown[:, 0] * 0.7, reward, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(shown[:, 1] * 0.7, cost, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(run.violations, (cost > SPEC.threshold).sum(axis=0))
+    assert np.all(run.violations == 0)
+    free = simulate(policy, Threshold(dim=2, start=0.7), SPEC, rounds=300, seeds=2, record=played.append)
+    assert np.all(played[-1].cost == 0.0)
+    assert np.all(free.informative_rounds == 300)
+
+
+def test_results_do_not_depend_on_batching_and_rows_whose_doses_teach_learn_apart():
+    spec = replace(SPEC, threshold=[0.1, 0.4])
+    for world in (Threshold(dim=2), NonlinearWorld(kind="logistic", dim=2)):
+        both = simulate("hp_ucb", world, spec, rounds=200, seeds=[0, 1])
+        alone = simulate("hp_ucb", world, replace(SPEC, threshold=0.4), rounds=200, seeds=[1])
+        np.testing.assert_allclose(both.regret[1, 1], alone.regret[0, 0], rtol=0.0, atol=1e-9)
+
+
+def test_it_keeps_its_name_in_tables_and_summaries():
+    run = simulate("hp_probe", Threshold(dim=2), SPEC, rounds=20, seeds=2)
+    assert set(run.frame()["world"]) == {NAME}
+    assert summary(run)["settings"]["world"] == {"name": NAME, "dim": 2, "start": 0.2}
+    assert summary(run)["promised_risk"] is None
+    assert world_from_dict(Threshold(dim=2, start=0.3).to_dict()) == Threshold(dim=2, start=0.3)
+    usual = simulate("hp_probe", LinearWorld(dim=2), SPEC, rounds=20, seeds=2)
+    assert set(usual.frame()["world"]) == {"LinearWorld"}
+    assert "name" not in summary(usual)["settings"]["world"]
+
+
+def test_it_is_swept_by_two_workers_and_keeps_its_name(tmp_path):
+    text = GRID[: GRID.rindex("[[policy]]")].replace("seeds = 5", "seeds = 2").replace("[0.2, 0.5]", "0.5")
+    grid = parse_grid(text.replace("dim = 3", f'dim = 3\nname = "{NAME}"\nstart = [0.0, 0.2]'))
+    assert run_sweep(grid, tmp_path, jobs=2).complete
+    rows = sweep_rows(tmp_path)
+    assert {(row["world"], row["start"]) for row in rows} == {(NAME, 0.0), (NAME, 0.2)}
+    with write_table(tmp_path).open() as file:
+        assert {row["world"] for row in csv.DictReader(file)} == {NAME}
+    direct = simulate(**build(grid.cells[0]))
+    assert rows[0]["regret"] == pytest.approx(direct.regret.mean())
+
+
+def test_a_non_linear_world_is_swept_by_its_kind():
+    grid = parse_grid(GRID.replace("dim = 3", 'dim = 2\nkind = ["finite", "logistic"]\nfunctions = 10'))
+    assert {build(cell)["world"].kind for cell in grid.cells} == {"finite", "logistic"}
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("tests.simulation.nowhere:Threshold", "cannot be imported"),
+        ("tests.simulation.test_own_world:NAME", "is no World"),
+        ("Threshold", "cannot be imported"),
+        ("", "cannot be imported"),
+    ],
+)
+def test_a_name_that_leads_to_no_world_is_refused(name, rule):
+    with pytest.raises(InvalidInput, match=rule):
+        world_from_dict({"name": name, "dim": 2})
+    with pytest.raises(InvalidInput, match="must be a world"):
+        simulate("hp_probe", object(), SPEC, rounds=5, seeds=1)
+
+
+class Unlucky(Kept):
+    """Sends the candidate of the highest true cost."""
+
+    adversarial, contexts = True, "adversarial"
+
+    def draw_contexts(self, spec, rngs, rounds, done):
+        return LinearWorld(dim=3, contexts="adversarial").draw_contexts(spec, rngs, rounds, done)
+
+    def next_context(self, candidates, truth, predict):
+        assert predict(candidates).cost.shape == candidates.shape[:-1]
+        worst = np.argmax((candidates @ truth.cost_coef[..., None])[..., 0], axis=-1)
+        return np.take_along_axis(candidates, worst[..., None, None], axis=-2)[..., 0, :]
+
+
+def test_it_may_choose_contexts_against_the_learner():
+    costs = []
+    for world in (Kept(), Unlucky()):
+        seen = []
+        simulate("hp_probe", world, SPEC, rounds=50, seeds=4, observe=lambda each, seen=seen: seen.append(each))
+        costs.append(np.mean([np.vecdot(each.context, each.truth.cost_coef) for each in seen]))
+    assert costs[1] > costs[0] + 0.3
+
+
+def fixed_dose(intensity):
+    def decide(prediction, spec, *, round, coin, baseline_cost=0.0):
+        dose = np.full(prediction.cost.shape, intensity)
+        return Choice(dose, SafeSet(dose, dose > 0), Bounds(0.0, 0.0, 0.0, 0.0, False), prediction.reward)
+
+    def init(dim, *, ridge, batch):
+        return np.zeros(batch)
+
+    def predict(state, context):
+        return Prediction(state, state, 0.0, 0.0, 0.0, 0.0, context.shape[-1])
+
+    def update(state, prediction, reward, cost, weight):
+        return state
+
+    return Policy("fixed_dose", "Fixed dose", "heuristic", decide, {}, init=init, predict=predict, update=update)
+
+
+def test_a_learner_may_ask_for_the_spec_the_intensity_and_randomness():
+    drawn, seen = [], []
+
+    def init(dim, *, ridge, batch, spec, rngs):
+        assert spec.threshold.shape == (2, 1)
+        return np.broadcast_to([rng.random() for rng in rngs], batch)
+
+    def predict(state, context, *, coin, spec):
+        drawn.append(coin)
+        return Prediction(state, state * spec.cost_noise, 0.0, 0.0, 0.0, 0.0, context.shape[-1])
+
+    def update(state, prediction, reward, cost, weight, *, intensity, coin, rngs):
+        seen.append((intensity, coin))
+        return state + intensity * np.array([rng.normal() for rng in rngs])
+
+    policy = fixed_dose(0.3)._replace(init=init, predict=predict, update=update)
+    spec, states = replace(SPEC, threshold=[0.2, 0.6]), []
+    for seeds in ([4, 9], [9]):
+        simulate(
+            policy, LinearWorld(dim=2), spec, rounds=8, seeds=seeds, observe=lambda each: states.append(each.estimate)
+        )
+    np.testing.assert_array_equal(states[7][:, 1], states[15][:, 0], "whatever the other seeds are")
+    assert np.all(states[7][:, 0] != states[7][:, 1])
+    assert all(np.all(intensity == 0.3) and intensity.shape[0] == 2 for intensity, _ in seen)
+    assert all(np.array_equal(coin, given) for coin, (_, given) in zip(drawn, seen, strict=True))
