@@ -48,7 +48,7 @@ def table(folder):
 
 def section(folder):
     sides = [[row["side"]] for row in read_rows(folder / "two_coins.csv")]
-    return "<h2>Two coins</h2>" + html_table(["side"], sides) + footer(read_provenance(folder, "two_coins"))
+    return ["<h2>Two coins</h2>", html_table(["side"], sides), footer(read_provenance(folder, "two_coins"))]
 
 
 COINS = Experiment(name="two_coins", run=run, draw=draw, table=table, section=section)

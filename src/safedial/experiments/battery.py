@@ -18,6 +18,7 @@ import html
 import os
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,9 +41,9 @@ from safedial.experiments.battery_rounds import (
     fit_truth,
     load_rounds,
 )
-from safedial.experiments.experiment import Experiment, Result, Table, write_results
+from safedial.experiments.experiment import Experiment, Result, Table, cells, write_results
 from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, MARKERS, new_figure, save
+from safedial.plots.style import COLOURS, MARKERS, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.progress import Advance, Bar, no_bar
@@ -52,6 +53,7 @@ from safedial.report.html import claim, footer, html_table, image, read_provenan
 from safedial.stats import seed_interval
 
 RIDGE, RISK = 4.0, 0.01
+DRAWN = ("round", "regret", "regret_low", "regret_high", "violation_rate")
 
 SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "HP-UCB": ("hp_ucb", {}),
@@ -211,31 +213,27 @@ def draw(folder: Path) -> list[Path]:
     figure, axes = new_figure(columns=len(thresholds), rows=2, height=2.3, sharex=True)
     for column, threshold in enumerate(thresholds):
         above, below = axes[column], axes[len(thresholds) + column]
-        cells = [row for row in rows if row["threshold"] == threshold]
-        for series in dict.fromkeys(row["series"] for row in cells):
-            line = [row for row in cells if row["series"] == series]
-            policy, rounds = line[0]["policy"], [row["round"] for row in line]
+        here = [row for row in rows if row["threshold"] == threshold]
+        for series in dict.fromkeys(row["series"] for row in here):
+            line = [row for row in here if row["series"] == series]
+            policy = line[0]["policy"]
+            rounds, regret, low, high, rates = columns(line, DRAWN)
             look = {"color": COLOURS[policy], "linewidth": 1.2, "label": series}
             look |= {"marker": MARKERS[policy], "markevery": max(1, len(line) // 5), "markersize": 4}
             if not make_policy(policy).knows_truth:
-                above.plot(rounds, [row["regret"] for row in line], **look)
-                low, high = ([row[name] for row in line] for name in ("regret_low", "regret_high"))
+                above.plot(rounds, regret, **look)
                 above.fill_between(rounds, low, high, color=COLOURS[policy], alpha=0.2, linewidth=0)
-            below.plot(rounds, [max(row["violation_rate"], 1e-5) for row in line], **look)
-        below.axhline(cells[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
-        above.set_title(f"τ = {threshold:g} ({cells[0]['threshold_celsius']:.2g} °C per step)", fontsize=8)
-        below.set_yscale("log")
-        below.set_ylim(0.7e-5, 1.0)
+            below.plot(rounds, [max(rate, 1e-5) for rate in rates], **look)
+        risk = here[0]["promised_risk"]
+        below.axhline(risk, color="grey", linestyle="--", linewidth=1)
+        title(above, f"τ = {threshold:g} ({here[0]['threshold_celsius']:.2g} °C per step)")
+        below.set(yscale="log", ylim=(0.7e-5, 1.0), xlabel="round")
         below.set_yticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["0", "0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
-        below.set_xlabel("round")
         if column == 0:
             above.set_ylabel("cumulative regret")
             below.set_ylabel("rounds with cost > τ")
-            below.text(
-                cells[-1]["round"], cells[0]["promised_risk"] * 1.2, "promise", ha="right", fontsize=7, color="0.3"
-            )
-    handles, labels = axes[len(thresholds)].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7, frameon=False)
+            below.text(here[-1]["round"], risk * 1.2, "promise", ha="right", fontsize=7, color="0.3")
+    legend_below(figure, *axes[len(thresholds)].get_legend_handles_labels(), ncols=5)
     return [save(figure, folder / "battery.png")]
 
 
@@ -244,16 +242,15 @@ def table(folder: Path) -> list[Table | str]:
     rows = read_rows(folder / "battery.csv")
     last = {(row["series"], row["threshold"]): row for row in rows}
     thresholds, one = list(dict.fromkeys(row["threshold"] for row in rows)), rows[-1]
-    lines = [
-        [series, *(text for value in thresholds for text in _cells(last[series, value]))]
-        for series in dict.fromkeys(row["series"] for row in rows)
-    ]
-    title = f"NASA's batteries: {one['source']}, {one['embedder']}, d = {one['dim']:.0f}"
+    lines = []
+    for series in dict.fromkeys(row["series"] for row in rows):
+        pairs = (cells(last[series, value], ("{regret:.1f}", "{violation_rate:.3%}")) for value in thresholds)
+        lines.append([series, *chain(*pairs)])
+    heading = f"NASA's batteries: {one['source']}, {one['embedder']}, d = {one['dim']:.0f}"
     limits = " and ".join(f"{last[one['series'], value]['threshold_celsius']:.2f} °C" for value in thresholds)
+    heads = ["policy", *(word for value in thresholds for word in (f"regret, τ={value:g}", "above τ"))]
     return [
-        Table(
-            title, ["policy", *(word for value in thresholds for word in (f"regret, τ={value:g}", "above τ"))], lines
-        ),
+        Table(heading, heads, lines),
         f"{one['round']:.0f} rounds. Promised by all but On-Expectation: cost above τ in at most "
         f"{one['promised_risk']:.0%} of them.\n"
         f"τ is {limits} of temperature rise in a step. The truth is a linear fit to the data;\n"
@@ -261,26 +258,14 @@ def table(folder: Path) -> list[Table | str]:
     ]
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, str]:
-    return f"{row['regret']:.1f}", f"{row['violation_rate']:.3%}"
-
-
-def section(folder: Path) -> str:
+def section(folder: Path) -> list[str]:
     rows, told = read_rows(folder / "battery.csv"), read_provenance(folder, "battery")
     last = {(row["threshold"], row["series"]): row for row in rows}
     thresholds = sorted({threshold for threshold, _ in last})
-    lines = [
-        [
-            series,
-            *(
-                f"{last[value, series][name]:{form}}"
-                for value in thresholds
-                for name, form in (("regret", ".0f"), ("violation_rate", ".3%"))
-            ),
-            f"{last[thresholds[0], series]['seconds']:.1f}",
-        ]
-        for series in dict.fromkeys(row["series"] for row in rows)
-    ]
+    lines = []
+    for series in dict.fromkeys(row["series"] for row in rows):
+        pairs = (cells(last[value, series], ("{regret:.0f}", "{violation_rate:.3%}")) for value in thresholds)
+        lines.append([series, *chain(*pairs), f"{last[thresholds[0], series]['seconds']:.1f}"])
     heads = [f"{word}, τ = {value:g}" for value in thresholds for word in ("regret", "violations")]
     made, units = told["settings"], told["settings"]["units"]
     fits = "; ".join(
@@ -302,7 +287,7 @@ def section(folder: Path) -> str:
             "figure; regrets are in units of reward, as above.",
         ),
     ]
-    return "\n".join([*parts, *logged_section(folder), footer(told)])
+    return [*parts, *logged_section(folder), footer(told)]
 
 
 def why_skipped() -> str:

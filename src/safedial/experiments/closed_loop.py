@@ -29,7 +29,7 @@ from safedial.errors import MissingExtra, import_extra, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, residuals_of_fits, run_loop
 from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
 from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, new_figure, save
+from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
@@ -205,8 +205,7 @@ def draw(folder: Path) -> list[Path]:
     loop.set_yticks([-0.3, -0.03, 0.0, 0.03, 0.3, 1.0], ["−0.3", "−0.03", "0", "0.03", "0.3", "1"])
     loads.legend(fontsize=6, frameon=False, loc="upper center", ncols=2)
     loads.set_ylim(-0.06, 0.1)
-    handles, labels = over.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=6.5, frameon=False)
+    legend_below(figure, *over.get_legend_handles_labels(), ncols=2, fontsize=6.5)
     return [save(figure, folder / "closed_loop.png")]
 
 
@@ -229,16 +228,13 @@ def _violations(panel: Any, rows: Rows, looks: dict[str, Any]) -> None:
             mine = [row for row in rows if row["series"] == name and row["seed"] == seed]
             label = name if number == 0 else None
             style = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.1}
-            panel.plot(
-                [row["round"] for row in mine], [row["promised_violations"] for row in mine], label=label, **style
-            )
+            panel.plot(*columns(mine, ("round", "promised_violations")), label=label, **style)
             if mine[-1]["alarm_round"] != "":
                 panel.plot(mine[-1]["alarm_round"], mine[-1]["promised_violations"], "x", color=look["color"])
     last = max(row["round"] for row in rows)
     panel.plot([0, last], [0, rows[0]["risk"] * last], color="grey", linestyle="--", linewidth=1)
     panel.text(last, rows[0]["risk"] * last, "what the risk allows", ha="right", va="bottom", fontsize=6.5, color="0.3")
-    panel.set_xlabel("round")
-    panel.set_ylabel("costs over τ so far")
+    panel.set(xlabel="round", ylabel="costs over τ so far")
     panel.set_title("violations under a promise; ✕: alarm", fontsize=8)
 
 
@@ -266,9 +262,7 @@ def _residuals(panel: Any, rows: Rows, colours: dict[str, str], title: str) -> N
         errors = [2 * row["error"] for row in mine]
         style = {"color": colour, "marker": "o", "markersize": 3, "linewidth": 0.9, "capsize": 1.5}
         panel.errorbar(middle, [row["mean"] for row in mine], yerr=errors, label=name, **style)
-    panel.set_xlim(0, 1)
-    panel.set_xlabel("dial (share of the largest current)")
-    panel.set_ylabel("mean of cost − model")
+    panel.set(xlim=(0, 1), xlabel="dial (share of the largest current)", ylabel="mean of cost − model")
     panel.set_title(title, fontsize=8)
 
 
@@ -294,7 +288,7 @@ def table(folder: Path) -> list[Table | str]:
     ]
 
 
-def section(folder: Path) -> str:
+def section(folder: Path) -> list[str]:
     rows = summary(read_rows(folder / "closed_loop.csv"))
     lines = [
         [
@@ -308,20 +302,16 @@ def section(folder: Path) -> str:
         for row in rows
     ]
     heads = ["agent", "promised rounds", "over τ", "mean reward", "hottest, above ambient", "alarm in round, by seed"]
-    return "\n".join(
-        [
-            "<h2>A battery in the loop</h2>",
-            "<p>Not in the paper. NASA's electrochemistry simulator responds to the chosen current with heat, so no linear model is right "
-            "and nothing is proved here: heat grows with the square of the current and persists for some time, and cells differ. τ is 3 °C above "
-            f"ambient, and each agent promises at most {rows[0]['promised_risk']:.0%} per round, under assumptions that fail. “Line” and “square” are the cost's dose "
-            "curve; “told”: the remaining heat is stated as baseline cost. docs/battery.md discusses the results.</p>",
-            image(
-                folder / "closed_loop.png", "Violations, rewards and residuals of eight agents on a simulated battery"
-            ),
-            html_table(heads, lines),
-            footer(read_provenance(folder, "closed_loop")),
-        ]
-    )
+    return [
+        "<h2>A battery in the loop</h2>",
+        "<p>Not in the paper. NASA's electrochemistry simulator responds to the chosen current with heat, so no linear model is right "
+        "and nothing is proved here: heat grows with the square of the current and persists for some time, and cells differ. τ is 3 °C above "
+        f"ambient, and each agent promises at most {rows[0]['promised_risk']:.0%} per round, under assumptions that fail. “Line” and “square” are the cost's dose "
+        "curve; “told”: the remaining heat is stated as baseline cost. docs/battery.md discusses the results.</p>",
+        image(folder / "closed_loop.png", "Violations, rewards and residuals of eight agents on a simulated battery"),
+        html_table(heads, lines),
+        footer(read_provenance(folder, "closed_loop")),
+    ]
 
 
 def why_skipped() -> str:

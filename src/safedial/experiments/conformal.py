@@ -13,9 +13,9 @@ from typing import Any
 
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, write_results
+from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, cells, write_results
 from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, MARKERS, new_figure, save
+from safedial.plots.style import COLOURS, MARKERS, legend_below, new_figure, point, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
@@ -123,9 +123,7 @@ def draw(folder: Path) -> list[Path]:
                 _point(panel, row)
         panel.axvline(rows[0]["risk"], color="grey", linestyle="--", linewidth=1)
         panel.set_title(world, fontsize=8)
-        panel.set_xscale("log")
-        panel.set_xlim(0.7 * RAREST, 1.0)
-        panel.set_ylim(0.0, 3.2)
+        panel.set(xscale="log", xlim=(0.7 * RAREST, 1.0), ylim=(0.0, 3.2))
         panel.axhline(1.0, color="0.85", linewidth=0.8, zorder=0)
         panel.set_xticks([1e-3, 1e-2, 1e-1, 1.0], ["≤ 0.1 %", "1 %", "10 %", "100 %"])
         if place % 2 == 0:
@@ -136,69 +134,44 @@ def draw(folder: Path) -> list[Path]:
         rows[0]["risk"] * 0.85, 3.1, f"promise {rows[0]['risk']:.0%}", ha="right", va="top", fontsize=7, color="0.3"
     )
     handles, labels = axes[0].get_legend_handles_labels()
-    order = [labels.index(name) for name in series]
-    figure.legend(
-        [handles[index] for index in order],
-        series,
-        loc="outside lower center",
-        ncols=3,
-        fontsize=7,
-        frameon=False,
-        title="filled: the policy's promise holds in this world; hollow: it does not",
-        title_fontsize=7,
-    )
+    ordered = [handles[labels.index(name)] for name in series]
+    words = "filled: the policy's promise holds in this world; hollow: it does not"
+    legend_below(figure, ordered, series).set_title(words, prop={"size": 7})
     return [save(figure, folder / "conformal.png")]
 
 
 def _point(panel: Any, row: dict[str, Any]) -> None:
-    colour = COLOURS[row["policy"]]
     marker, size = FORMS.get(row["series"].partition(", ")[2], (MARKERS[row["policy"]], 6))
-    panel.plot(
-        max(row["full_dose_violation_rate"], RAREST),
-        row["reward_share"],
-        linestyle="none",
-        marker=marker,
-        markersize=size,
-        markeredgecolor=colour,
-        markerfacecolor=colour if row["promise_holds"] else "none",
-        label=row["series"],
-    )
+    look = {"marker": marker, "markersize": size, "label": row["series"]}
+    at = max(row["full_dose_violation_rate"], RAREST), row["reward_share"]
+    point(panel, at, COLOURS[row["policy"]], look, filled=row["promise_holds"])
 
 
-def section(folder: Path) -> str:
+def section(folder: Path) -> list[str]:
     rows = read_rows(folder / "conformal.csv")
-    lines = [
-        [
-            row["world"],
-            row["series"],
-            f"{row['reward_share']:.1%}",
-            f"{row['full_dose_violation_rate']:.3%}",
-            f"{row['violation_rate']:.3%}",
-            "yes" if row["promise_holds"] else "no",
-            f"{row['alarmed_seeds']:.0f} of {row['seeds']:.0f}" if make_policy(row["policy"]).alarmed else "",
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        forms = ("{world}", "{series}", "{reward_share:.1%}", "{full_dose_violation_rate:.3%}", "{violation_rate:.3%}")
+        alarms = "{alarmed_seeds:.0f} of {seeds:.0f}" if make_policy(row["policy"]).alarmed else ""
+        lines.append(cells(row, (*forms, "yes" if row["promise_holds"] else "no", alarms)))
     heads = ["world", "policy", "reward share", "violations, full doses", "violations", "promise holds", "alarms"]
     conformal, probe = ([row for row in rows if row["policy"] == name] for name in ("hp_conformal", "hp_probe"))
     held = [row for row in conformal if row["promise_holds"]]
     worst = max(row["full_dose_violation_rate"] for row in held)
     shares = [min(row["reward_share"] for row in part) for part in (held, probe)]
-    return "\n".join(
-        [
-            "<h2>HP-Conformal: the promise without constants</h2>",
-            "<p>Not in the paper. The same risk for every policy: "
-            f"{rows[0]['risk']:.0%} per round (d = {rows[0]['dim']:.0f}, τ = 0.5). Reward is a share of the reward of an all-knowing policy, "
-            "which knows θ*, μ* and the exact noise quantile at that risk; a policy that breaks the promise can earn more.</p>",
-            image(folder / "conformal.png", "Reward against violations for each policy in six worlds"),
-            html_table(heads, lines),
-            f"<p>Where rounds are exchangeable, HP-Conformal exceeds τ in at most {worst:.2%} of its full doses (promised: "
-            f"{rows[0]['risk']:.0%}; with few seeds the rate varies) and earns at least {shares[0]:.0%}; HP-Probe, whose "
-            f"promise needs constants, linearity and sub-Gaussian noise, earns at least {shares[1]:.0%}. Where contexts drift, "
-            "HP-Conformal's promise does not hold, and its test of exchangeability says so (docs/conformal.md).</p>",
-            footer(read_provenance(folder, "conformal")),
-        ]
-    )
+    return [
+        "<h2>HP-Conformal: the promise without constants</h2>",
+        "<p>Not in the paper. The same risk for every policy: "
+        f"{rows[0]['risk']:.0%} per round (d = {rows[0]['dim']:.0f}, τ = 0.5). Reward is a share of the reward of an all-knowing policy, "
+        "which knows θ*, μ* and the exact noise quantile at that risk; a policy that breaks the promise can earn more.</p>",
+        image(folder / "conformal.png", "Reward against violations for each policy in six worlds"),
+        html_table(heads, lines),
+        f"<p>Where rounds are exchangeable, HP-Conformal exceeds τ in at most {worst:.2%} of its full doses (promised: "
+        f"{rows[0]['risk']:.0%}; with few seeds the rate varies) and earns at least {shares[0]:.0%}; HP-Probe, whose "
+        f"promise needs constants, linearity and sub-Gaussian noise, earns at least {shares[1]:.0%}. Where contexts drift, "
+        "HP-Conformal's promise does not hold, and its test of exchangeability says so (docs/conformal.md).</p>",
+        footer(read_provenance(folder, "conformal")),
+    ]
 
 
 EXPERIMENT = Experiment(name="conformal", run=run, draw=draw, section=section)

@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, write_results
 from safedial.experiments.synthetic import DIMS, synthetic_spec
 from safedial.io import output_folder, read_rows
-from safedial.plots.style import new_figure, save
+from safedial.plots.style import columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
@@ -110,26 +110,17 @@ def draw(folder: Path) -> list[Path]:
         for dim in sorted({row["dim"] for row in rows}):
             for reading, style in styles.items():
                 line = [row for row in rows if row["dim"] == dim and row["learn_from"] == reading]
-                axes.plot(
-                    [row["epsilon"] for row in line],
-                    [row[name] for row in line],
-                    style,
-                    color=colours[dim],
-                    marker="o",
-                    markersize=3,
-                    linewidth=1,
-                    label=f"d = {dim:g}, {words[reading]}",
-                )
+                look = {"color": colours[dim], "label": f"d = {dim:g}, {words[reading]}"}
+                axes.plot(*columns(line, ("epsilon", name)), style, marker="o", markersize=3, linewidth=1, **look)
         axes.set_xlabel("ε, the share of exploring rounds")
     left.set_ylabel("final regret (units of reward)")
     left.set_ylim(bottom=0)
-    right.set_ylabel("µs per round (one Cholesky per decision)")
-    right.set_yscale("log")
-    figure.legend(*right.get_legend_handles_labels(), fontsize=7, frameon=False, loc="outside lower center", ncols=3)
+    right.set(ylabel="µs per round (one Cholesky per decision)", yscale="log")
+    legend_below(figure, *right.get_legend_handles_labels())
     return [save(figure, folder / "epsilon.png")]
 
 
-def section(folder: Path) -> str:
+def section(folder: Path) -> list[str]:
     rows, times = read_rows(folder / "epsilon.csv"), read_rows(folder / "epsilon_time.csv")
     regret = {(row["dim"], row["learn_from"], row["epsilon"]): row["regret"] for row in rows}
     took = {(row["dim"], row["learn_from"], row["epsilon"]): row["us_per_round"] for row in times}
@@ -151,26 +142,24 @@ def section(folder: Path) -> str:
         f"rounds, {regret[dim, 'exploring', 0.5] / regret[dim, 'all', 0.0]:.2f} times when from exploring rounds"
         for dim in dims
     )
-    return "\n".join(
-        [
-            "<h2>ε-greedy</h2>",
-            image(folder / "epsilon.png", "Regret and time per round against ε"),
-            html_table(["learns from", *heads], lines),
-            claim(
-                "ε = 0.5 achieves comparable regret.",
-                f"Ours, at ε = 0.5 (ε = 0, learning from all rounds, is HP-UCB): {ratios}. Where HP-UCB has hardly left the "
-                "first-round dose, every ε looks alike; where learning pays, exploring with that dose costs reward.",
-            ),
-            claim(
-                "ε-greedy has a lower computational cost, especially in higher dimensions.",
-                f"If every decision factors Σ again: at d = {wide:g}, ε = 0.5 is {full / took[wide, 'all', 0.5]:.1f} times "
-                f"faster than HP-UCB when it learns from all rounds, {full / took[wide, 'exploring', 0.5]:.1f} times when "
-                "from exploring rounds. With rank-one updates, as in this project, a decision needs no factor and there "
-                "is nothing to save.",
-            ),
-            footer(read_provenance(folder, "epsilon")),
-        ]
-    )
+    return [
+        "<h2>ε-greedy</h2>",
+        image(folder / "epsilon.png", "Regret and time per round against ε"),
+        html_table(["learns from", *heads], lines),
+        claim(
+            "ε = 0.5 achieves comparable regret.",
+            f"Ours, at ε = 0.5 (ε = 0, learning from all rounds, is HP-UCB): {ratios}. Where HP-UCB has hardly left the "
+            "first-round dose, every ε looks alike; where learning pays, exploring with that dose costs reward.",
+        ),
+        claim(
+            "ε-greedy has a lower computational cost, especially in higher dimensions.",
+            f"If every decision factors Σ again: at d = {wide:g}, ε = 0.5 is {full / took[wide, 'all', 0.5]:.1f} times "
+            f"faster than HP-UCB when it learns from all rounds, {full / took[wide, 'exploring', 0.5]:.1f} times when "
+            "from exploring rounds. With rank-one updates, as in this project, a decision needs no factor and there "
+            "is nothing to save.",
+        ),
+        footer(read_provenance(folder, "epsilon")),
+    ]
 
 
 EXPERIMENT = Experiment(name="epsilon", command="synthetic", run=run, draw=draw, section=section)

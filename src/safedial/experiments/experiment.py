@@ -35,6 +35,15 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
+def cells(row: dict[str, Any], forms: Sequence[str]) -> list[str]:
+    """The cells of a table's line.
+
+    >>> cells({"policy": "HP-UCB", "rate": 0.012}, ("{policy}", "{rate:.1%}"))
+    ['HP-UCB', '1.2%']
+    """
+    return [form.format_map(row) for form in forms]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment.
@@ -44,7 +53,7 @@ class Experiment:
         run: `run(out, *, bar, **options)` computes and writes. Its keyword-only parameters, annotated with
             `Annotated[type, "help text"]`, are the options of the command; its docstring is the command's help.
         draw: the pictures, from the files in a folder.
-        section: the section of the report as HTML, from the files in a folder.
+        section: the parts of its section of the report as HTML, from the files in a folder.
         table: what the command prints: tables and sentences, from the files in a folder.
         data: the file whose presence shows that the experiment was run [NAME.csv].
         command: the name of another experiment whose command also runs this one.
@@ -55,7 +64,7 @@ class Experiment:
     name: str
     run: Callable[..., Result]
     draw: Callable[[Path], list[Path]]
-    section: Callable[[Path], str]
+    section: Callable[[Path], list[str]]
     table: Callable[[Path], list[Table | str]] = lambda folder: []
     data: str = ""
     command: str = ""

@@ -17,12 +17,12 @@ import numpy as np
 
 from safedial.core.dose import Dose, hill
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
+from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.function_classes import FunctionClass, binary, finite, kernel
 from safedial.function_classes.kernels import parse_kernel
 from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, new_figure, save, title
+from safedial.plots.style import COLOURS, legend_below, new_figure, point, save, title
 from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
@@ -162,18 +162,16 @@ def draw(folder: Path) -> list[Path]:
         times = np.array(sorted({row["round"] for row in here if row["policy"] != "theorem3"}), dtype=float)
         panel.plot(times, lowest * np.sqrt(times / times[0]), color="0.8", linewidth=0.8, zorder=0, label="√T")
         title(panel, world)
-        panel.set_xscale("log")
-        panel.set_yscale("log")
+        panel.set(xscale="log", yscale="log")
         panel.yaxis.set_minor_formatter("")
         panel.xaxis.set_minor_formatter("")
-        panel.set_ylabel("regret")
-        panel.set_xlabel("round")
+        panel.set(ylabel="regret", xlabel="round")
     _rates(axes[len(worlds)], rows)
     for panel in axes[len(worlds) + 1 :]:
         panel.set_visible(False)
     found = {label: handle for panel in axes for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     shown = {name: found[name] for name in (*STYLES, "√T") if name in found}
-    figure.legend(shown.values(), shown, loc="outside lower center", ncols=3, fontsize=7, frameon=False)
+    legend_below(figure, shown.values(), shown)
     return [save(figure, folder / "nonlinear.png")]
 
 
@@ -193,69 +191,44 @@ def _rates(panel: Any, rows: Rows) -> None:
     """Violations over the promised risk, beside the share of the clairvoyant's reward."""
     for row in finals(rows):
         colour, line = STYLES[row["series"]]
-        filled = colour if row["promise_holds"] else "none"
-        panel.plot(
-            max(row["violation_rate"] / row["risk"], 1e-3),
-            max(row["reward_share"], LEAST),
-            marker="o" if line == "-" else "s",
-            markersize=5,
-            linestyle="none",
-            markeredgecolor=colour,
-            markerfacecolor=filled,
-        )
+        at = max(row["violation_rate"] / row["risk"], 1e-3), max(row["reward_share"], LEAST)
+        look = {"marker": "o" if line == "-" else "s", "markersize": 5}
+        point(panel, at, colour, look, filled=row["promise_holds"])
     panel.axvline(1.0, color="grey", linestyle="--", linewidth=1)
     panel.axhline(0.7, color="0.85", linewidth=0.8, zorder=0)
-    panel.set_xscale("log")
-    panel.set_ylim(LEAST - 0.05, None)
-    panel.set_xlabel("violations / risk (filled: the promise holds)")
-    panel.set_ylabel("reward (share)")
+    panel.set(
+        xscale="log",
+        ylim=(LEAST - 0.05, None),
+        xlabel="violations / risk (filled: the promise holds)",
+        ylabel="reward (share)",
+    )
     title(panel, "all worlds")
 
 
 def table(folder: Path) -> list[Table | str]:
     """Reward and violations of each policy in each world."""
     rows = finals(read_rows(folder / "nonlinear.csv"))
-    lines = [
-        [
-            row["world"],
-            row["series"],
-            f"{row['reward_share']:.3f}",
-            f"{row['violation_rate']:.4f}",
-            f"{row['risk']:g}",
-            "holds" if row["promise_holds"] else "–",
-        ]
-        for row in rows
-    ]
+    forms = ("{world}", "{series}", "{reward_share:.3f}", "{violation_rate:.4f}", "{risk:g}")
+    lines = [[*cells(row, forms), "holds" if row["promise_holds"] else "–"] for row in rows]
     size = f"{rows[0]['seeds']:.0f} seeds × {rows[0]['rounds']:.0f} rounds"
     heads = ["world", "policy", "reward", "over τ", "risk", "promise"]
     return [Table(f"Share of the clairvoyant's reward ({size})", heads, lines)]
 
 
-def section(folder: Path) -> str:
+def section(folder: Path) -> list[str]:
     rows = finals(read_rows(folder / "nonlinear.csv"))
-    lines = [
-        [
-            row["world"],
-            row["series"],
-            f"{row['reward_share']:.1%}",
-            f"{row['violation_rate']:.3%}",
-            f"{row['risk']:.0%}",
-            "yes" if row["promise_holds"] else "no",
-        ]
-        for row in rows
+    forms = ("{world}", "{series}", "{reward_share:.1%}", "{violation_rate:.3%}", "{risk:.0%}")
+    lines = [[*cells(row, forms), "yes" if row["promise_holds"] else "no"] for row in rows]
+    return [
+        "<h2>Algorithm 2: rewards and costs that are not linear</h2>",
+        f"<p>The paper proves Theorem 3 and shows no experiment. {rows[0]['seeds']:.0f} seed(s) of {rows[0]['rounds']:.0f} rounds, τ = 0.5. "
+        "Each non-linear policy learns in the world's own class. The linear learners assume a linear world, so nothing is promised "
+        "for them: where they look better, they exceed the risk, and where they keep it, they earn less (docs/nonlinear.md). "
+        "Theorem 3's bound is larger than the largest possible regret in this many rounds.</p>",
+        image(folder / "nonlinear.png", "Regret in five worlds that are not linear, and reward against violations"),
+        html_table(["world", "policy", "reward share", "violations", "risk", "promise holds"], lines),
+        footer(read_provenance(folder, "nonlinear")),
     ]
-    return "\n".join(
-        [
-            "<h2>Algorithm 2: rewards and costs that are not linear</h2>",
-            f"<p>The paper proves Theorem 3 and shows no experiment. {rows[0]['seeds']:.0f} seed(s) of {rows[0]['rounds']:.0f} rounds, τ = 0.5. "
-            "Each non-linear policy learns in the world's own class. The linear learners assume a linear world, so nothing is promised "
-            "for them: where they look better, they exceed the risk, and where they keep it, they earn less (docs/nonlinear.md). "
-            "Theorem 3's bound is larger than the largest possible regret in this many rounds.</p>",
-            image(folder / "nonlinear.png", "Regret in five worlds that are not linear, and reward against violations"),
-            html_table(["world", "policy", "reward share", "violations", "risk", "promise holds"], lines),
-            footer(read_provenance(folder, "nonlinear")),
-        ]
-    )
 
 
 EXPERIMENT = Experiment(

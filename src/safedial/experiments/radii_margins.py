@@ -22,9 +22,9 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
+from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
 from safedial.io import output_folder, read_rows, write_rows
-from safedial.plots.style import COLOURS, new_figure, save
+from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
 from safedial.policies import Policy, make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
@@ -107,13 +107,8 @@ def overstated_rows(*, seeds: int, rounds: int, progress: Advance | None = None)
             for factor in (1.0, FACTOR)
         ]
         right, wrong = (_share(run) for run in runs)
-        yield {
-            "radius": radius,
-            "factor": FACTOR,
-            "right_share": right,
-            "wrong_share": wrong,
-            "loss": 1 - wrong / right,
-        }
+        shares = {"right_share": right, "wrong_share": wrong, "loss": 1 - wrong / right}
+        yield {"radius": radius, "factor": FACTOR, **shares}
 
 
 def quantile_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
@@ -131,13 +126,8 @@ def quantile_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -
     for row, risk in enumerate(RISKS):
         tail = float(np.asarray(spec.tail)[row])
         for mark in marks:
-            capped = np.minimum(found[mark][row], tail)
-            yield {
-                "risk": risk,
-                "rounds": mark,
-                "margin": float(capped.mean()),
-                "over_subgaussian": float(capped.mean() / tail),
-            }
+            margin = float(np.minimum(found[mark][row], tail).mean())
+            yield {"risk": risk, "rounds": mark, "margin": margin, "over_subgaussian": margin / tail}
 
 
 def broken_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
@@ -212,7 +202,7 @@ def _draw_shares(panel: Any, rows: Rows) -> None:
     panel.invert_yaxis()
     panel.axvline(1.0, color="grey", linestyle="--", linewidth=1)
     panel.set_xlabel("reward, share of the clairvoyant's")
-    panel.set_title("radius and margin (violet: another margin)", fontsize=8)
+    title(panel, "radius and margin (violet: another margin)")
 
 
 def _draw_overstated(panel: Any, rows: Rows) -> None:
@@ -221,29 +211,19 @@ def _draw_overstated(panel: Any, rows: Rows) -> None:
         panel.bar(place + 0.2, row["wrong_share"], width=0.38, color=PALETTE[0], label="" if place else "5 κ")
         panel.text(place + 0.2, row["wrong_share"] + 0.01, f"−{row['loss']:.1%}", ha="center", fontsize=7)
     panel.set_xticks(range(len(rows)), [row["radius"] for row in rows], fontsize=7)
-    panel.set_ylabel("reward, share of the clairvoyant's")
-    panel.set_ylim(0.0, 1.0)
+    panel.set(ylabel="reward, share of the clairvoyant's", ylim=(0.0, 1.0))
     panel.legend(fontsize=7, frameon=False, ncols=2, loc="upper left")
-    panel.set_title("the radius alone is told a κ five times too large", fontsize=8)
+    title(panel, "the radius alone is told a κ five times too large")
 
 
 def _draw_quantile(panel: Any, rows: Rows) -> None:
     for colour, marker, risk in zip(PALETTE, "osD", sorted({row["risk"] for row in rows}), strict=False):
-        mine = [row for row in rows if row["risk"] == risk]
-        panel.plot(
-            [row["rounds"] for row in mine],
-            [row["over_subgaussian"] for row in mine],
-            color=colour,
-            marker=marker,
-            markersize=3,
-            label=f"δ = {risk:g}",
-        )
+        mine = columns((row for row in rows if row["risk"] == risk), ("rounds", "over_subgaussian"))
+        panel.plot(*mine, color=colour, marker=marker, markersize=3, label=f"δ = {risk:g}")
     panel.axhline(1.0, color="grey", linestyle="--", linewidth=1)
-    panel.set_xscale("log")
-    panel.set_xlabel("rounds")
-    panel.set_ylabel("learned / sub-Gaussian margin")
+    panel.set(xscale="log", xlabel="rounds", ylabel="learned / sub-Gaussian margin")
     panel.legend(fontsize=7, frameon=False)
-    panel.set_title("the quantile margin, Gaussian noise, d = 5", fontsize=8)
+    title(panel, "the quantile margin, Gaussian noise, d = 5")
 
 
 def _draw_broken(panel: Any, rows: Rows) -> None:
@@ -252,34 +232,24 @@ def _draw_broken(panel: Any, rows: Rows) -> None:
     for colour, marker, margin in zip(PALETTE, "osDv", margins, strict=False):
         for row in rows:
             if row["margin"] == margin:
-                panel.plot(
-                    max(row["full_dose_violation_rate"], 1e-5),
-                    noises.index(row["noise"]) + 0.15 * (margins.index(margin) - 1.5),
-                    linestyle="none",
-                    marker=marker,
-                    markersize=4,
-                    markeredgecolor=colour,
-                    markerfacecolor=colour if row["holds"] else "none",
-                    label=margin if row["noise"] == noises[0] else "",
-                )
+                height = noises.index(row["noise"]) + 0.15 * (margins.index(margin) - 1.5)
+                at = max(row["full_dose_violation_rate"], 1e-5), height
+                look = {"marker": marker, "markersize": 4, "label": margin if row["noise"] == noises[0] else ""}
+                point(panel, at, colour, look, filled=row["holds"])
     panel.axvline(rows[0]["violation_risk"], color="grey", linestyle="--", linewidth=1)
-    panel.set_xscale("log")
-    panel.set_xlim(0.7e-5, 1.0)
+    panel.set(xscale="log", xlim=(0.7e-5, 1.0), xlabel="full doses over τ (left edge: none); dashed: δ")
     panel.set_yticks(range(len(noises)), noises, fontsize=6)
     panel.invert_yaxis()
-    panel.set_xlabel("full doses over τ (left edge: none); dashed: δ")
     panel.legend(fontsize=6, frameon=False, loc="lower left")
-    panel.set_title("filled: the assumption holds; hollow: it does not", fontsize=8)
+    title(panel, "filled: the assumption holds; hollow: it does not")
 
 
 def table(folder: Path) -> list[Table | str]:
     """A table for each part; for the overstated constant, a sentence for each radius."""
     rows, settings = _read(folder), read_provenance(folder, "toolkit")["settings"]
     size = f"d = {settings['dim']}, {len(settings['seeds'])} seeds × {settings['rounds']} rounds"
-    shares = [
-        [row["series"], f"{row['reward_share']:.4f}", f"{row['violation_rate']:.5f}", f"{row['promised_risk']:g}"]
-        for row in rows["shares"]
-    ]
+    forms = ("{series}", "{reward_share:.4f}", "{violation_rate:.5f}", "{promised_risk:g}")
+    shares = [cells(row, forms) for row in rows["shares"]]
     losses = [
         f"{row['radius']}: told κ × {row['factor']:g} in the radius alone, it loses {row['loss']:.1%}."
         for row in rows["overstated"]
@@ -304,13 +274,11 @@ def table(folder: Path) -> list[Table | str]:
     ]
 
 
-def section(folder: Path) -> str:
+def section(folder: Path) -> list[str]:
     parts, record = _read(folder), read_provenance(folder, "toolkit")
     shares, lost, broken, settings = parts["shares"], parts["overstated"], parts["broken"], record["settings"]
-    lines = [
-        [row["series"], f"{row['reward_share']:.1%}", f"{row['violation_rate']:.3%}", f"{row['promised_risk']:.0%}"]
-        for row in shares
-    ]
+    forms = ("{series}", "{reward_share:.1%}", "{violation_rate:.3%}", "{promised_risk:.0%}")
+    lines = [cells(row, forms) for row in shares]
     told = "; ".join(f"{row['radius']} {row['loss']:.0%}" for row in lost)
     over = [
         f"{row['margin']} under {row['noise']} noise ({row['full_dose_violation_rate']:.1%} of full doses)"
@@ -318,21 +286,19 @@ def section(folder: Path) -> str:
         if not row["holds"] and row["ci_low"] > row["promised_risk"]
     ]
     worst = "; ".join(over) or "none in these rounds"
-    return "\n".join(
-        [
-            "<h2>The same promise with less caution: radii and noise margins</h2>",
-            f"<p>HP-Probe at d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01; {len(settings['seeds'])} seed(s) of {settings['rounds']:.0f} rounds; "
-            "reward as a share of the sub-Gaussian clairvoyant's. Each margin but the sub-Gaussian one needs a further assumption "
-            f"(docs/choosing.md). With a κ five times too large in the radius only, the reward lost is: {told}. "
-            f"If a margin's assumption is broken, nothing is promised; these exceed the risk it would have promised: {worst}.</p>",
-            image(
-                folder / "toolkit.png",
-                "Reward by radius and margin, an overstated κ, the learned quantile, broken assumptions",
-            ),
-            html_table(["radius, margin", "reward share", "violations", "risk"], lines),
-            footer(record),
-        ]
-    )
+    return [
+        "<h2>The same promise with less caution: radii and noise margins</h2>",
+        f"<p>HP-Probe at d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01; {len(settings['seeds'])} seed(s) of {settings['rounds']:.0f} rounds; "
+        "reward as a share of the sub-Gaussian clairvoyant's. Each margin but the sub-Gaussian one needs a further assumption "
+        f"(docs/choosing.md). With a κ five times too large in the radius only, the reward lost is: {told}. "
+        f"If a margin's assumption is broken, nothing is promised; these exceed the risk it would have promised: {worst}.</p>",
+        image(
+            folder / "toolkit.png",
+            "Reward by radius and margin, an overstated κ, the learned quantile, broken assumptions",
+        ),
+        html_table(["radius, margin", "reward share", "violations", "risk"], lines),
+        footer(record),
+    ]
 
 
 EXPERIMENT = Experiment(

@@ -18,18 +18,16 @@ from safedial.report.html import document
 def write_report(folder: str | Path, experiments: Sequence[Experiment] = EXPERIMENTS) -> Path:
     """Write `report.html` in `folder`, from the results in it."""
     place = Path(folder)
-    parts = [each.section(place) for each in experiments if each.has_run(place)]
+    parts = [part for each in experiments if each.has_run(place) for part in each.section(place)]
     require(parts, "out", str(folder), "holds no results yet", "run safedial reproduce table1 first")
     absent = [each.name for each in experiments if not each.has_run(place)]
     if absent:
         parts.append(f"<p><small>Not run yet: {', '.join(absent)} (safedial reproduce all).</small></p>")
-    body = "\n".join(
-        [
-            "<h1>Safety by Design, reproduced</h1>",
-            "<p>Our results beside those of Dragazis and Pacchiano, <em>Safety by Design: Realized-Cost Constraints for "
-            "Contextual Bandits with Continuous Actions</em>. Which settings are the paper's and which are inferred: "
-            "docs/reproduction.md.</p>",
-            *parts,
-        ]
-    )
+    body = [
+        "<h1>Safety by Design, reproduced</h1>",
+        "<p>Our results beside those of Dragazis and Pacchiano, <em>Safety by Design: Realized-Cost Constraints for "
+        "Contextual Bandits with Continuous Actions</em>. Which settings are the paper's and which are inferred: "
+        "docs/reproduction.md.</p>",
+        *parts,
+    ]
     return write_text(place / "report.html", document("Safety by Design, reproduced", body))

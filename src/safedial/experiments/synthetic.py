@@ -19,7 +19,7 @@ from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import Experiment, Result, Rounds, Rows, Seeds, write_results
 from safedial.experiments.table1 import table1_spec
 from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, new_figure, save
+from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
@@ -31,13 +31,11 @@ from safedial.worlds.linear import LinearWorld
 DIMS = (5, 10)
 THRESHOLD = 0.5
 
+EXPLORING = {"radius": "paper", "epsilon": 0.5, "learn_from": "exploring"}
 SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "HP-UCB": ("hp_ucb", {"radius": "paper"}),
     "ε-Greedy": ("epsilon_greedy", {"radius": "paper", "epsilon": 0.5}),
-    "ε-Greedy, exploring rounds only": (
-        "epsilon_greedy",
-        {"radius": "paper", "epsilon": 0.5, "learn_from": "exploring"},
-    ),
+    "ε-Greedy, exploring rounds only": ("epsilon_greedy", EXPLORING),
     "HP-UCB, mixture": ("hp_ucb", {}),
     "Thompson": ("thompson", {}),
     "HP-Probe": ("hp_probe", {}),
@@ -112,40 +110,30 @@ def draw(folder: Path) -> list[Path]:
         for series in dict.fromkeys(row["series"] for row in rows):
             _curve(axes, rows, dim, series)
         bound = [row for row in rows if row["dim"] == dim and row["series"] == "HP-UCB"]
-        axes.plot(
-            [row["round"] for row in bound],
-            [row["theorem_2"] for row in bound],
-            color="black",
-            linestyle=":",
-            linewidth=1,
-            label="Theorem 2, for HP-UCB",
-        )
+        look = {"color": "black", "linestyle": ":", "linewidth": 1, "label": "Theorem 2, for HP-UCB"}
+        axes.plot(*columns(bound, ("round", "theorem_2")), **look)
         axes.axhline(0.0, color="black", linewidth=0.5)
         axes.set_xscale("log")
         axes.set_yscale("symlog", linthresh=1.0)
         _label(axes, dim)
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), fontsize=7, frameon=False, loc="outside lower center", ncols=3
-    )
+    legend_below(figure, *panels[0].get_legend_handles_labels())
     return [*paths, save(figure, folder / "synthetic_all.png")]
 
 
 def _curve(axes: Any, rows: Rows, dim: float, series: str) -> None:
     line = [row for row in rows if row["dim"] == dim and row["series"] == series]
-    rounds = [row["round"] for row in line]
+    rounds, regret, low, high = columns(line, ("round", "regret", "regret_low", "regret_high"))
     colour, dash = COLOURS[line[0]["policy"]], DASHES.get(series, "-")
-    axes.plot(rounds, [row["regret"] for row in line], dash, color=colour, linewidth=1.2, label=series)
-    low, high = [row["regret_low"] for row in line], [row["regret_high"] for row in line]
+    axes.plot(rounds, regret, dash, color=colour, linewidth=1.2, label=series)
     axes.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _label(axes: Any, dim: float) -> None:
-    axes.set_title(f"d = {dim:g}, τ = 0.5", fontsize=8)
-    axes.set_xlabel("round")
-    axes.set_ylabel("cumulative regret (units of reward)")
+    title(axes, f"d = {dim:g}, τ = 0.5")
+    axes.set(xlabel="round", ylabel="cumulative regret (units of reward)")
 
 
-def section(folder: Path) -> str:
+def section(folder: Path) -> list[str]:
     rows = read_rows(folder / "synthetic.csv")
     last = {(row["dim"], row["series"]): row for row in rows}
     dims = sorted({dim for dim, _ in last})
@@ -164,30 +152,28 @@ def section(folder: Path) -> str:
     ratio = min((row["theorem_2"] / row["regret"] for row in ours if row["regret"] > 0), default=math.inf)
     order = " and ".join(f"{_slope(rows, dim):.2f} (d = {dim:g})" for dim in dims)
     gain = last[dims[-1], "HP-UCB"]["regret"] / last[dims[-1], "HP-Probe"]["regret"]
-    return "\n".join(
-        [
-            "<h2>Figure “synthetic”: cumulative constrained regret</h2>",
-            image(folder / "synthetic.png", "HP-UCB and ε-greedy, d = 5 and d = 10"),
-            "<p>The same with every policy of this project, on logarithmic axes (linear between −1 and 1):</p>",
-            image(folder / "synthetic_all.png", "All policies, with the bound of Theorem 2"),
-            html_table(["policy", *heads], lines),
-            "<p><small>Reward share: of the clairvoyant's reward, which knows θ* and μ* but keeps the sub-Gaussian noise margin. A policy "
-            "that earns more has negative regret: HP-Conformal learns the quantile of the noise (a promise for exchangeable rounds); "
-            "On-Expectation keeps no margin and breaks the promise.</small></p>",
-            claim(
-                "Regret is Õ(d√T) (Theorem 2).",
-                f"Theorem 2 with its constants written out is {'never exceeded' if holds else 'EXCEEDED'}; it is at least "
-                f"{ratio:.0f} times the measured regret. The slope of HP-UCB's regret in log-log axes over the last half "
-                f"of the rounds is {order}; √T has 0.5, and a learner still in its first phase has up to 1.",
-            ),
-            claim(
-                "Optimism in reward is how the algorithm explores.",
-                "In this model optimism is not needed: R/g has the same noise at any dose, so HP-Probe learns the same from "
-                f"micro-doses and has {gain:.1f} times less regret at d = {dims[-1]:g} under the same promise.",
-            ),
-            footer(read_provenance(folder, "synthetic")),
-        ]
-    )
+    return [
+        "<h2>Figure “synthetic”: cumulative constrained regret</h2>",
+        image(folder / "synthetic.png", "HP-UCB and ε-greedy, d = 5 and d = 10"),
+        "<p>The same with every policy of this project, on logarithmic axes (linear between −1 and 1):</p>",
+        image(folder / "synthetic_all.png", "All policies, with the bound of Theorem 2"),
+        html_table(["policy", *heads], lines),
+        "<p><small>Reward share: of the clairvoyant's reward, which knows θ* and μ* but keeps the sub-Gaussian noise margin. A policy "
+        "that earns more has negative regret: HP-Conformal learns the quantile of the noise (a promise for exchangeable rounds); "
+        "On-Expectation keeps no margin and breaks the promise.</small></p>",
+        claim(
+            "Regret is Õ(d√T) (Theorem 2).",
+            f"Theorem 2 with its constants written out is {'never exceeded' if holds else 'EXCEEDED'}; it is at least "
+            f"{ratio:.0f} times the measured regret. The slope of HP-UCB's regret in log-log axes over the last half "
+            f"of the rounds is {order}; √T has 0.5, and a learner still in its first phase has up to 1.",
+        ),
+        claim(
+            "Optimism in reward is how the algorithm explores.",
+            "In this model optimism is not needed: R/g has the same noise at any dose, so HP-Probe learns the same from "
+            f"micro-doses and has {gain:.1f} times less regret at d = {dims[-1]:g} under the same promise.",
+        ),
+        footer(read_provenance(folder, "synthetic")),
+    ]
 
 
 def _slope(rows: Rows, dim: float) -> float:

@@ -10,10 +10,12 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, Table, write_results
+from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, Table, cells, write_results
 from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, LABELS, MARKERS, new_figure, save
+from safedial.plots.style import COLOURS, LABELS, MARKERS, columns, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
@@ -42,20 +44,7 @@ PAPER = {
 """Rate and 95 % interval by threshold, from Dragazis and Pacchiano, "Safety by Design", Table 1."""
 
 PAPER_ROUNDING = 1e-4
-
-COLUMNS: tuple[str, ...] = (
-    "threshold",
-    "policy",
-    "dim",
-    "seeds",
-    "violation_rate",
-    "ci_low",
-    "ci_high",
-    "paper_rate",
-    "paper_ci_low",
-    "paper_ci_high",
-    "overlaps_paper",
-)
+DRAWN = ("threshold", "violation_rate", "ci_low", "ci_high", "paper_rate")
 
 
 def table1_spec() -> SafetySpec:
@@ -85,20 +74,11 @@ def table1(
         for index, threshold in enumerate(THRESHOLDS):
             low, high = violation_interval(run.violations[index], rounds)
             paper_rate, paper_low, paper_high = PAPER[name][index]
-            values = (
-                threshold,
-                name,
-                dim,
-                seeds,
-                float(run.violations[index].mean() / rounds),
-                low,
-                high,
-                paper_rate,
-                paper_low,
-                paper_high,
-                low <= paper_high + PAPER_ROUNDING and paper_low - PAPER_ROUNDING <= high,
-            )
-            rows.append(dict(zip(COLUMNS, values, strict=True)))
+            overlaps = low <= paper_high + PAPER_ROUNDING and paper_low - PAPER_ROUNDING <= high
+            row = {"threshold": threshold, "policy": name, "dim": dim, "seeds": seeds}
+            row |= {"violation_rate": float(run.violations[index].mean() / rounds), "ci_low": low, "ci_high": high}
+            row |= {"paper_rate": paper_rate, "paper_ci_low": paper_low, "paper_ci_high": paper_high}
+            rows.append(row | {"overlaps_paper": overlaps})
     return rows
 
 
@@ -123,41 +103,16 @@ def draw(folder: Path, promised: float = 0.02) -> list[Path]:
     rows = read_rows(folder / "table1.csv")
     figure, (axes,) = new_figure()
     for policy, legend in (("hp_ucb", "paper"), ("on_expectation", None)):
-        cells = [row for row in rows if row["policy"] == policy]
-        rate = [row["violation_rate"] for row in cells]
-        spread = [
-            [row["violation_rate"] - row["ci_low"] for row in cells],
-            [row["ci_high"] - row["violation_rate"] for row in cells],
-        ]
-        axes.errorbar(
-            [row["threshold"] for row in cells],
-            rate,
-            yerr=spread,
-            color=COLOURS[policy],
-            marker=MARKERS[policy],
-            markersize=3.5,
-            linewidth=1,
-            capsize=2,
-            label=LABELS[policy],
-        )
-        axes.plot(
-            [row["threshold"] for row in cells],
-            [row["paper_rate"] for row in cells],
-            linestyle="none",
-            marker="x",
-            markersize=5,
-            color="black",
-            zorder=3,
-            label=legend,
-        )
+        held = columns((row for row in rows if row["policy"] == policy), DRAWN)
+        threshold, rate, low, high, paper = map(np.array, held)
+        look = {"color": COLOURS[policy], "marker": MARKERS[policy], "label": LABELS[policy]}
+        axes.errorbar(threshold, rate, yerr=[rate - low, high - rate], markersize=3.5, linewidth=1, capsize=2, **look)
+        axes.plot(threshold, paper, "x", markersize=5, color="black", zorder=3, label=legend)
     axes.axhline(promised, color="grey", linestyle="--", linewidth=1)
     promise = f"HP-UCB promises at most {promised:.0%}"
     axes.text(1.0, promised * 1.12, promise, ha="right", va="bottom", fontsize=7, color="0.3")
-    axes.set_yscale("log")
-    axes.set_ylim(3e-5, 1.0)
+    axes.set(yscale="log", ylim=(3e-5, 1.0), xlabel="threshold τ (units of cost)", ylabel="rounds with cost > τ")
     axes.set_yticks([1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
-    axes.set_xlabel("threshold τ (units of cost)")
-    axes.set_ylabel("rounds with cost > τ")
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.0, 0.46))
     return [save(figure, folder / "table1.png")]
 
@@ -167,15 +122,7 @@ def table(folder: Path) -> list[Table | str]:
     rows, settings = read_rows(folder / "table1.csv"), read_provenance(folder, "table1")["settings"]
     half = len(rows) // 2
     lines = [
-        [
-            f"{safe['threshold']:.1f}",
-            f"{safe['violation_rate']:.4f}",
-            f"{safe['paper_rate']:.4f}",
-            f"{expected['violation_rate']:.4f}",
-            f"{expected['ci_low']:.4f}–{expected['ci_high']:.4f}",
-            f"{expected['paper_rate']:.4f}",
-            f"{expected['paper_ci_low']:.4f}–{expected['paper_ci_high']:.4f}",
-        ]
+        cells(safe, ("{threshold:.1f}", "{violation_rate:.4f}", "{paper_rate:.4f}")) + _beside_paper(expected, "–")
         for safe, expected in zip(rows[:half], rows[half:], strict=True)
     ]
     size = f"d = {settings['dim']}, {len(settings['seeds'])} seeds × {settings['rounds']} rounds"
@@ -189,19 +136,17 @@ def table(folder: Path) -> list[Table | str]:
     ]
 
 
-def section(folder: Path) -> str:
+def _beside_paper(row: dict[str, Any], to: str) -> list[str]:
+    """Our rate and interval, and the paper's."""
+    ours, theirs = f"{{ci_low:.4f}}{to}{{ci_high:.4f}}", f"{{paper_ci_low:.4f}}{to}{{paper_ci_high:.4f}}"
+    return cells(row, ("{violation_rate:.4f}", ours, "{paper_rate:.4f}", theirs))
+
+
+def section(folder: Path) -> list[str]:
     rows = read_rows(folder / "table1.csv")
     safe, expected = ([row for row in rows if row["policy"] == name] for name in ("hp_ucb", "on_expectation"))
     lines = [
-        [
-            f"{left['threshold']:.1f}",
-            f"{left['violation_rate']:.5f}",
-            f"{left['paper_rate']:.4f}",
-            f"{right['violation_rate']:.4f}",
-            f"{right['ci_low']:.4f} to {right['ci_high']:.4f}",
-            f"{right['paper_rate']:.4f}",
-            f"{right['paper_ci_low']:.4f} to {right['paper_ci_high']:.4f}",
-        ]
+        cells(left, ("{threshold:.1f}", "{violation_rate:.5f}", "{paper_rate:.4f}")) + _beside_paper(right, " to ")
         for left, right in zip(safe, expected, strict=True)
     ]
     agree = sum(row["overlaps_paper"] for row in expected)
@@ -209,31 +154,29 @@ def section(folder: Path) -> str:
     lower = sum(row["violation_rate"] < row["paper_rate"] for row in expected)
     told = read_provenance(folder, "table1")
     heads = ["τ", "HP-UCB", "paper", "On-Expectation", "95 % interval", "paper", "paper's interval"]
-    return "\n".join(
-        [
-            "<h2>Table 1: how often the realized cost exceeds the threshold</h2>",
-            image(folder / "table1.png", "Violation rate against the threshold, ours and the paper's"),
-            html_table(heads, lines),
-            claim(
-                "HP-UCB violates in 0.02 % of the rounds.",
-                f"Ours: {safe[0]['violation_rate']:.3%} ({safe[0]['ci_low']:.3%} to {safe[0]['ci_high']:.3%}), the same at "
-                "every τ: with z = τ/B the event z(c + ξ) &gt; τ does not depend on τ while z &lt; 1. It promises at most "
-                "2 %; the sub-Gaussian margin and the confidence radius are both conservative for Gaussian noise.",
-            ),
-            claim(
-                "The expected-cost baseline violates in between 12 % and 23 % of the rounds.",
-                f"Ours: {min(rates):.1%} to {max(rates):.1%}. {agree} of {len(expected)} intervals overlap the paper's; "
-                f"{lower} of {len(expected)} of our rates lie below the paper's. The paper does not say which dimension the "
-                f"table is for; ours is d = {int(expected[0]['dim'])} (docs/reproduction.md compares 5 and 10).",
-            ),
-            claim(
-                "The total running time is below two minutes for all thresholds (on an Apple M3).",
-                f"Ours: {told['seconds']:.1f} s on {told['machine']['cores']} cores for {int(safe[0]['seeds'])} seeds. All "
-                "thresholds share one estimate, since R/g and C/g do not depend on the dose, and no matrix is factored.",
-            ),
-            footer(told),
-        ]
-    )
+    return [
+        "<h2>Table 1: how often the realized cost exceeds the threshold</h2>",
+        image(folder / "table1.png", "Violation rate against the threshold, ours and the paper's"),
+        html_table(heads, lines),
+        claim(
+            "HP-UCB violates in 0.02 % of the rounds.",
+            f"Ours: {safe[0]['violation_rate']:.3%} ({safe[0]['ci_low']:.3%} to {safe[0]['ci_high']:.3%}), the same at "
+            "every τ: with z = τ/B the event z(c + ξ) &gt; τ does not depend on τ while z &lt; 1. It promises at most "
+            "2 %; the sub-Gaussian margin and the confidence radius are both conservative for Gaussian noise.",
+        ),
+        claim(
+            "The expected-cost baseline violates in between 12 % and 23 % of the rounds.",
+            f"Ours: {min(rates):.1%} to {max(rates):.1%}. {agree} of {len(expected)} intervals overlap the paper's; "
+            f"{lower} of {len(expected)} of our rates lie below the paper's. The paper does not say which dimension the "
+            f"table is for; ours is d = {int(expected[0]['dim'])} (docs/reproduction.md compares 5 and 10).",
+        ),
+        claim(
+            "The total running time is below two minutes for all thresholds (on an Apple M3).",
+            f"Ours: {told['seconds']:.1f} s on {told['machine']['cores']} cores for {int(safe[0]['seeds'])} seeds. All "
+            "thresholds share one estimate, since R/g and C/g do not depend on the dose, and no matrix is factored.",
+        ),
+        footer(told),
+    ]
 
 
 EXPERIMENT = Experiment(name="table1", run=run, draw=draw, table=table, section=section)

@@ -34,9 +34,7 @@ def _curve(panel: Any, chosen: Chosen, data: Data, noise: str) -> None:
     panel.plot(chosen.grid, chosen.fit.curve.effect(chosen.grid), color=COLOURS["hp_ucb"], label="fitted g, 90 % band")
     doses, heights, errors = _heights(chosen, data, noise)
     panel.errorbar(doses, heights, yerr=2.0 * errors, fmt="o", color="0.3", markersize=3, linewidth=0.8, label="data")
-    panel.set_ylabel("intensity g")
-    panel.set_xlim(0.0, 1.02)
-    panel.set_ylim(-0.1, 1.25)
+    panel.set(ylabel="intensity g", xlim=(0.0, 1.02), ylim=(-0.1, 1.25))
 
 
 def _heights(chosen: Chosen, data: Data, noise: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from safedial.diagnostics import ConformalRounds, Finding, Rounds
-from safedial.plots.style import COLOURS, new_figure, title
+from safedial.plots.style import COLOURS, legend_below, new_figure, title
 
 SHOWN_REGIONS = 8
 LEAST = 1e-3
@@ -27,8 +27,7 @@ def checks_figure(rounds: Rounds | ConformalRounds, findings: Sequence[Finding])
     _bands(axes[3], by_name["linearity"], rounds, f"predicted {rounds.target} per unit", rounds.fitted)
     _bands(axes[4], by_name["dose_curve"], rounds, "action", rounds.action)
     _regions(axes[5], by_name["noise"], rounds)
-    handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=len(findings), fontsize=7, frameon=False)
+    legend_below(figure, *axes[0].get_legend_handles_labels(), ncols=len(findings))
     return figure
 
 
@@ -57,11 +56,9 @@ def _evidence(panel: Any, findings: Sequence[Finding]) -> None:
         panel.plot(np.concatenate([[0.0], each.rounds]), values, color=colour, linewidth=1.2, label=each.title)
     needed = findings[0].needed
     panel.axhline(needed, color="grey", linestyle="--", linewidth=1)
-    panel.set_yscale("log")
-    panel.set_ylim(LEAST * 0.6, 2e9)
+    panel.set(yscale="log", ylim=(LEAST * 0.6, 2e9), xlabel="round")
     panel.set_yticks([1e-3, 1.0, 1e3, 1e6, 1e9], ["≤ 10⁻³", "1", "10³", "10⁶", "≥ 10⁹"])
     title(panel, "evidence against each assumption (dashed: flag)")
-    panel.set_xlabel("round")
 
 
 def _residuals(panel: Any, rounds: Rounds, found: Finding) -> None:
@@ -83,10 +80,8 @@ def _tails(panel: Any, rounds: Rounds) -> None:
     panel.step(sizes, share, where="post", color=COLOURS["hp_ucb"], linewidth=1.2, label="residuals")
     bound = np.minimum(2.0 * np.exp(-0.5 * grid**2), 1.0)
     panel.plot(grid, bound, color="grey", linestyle="--", linewidth=1, label="at most, by κ")
-    panel.set_yscale("log")
-    panel.set_ylim(0.3 / len(sizes), 1.5)
+    panel.set(yscale="log", ylim=(0.3 / len(sizes), 1.5), xlabel="q")
     title(panel, "share of residuals beyond q·κ")
-    panel.set_xlabel("q")
     panel.legend(fontsize=6, frameon=False)
 
 
@@ -97,9 +92,8 @@ def _bands(panel: Any, found: Finding, rounds: Rounds, words: str, across: Any) 
     )
     panel.axhline(0.0, color="grey", linewidth=0.8)
     edge = 3.0 * rounds.noise
-    panel.set_ylim(-edge, edge)
+    panel.set(ylim=(-edge, edge), xlabel=words)
     title(panel, f"{found.title.lower()}: residuals, and their means in bands")
-    panel.set_xlabel(words)
 
 
 def _regions(panel: Any, found: Finding, rounds: Rounds) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from safedial.decision.units import Dial
 from safedial.io import read_rows
-from safedial.plots.style import COLOURS, dial_axis, new_figure, save, title
+from safedial.plots.style import COLOURS, columns, dial_axis, legend_below, new_figure, save, title
 
 RAREST = 1e-5
 SHADES = ("#000000", "#0072B2", "#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#8C6D31", "#999999")
@@ -23,7 +23,7 @@ def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
         rows = [row for row in curves if row["scenario"] == summary["scenario"] and row["reward_share"] != ""]
         dashes = "-" if summary["promise_holds"] else ":"
         look = {"color": colour, "linewidth": 1.1, "linestyle": dashes, "label": summary["scenario"]}
-        reward.plot([row["round"] for row in rows], [row["reward_share"] for row in rows], **look)
+        reward.plot(*columns(rows, ("round", "reward_share")), **look)
     reward.axhline(0.5, color="grey", linestyle="--", linewidth=0.8)
     reward.set_ylim(0.0, 1.5)
     title(reward, "share of an all-knowing policy's reward")
@@ -31,25 +31,23 @@ def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
     _rates(rates, table)
     for panel in (dose, reward, violations):
         panel.set_xlabel("round")
-    figure.legend(*reward.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=6.5, frameon=False)
+    legend_below(figure, *reward.get_legend_handles_labels(), ncols=5, fontsize=6.5)
     return save(figure, Path(folder) / "plan.png")
 
 
 def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial) -> None:
-    rounds = [row["round"] for row in rows]
-    low, high = ([row[name] for row in rows] for name in ("dose_low", "dose_high"))
+    rounds, doses, low, high = columns(rows, ("round", "dose", "dose_low", "dose_high"))
     panel.fill_between(rounds, low, high, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0)
-    panel.plot(rounds, [row["dose"] for row in rows], color=COLOURS["hp_ucb"])
+    panel.plot(rounds, doses, color=COLOURS["hp_ucb"])
     panel.set_ylim(0.0, 1.02)
     title(panel, f"dose {scenario}: mean, and the middle half")
     dial_axis(panel, dial, "y")
 
 
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
-    rounds = [row["round"] for row in rows]
-    low, high = ([row[name] for row in rows] for name in ("violations_low", "violations_high"))
+    rounds, counts, low, high = columns(rows, ("round", "violations", "violations_low", "violations_high"))
     panel.fill_between(rounds, low, high, color=COLOURS["on_expectation"], alpha=0.25, linewidth=0)
-    panel.plot(rounds, [row["violations"] for row in rows], color=COLOURS["on_expectation"])
+    panel.plot(rounds, counts, color=COLOURS["on_expectation"])
     allowed = summary["promised_risk"] * rounds[-1] if summary["promised_over"] == "a round" else 0.0
     if allowed:
         line = [allowed * number / rounds[-1] for number in rounds]
@@ -64,18 +62,12 @@ def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
     for place, (colour, row) in enumerate(zip(SHADES, table, strict=False)):
         ends = [max(row[name], RAREST) for name in ("rate_low", "rate_high")]
         panel.plot(ends, [-place, -place], color=colour, linewidth=1)
-        panel.plot(
-            max(row["violation_rate"], RAREST),
-            -place,
-            "o",
-            markersize=5,
-            markeredgecolor=colour,
-            markerfacecolor=colour if row["promise_holds"] else "white",
-        )
+        face = colour if row["promise_holds"] else "white"
+        at = max(row["violation_rate"], RAREST), -place
+        panel.plot(*at, "o", markersize=5, markeredgecolor=colour, markerfacecolor=face)
     if table[0]["promised_over"] == "a round":
         panel.axvline(table[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
-    panel.set_xscale("log")
-    panel.set_xlim(0.7 * RAREST, 1.0)
+    panel.set(xscale="log", xlim=(0.7 * RAREST, 1.0))
     panel.set_yticks([-place for place in range(len(table))], [row["scenario"] for row in table])
     panel.tick_params(axis="y", labelsize=6.5)
     panel.set_xticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["≤ 10⁻⁵", "10⁻⁴", "0.1 %", "1 %", "10 %", "100 %"])

@@ -4,6 +4,7 @@ distinguish.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,32 @@ def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **option
     return figure, list(axes.flat)
 
 
+def point(panel: Any, at: tuple[float, float], colour: str, look: dict[str, Any], *, filled: bool) -> None:
+    """One mark, filled or hollow; `look` has its marker, its size and its label."""
+    face = colour if filled else "none"
+    panel.plot(*at, linestyle="none", markeredgecolor=colour, markerfacecolor=face, **look)
+
+
+def legend_below(
+    figure: Any, handles: Iterable[Any], labels: Iterable[str], *, ncols: int = 3, fontsize: float = 7
+) -> Any:
+    """A legend of the whole figure, under its panels."""
+    return figure.legend(handles, labels, loc="outside lower center", ncols=ncols, fontsize=fontsize, frameon=False)
+
+
 def title(panel: Any, words: str) -> None:
     """A panel's title in the size of its labels."""
     panel.set_title(words, fontsize=8)
+
+
+def columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[list[Any]]:
+    """The values of some columns of a table.
+
+    >>> columns([{"x": 1, "y": 2}, {"x": 3, "y": 4}], ("x", "y"))
+    [[1, 3], [2, 4]]
+    """
+    held = list(rows)
+    return [[row[name] for row in held] for name in names]
 
 
 def dial_axis(panel: Any, dial: Dial, which: str) -> None:

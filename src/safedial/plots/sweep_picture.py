@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import require
-from safedial.plots.style import COLOURS, LABELS, MARKERS, new_figure, save
+from safedial.plots.style import COLOURS, LABELS, MARKERS, legend_below, new_figure, save
 from safedial.sweep.table import NUMBERS, sweep_rows, varying
 
 DASHES = ("-", "--", ":", "-.")
@@ -46,7 +46,7 @@ def draw_sweep(folder: str | Path, x: str | None = None) -> Path:
         axes.set_xlabel(choice.replace("_", " "))
     if others:
         figure.suptitle("averaged over " + ", ".join(name.replace("_", " ") for name in others), fontsize=7)
-    figure.legend(*left.get_legend_handles_labels(), fontsize=7, frameon=False, loc="outside lower center", ncols=3)
+    legend_below(figure, *left.get_legend_handles_labels())
     return save(figure, Path(folder) / "sweep.png")
 
 

@@ -34,7 +34,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
 
 
-def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: str, level: float) -> str:
+def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: str, level: float) -> list[str]:
     lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
     bets = sum(each.evidence is not None for each in findings)
@@ -44,20 +44,18 @@ def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: st
     drawn = "Evidence over time, ranks, costs by dose"
     if not conformal:
         drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
-    return "\n".join(
-        [
-            "<h1>Does this log agree with the spec?</h1>",
-            f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {promise}</p>",
-            f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
-            html_table(["check", "evidence", "verdict"], lines),
-            f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
-            f"{bets} checks with evidence together, and however often you look, false flags have probability at most {level:g} (union "
-            f"bound{slack}). One broken assumption can raise several flags: begin with the strongest.</small></p>",
-            inline(picture, drawn),
-            *(_section(each) for each in findings),
-            f"<p><small>safedial {__version__}. Residuals are taken before each round's update.</small></p>",
-        ]
-    )
+    return [
+        "<h1>Does this log agree with the spec?</h1>",
+        f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {promise}</p>",
+        f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
+        html_table(["check", "evidence", "verdict"], lines),
+        f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
+        f"{bets} checks with evidence together, and however often you look, false flags have probability at most {level:g} (union "
+        f"bound{slack}). One broken assumption can raise several flags: begin with the strongest.</small></p>",
+        inline(picture, drawn),
+        *(_section(each) for each in findings),
+        f"<p><small>safedial {__version__}. Residuals are taken before each round's update.</small></p>",
+    ]
 
 
 def _certified_promise(rounds: Rounds) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ small { color: #777; }
 """
 
 
-def document(title: str, body: str) -> str:
+def document(title: str, parts: Iterable[str]) -> str:
     """A whole page, which loads nothing from elsewhere."""
+    body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

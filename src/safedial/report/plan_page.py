@@ -85,31 +85,27 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
     return [*paths, write_text(place / "plan.html", document("What to expect of this study", _body(plan, place)))]
 
 
-def _body(plan: Plan, place: Path) -> str:
+def _body(plan: Plan, place: Path) -> list[str]:
     spec = plan.spec
     truths = "".join(
         f"<li><strong>{html.escape(each.scenario.name)}</strong>: {html.escape(each.scenario.words)}</li>"
         for each in plan.forecasts
     )
     words = "".join(f"<p>{html.escape(line)}</p>" for line in plan.words())
-    return "\n".join(
-        [
-            "<h1>What to expect of this study</h1>",
-            f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'a round' if PROMISES[spec.promise].each_round else 'in all rounds together'}; "
-            f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
-            f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
-            f'<div class="claim">{words}</div>',
-            image(
-                place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"
-            ),
-            "<h2>Operating characteristics</h2>",
-            html_table(list(HEADS.values()), lines(plan)),
-            "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; "
-            f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
-            f"<h2>The scenarios</h2><ul>{truths}</ul>",
-            f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",
-        ]
-    )
+    return [
+        "<h1>What to expect of this study</h1>",
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'a round' if PROMISES[spec.promise].each_round else 'in all rounds together'}; "
+        f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
+        f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
+        f'<div class="claim">{words}</div>',
+        image(place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"),
+        "<h2>Operating characteristics</h2>",
+        html_table(list(HEADS.values()), lines(plan)),
+        "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; "
+        f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
+        f"<h2>The scenarios</h2><ul>{truths}</ul>",
+        f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",
+    ]
 
 
 def _constants(plan: Plan) -> str:
