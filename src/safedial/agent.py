@@ -176,12 +176,12 @@ class Agent(InMemoryRounds):
     @property
     def alarmed(self) -> bool:
         """Whether the evidence reached its limit. The fallback is then advised until `resume` is called."""
-        return bool(self._stopped)
+        return bool(self._stop_reason)
 
     @property
-    def stopped(self) -> str:
+    def stop_reason(self) -> str:
         """Which rule stopped the agent: "alarm", "drift" (HP-Conformal), "noise_broken", or "" while none has."""
-        return self._stopped
+        return self._stop_reason
 
     def resume(self, *, forget: bool = False) -> None:
         """Take the alarm back and watch afresh: a person's decision, after finding out what went wrong.
@@ -199,8 +199,8 @@ class Agent(InMemoryRounds):
             self._expected = self._decisions
         self._learner.watch_afresh()
         self._expect()
-        self._watch.resumed("noise_broken" if self._stopped == "noise_broken" else "alarm", self._decisions)
-        self._stopped = ""
+        self._watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", self._decisions)
+        self._stop_reason = ""
         self._notice()
 
     def decide(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:

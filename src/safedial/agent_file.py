@@ -31,9 +31,9 @@ def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "counts": [agent._decisions, int(agent.alarmed)],
         "expected": agent._expected,
         "frozen": agent._frozen,
-        "stopped": agent._stopped,
+        "stopped": agent._stop_reason,
         "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
-        "open": [turn[:5] for turn in agent._open.values()],
+        "open": [round_[:5] for round_ in agent._open.values()],
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
@@ -67,7 +67,7 @@ def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, 
         # Earlier versions did not watch the noise: it is watched in the rounds that are decided from here on.
         agent._expect()
         agent._watch.resumed("noise_broken", agent._decisions)
-    agent._stopped = header.get("stopped", agent._watch.due)
+    agent._stop_reason = header.get("stopped", agent._watch.due)
     return agent
 
 

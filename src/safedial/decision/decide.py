@@ -22,7 +22,7 @@ def decide(
     *,
     number: int,
     coin: float = 0.5,
-    stopped: str = "",
+    stop_reason: str = "",
 ) -> Decision:
     """Decision number `number`: the setting that the policy chooses, or, where something is in doubt, the fallback.
 
@@ -34,20 +34,20 @@ def decide(
     baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
     choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
     prediction, choice = learner.view(prediction, choice)
-    doubt = stopped or ("assumption_broken" if choice.bounds.refuted else "")
-    if not doubt and not choice.safe.certified:
-        doubt = "no_certified_action"
-    if doubt:
+    fallback_reason = stop_reason or ("assumption_broken" if choice.bounds.refuted else "")
+    if not fallback_reason and not choice.safe.certified:
+        fallback_reason = "no_certified_action"
+    if fallback_reason:
         safe_setting, setting = None, rules.fallback_action
-        if doubt == "no_certified_action" and setting == rules.start_action:
+        if fallback_reason == "no_certified_action" and setting == rules.start_action:
             setting = rules.dial.low
     else:
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:
             setting = setting_of(rules, choice.intensity)
-    certified = not doubt and PROMISES[promise_of(rules, choice)].from_constants
+    certified = not fallback_reason and PROMISES[promise_of(rules, choice)].from_constants
     given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
-    return Decision(*given, asked.baseline_cost, doubt, rules, extrapolated=asked.extrapolated)
+    return Decision(*given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated)
 
 
 def intensity_of(rules: Rules, setting: float) -> float:

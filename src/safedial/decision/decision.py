@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.promise import PROMISES
 from safedial.decision.rules import Rules
+from safedial.renamed import renamed_attribute
 
 
 class Text(str):
@@ -31,9 +32,9 @@ class Decision(NamedTuple):
         safe_action: the largest setting that keeps the promise, or None where nothing is certified.
         round: the decision's number, from 1.
         certified: whether the certified promise on the realized cost holds for this action, given the assumptions.
-        doubt: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
+        fallback_reason: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
         preview: True where nobody decided: the answer of `Agent.preview`.
-        habit: "" or a key of `LIMITS`: which of a study's own limits lowered the action.
+        limiter: "" or a key of `LIMITS`: which of the study's own limits lowered the action.
         extrapolated: the features whose values lie outside their stated ranges, which the caller allowed.
     """
 
@@ -46,11 +47,13 @@ class Decision(NamedTuple):
     prediction: Any
     choice: Choice
     baseline_cost: float
-    doubt: str
+    fallback_reason: str
     rules: Rules
     preview: bool = False
-    habit: str = ""
+    limiter: str = ""
     extrapolated: tuple[str, ...] = ()
+    doubt = renamed_attribute("Decision.doubt", "fallback_reason")
+    habit = renamed_attribute("Decision.habit", "limiter")
 
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)
@@ -62,7 +65,7 @@ class Decision(NamedTuple):
         """Which promise holds for this action: "certified", "conformal", "declared" (a start dose that you declared
         safe) or "none".
         """
-        if self.doubt:
+        if self.fallback_reason:
             return "none"
         promise = promise_of(self.rules, self.choice)
         raised = PROMISES[promise].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
@@ -138,8 +141,8 @@ LIMITS = {
 
 def _limit(decision: Decision) -> str:
     choice, dial, learner = decision.choice, decision.rules.dial, decision.rules.learner
-    if decision.doubt or decision.habit:
-        return decision.doubt or decision.habit
+    if decision.fallback_reason or decision.limiter:
+        return decision.fallback_reason or decision.limiter
     if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
         return "no_expected_benefit"
     if decision.intensity == 0.0 and choice.intensity > 0.0:

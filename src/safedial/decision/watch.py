@@ -69,60 +69,60 @@ class Watch:
         """Take note of the learner's own alarm."""
         self.crossed = self.crossed or self.learner.alarmed
 
-    def promised(self, turn: Round) -> Round:
+    def promised(self, round_: Round) -> Round:
         """Expect an outcome: the round counts as kept. The round, no longer watched where it can prove nothing."""
         if self.learner.watches_itself:
-            self.new_watched += turn.watched
-            return turn
+            self.new_watched += round_.watched
+            return round_
         self.tails = [tails.expect(each) for each in self.tails]
-        if not turn.watched:
-            return turn
-        risk = allowed_risk(self.rules.spec, turn.baseline_cost, float(turn.number))
+        if not round_.watched:
+            return round_
+        risk = allowed_risk(self.rules.spec, round_.baseline_cost, float(round_.number))
         if risk is None:
-            return turn._replace(watched=False)
+            return round_._replace(watched=False)
         self.new_watched += 1
         self.monitor = monitor.update(self.monitor, False, risk)
-        return turn
+        return round_
 
-    def told(self, turn: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False) -> None:
+    def reported(self, round_: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False) -> None:
         """Set a reported outcome against the promise and the noise, whatever else is open."""
-        if sample.weight > 0.0 and turn.number > self.tails_from and not self.learner.watches_itself:
+        if sample.weight > 0.0 and round_.number > self.tails_from and not self.learner.watches_itself:
             self._observe(self.learner.residuals(self.rules, context, norm, sample))
-        if not turn.watched:
+        if not round_.watched:
             return
-        spec, counts = self.rules.spec, turn.number > self.watched_from and not self.learner.watches_itself
-        cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, turn.action)
+        spec, counts = self.rules.spec, round_.number > self.watched_from and not self.learner.watches_itself
+        cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, round_.action)
         if cost is None:
-            self.unseen(turn)
-        elif counts and cost > spec.threshold and cost > counted_from(spec, float(turn.number)):
+            self.unseen(round_)
+        elif counts and cost > spec.threshold and cost > counted_from(spec, float(round_.number)):
             self.monitor = monitor.revise(self.monitor)
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
 
-    def count(self, turn: Round, sample: Sample) -> None:
+    def count(self, round_: Round, sample: Sample) -> None:
         """Count an outcome of a learner that watches itself, for people: violations are no evidence there."""
-        cost = cost_at_advice(self.rules, sample, turn.action)
+        cost = cost_at_advice(self.rules, sample, round_.action)
         over = cost is not None and cost > self.rules.spec.threshold
         seen = self.monitor
         self.monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + float(over))
 
-    def voided(self, turn: Round, sample: Sample) -> bool:
+    def voided(self, round_: Round, sample: Sample) -> bool:
         """A round that is void after its outcome was reported: a cost above the threshold stays in the evidence.
         Whether it was one.
 
         The round was decided and its outcome is known, so the product stays valid with it, and a void cannot hide it.
         An outcome that was reported wrongly is corrected.
         """
-        cost = cost_at_advice(self.rules, sample, turn.action) if turn.watched else None
+        cost = cost_at_advice(self.rules, sample, round_.action) if round_.watched else None
         if cost is None or cost <= self.rules.spec.threshold:
             return False
-        self.told(turn, sample._replace(weight=0.0), turn.context, turn.norm)
+        self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm)
         return True
 
-    def unseen(self, turn: Round, count: int = 1) -> None:
+    def unseen(self, round_: Round, count: int = 1) -> None:
         """A round ended without an outcome that can be counted; −1: it has come after all."""
-        if turn.watched:
+        if round_.watched:
             self.unwatched += count
-            self.new_unwatched += count * (turn.number > self.unwatched_from)
+            self.new_unwatched += count * (round_.number > self.unwatched_from)
 
     def resumed(self, rule: str, rounds: int) -> None:
         """After `rounds` decisions, begin anew what the rule watches, and nothing else."""
@@ -135,21 +135,21 @@ class Watch:
         elif rule == "too_many_unwatched":
             self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
 
-    def learned(self, turn: Round, sample: Sample) -> None:
+    def learned(self, round_: Round, sample: Sample) -> None:
         """Version 1: watch a round when it is learned from."""
         if sample.weight > 0.0:
             self.tails = [tails.expect(each) for each in self.tails]
-            self._observe(self.learner.residuals(self.rules, turn.context, turn.norm, sample), rounding=0.0)
-        if turn.watched and sample.applied <= turn.action:
-            seen = counted(self.rules.spec, sample, float(turn.number), rules_version=1)
+            self._observe(self.learner.residuals(self.rules, round_.context, round_.norm, sample), rounding=0.0)
+        if round_.watched and sample.applied <= round_.action:
+            seen = counted(self.rules.spec, sample, float(round_.number), rules_version=1)
             if seen:
                 self.monitor = monitor.update(self.monitor, *seen)
                 self.crossed = self.crossed or (seen[0] and bool(monitor.alarm(self.monitor, self.level)))
 
-    def lost(self, turn: Round) -> None:
+    def lost(self, round_: Round) -> None:
         """Version 1: a lost round counts as kept when it is passed."""
-        if turn.watched:
-            risk = float(round_risk(self.rules.spec, float(turn.number)))
+        if round_.watched:
+            risk = float(round_risk(self.rules.spec, float(round_.number)))
             self.monitor = monitor.update(self.monitor, False, risk)
 
     def _observe(self, seen: Residuals | None, rounding: float = 1.0) -> None:

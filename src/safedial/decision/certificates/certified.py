@@ -18,8 +18,8 @@ from safedial.version import __version__
 def statement(decision: Decision) -> str:
     """The promise in one sentence, or that there is none."""
     rules = decision.rules
-    if decision.doubt:
-        return f"none: {LIMITS[decision.doubt]}{rules.learner.doubted(decision)}"
+    if decision.fallback_reason:
+        return f"none: {LIMITS[decision.fallback_reason]}{rules.learner.fallback_note(decision)}"
     return rules.learner.statement(decision)
 
 
@@ -70,7 +70,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     if decision.extrapolated:
         names = ", ".join(decision.extrapolated)
         lines.append(f"  WARNING: {names} lies outside the range stated for it, which the caller allowed.")
-    if decision.doubt:
+    if decision.fallback_reason:
         lines.append("  WARNING: nothing is promised here; the fallback is advised.")
         return "\n".join([*lines, f"  Promise: {facts['statement']}."])
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")

@@ -87,7 +87,7 @@ COMPARED = {
 
 def compared(decision: Decision) -> str:
     """What an alarm about exchangeability set against each other."""
-    return COMPARED.get(guards_of(decision.rules)["history"], "") if decision.doubt == "drift" else ""
+    return COMPARED.get(guards_of(decision.rules)["history"], "") if decision.fallback_reason == "drift" else ""
 
 
 def facts(decision: Decision) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class ConformalLearner(Learner):
         return conformal_terms.statement(decision)
 
     @classmethod
-    def doubted(cls, decision: Decision) -> str:
+    def fallback_note(cls, decision: Decision) -> str:
         return conformal_terms.compared(decision)
 
     @classmethod

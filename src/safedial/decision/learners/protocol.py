@@ -99,7 +99,7 @@ class Learner(ABC):
         return promise.statement.format(cost=cost, threshold=spec.threshold, risk=spec.promised_risk)
 
     @classmethod
-    def doubted(cls, decision: Decision) -> str:
+    def fallback_note(cls, decision: Decision) -> str:
         """What else to say of a decision that is in doubt."""
         return ""
 
