@@ -160,7 +160,9 @@ def test_frozen_learning_is_saved(tmp_path):
 
 
 def test_a_negative_baseline_is_refused_unless_it_was_stated():
-    with pytest.raises(InvalidInput, match=r"baseline_cost = -10\.0: must lie between 0 and inf; state another"):
+    with pytest.raises(
+        InvalidInput, match=r"baseline_cost = -10\.0: must lie between 0 and inf; if it is right, state another"
+    ):
         agent_of().decide(X, baseline_cost=-10)
     with pytest.raises(InvalidInput, match="row 1: baseline_cost"):
         agent_of().decide_many([X, X], baseline_costs=[0, -1])

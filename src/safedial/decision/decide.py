@@ -1,4 +1,4 @@
-"""From a policy's choice to a decision in the dial's units. Pure functions; nothing is changed here."""
+"""From a policy's choice to a decision in the dial's units, by pure functions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def decide(
     coin: float = 0.5,
     stop_reason: str = "",
 ) -> Decision:
-    """Decision number `number`: the setting that the policy chooses, or, where something is in doubt, the fallback.
+    """Decision `number`: the setting that the policy chooses, or the fallback if nothing can be promised.
 
-    `spec` is the rules' own, moved to the safe side; `stopped` is "" or a key of `LIMITS`: why the fallback is advised
-    until a person resumes.
+    `spec` is the rules' spec, rounded to the safe side. `stop_reason` is "" or a key of `LIMITS`: the rule that stopped
+    the study or agent until a person resumes it.
     """
     if spec.noise_scale is not None:
         prediction = prediction._replace(context=asked.vector)
@@ -40,6 +40,7 @@ def decide(
     if fallback_reason:
         safe_setting, setting = None, rules.fallback_action
         if fallback_reason == "no_certified_action" and setting == rules.start_action:
+            # The start dose was declared safe without this baseline cost, so it is no fallback here.
             setting = rules.dial.low
     else:
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
@@ -56,9 +57,9 @@ def intensity_of(rules: Rules, setting: float) -> float:
 
 
 def setting_of(rules: Rules, intensity: float) -> float:
-    """The largest setting whose intensity is at most this one; a declared start dose is its own setting.
+    """The largest setting whose intensity is at most this one; a declared start dose keeps its declared setting.
 
-    Where the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
+    If the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
     """
     if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
         return rules.start_action

@@ -1,6 +1,6 @@
-"""The rounds of an agent, in memory: decided, open until their outcome is told, watched and learned from.
+"""The rounds of an agent, in memory: decided, open until their outcome is reported, watched and learned from.
 
-Everything that changes in an `Agent` changes here; what comes in was checked before.
+All state of an `Agent` changes here. Arguments were checked before.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from safedial.decision.watch import Watch
 from safedial.errors import require
 
 OPEN_LIMIT = 100_000
-"""Decisions without an outcome that are remembered; older ones can be reported by context and action only."""
+"""Open decisions that are kept; older ones can be reported only by context and action."""
 
 
 class InMemoryRounds:
     """A learner, its watch, and the open rounds."""
 
     def _start(self, rules: Rules, seed: Any) -> None:
-        """Nothing learned, nothing decided."""
+        """Start with nothing learned and nothing decided."""
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
@@ -65,14 +65,14 @@ class InMemoryRounds:
         return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stop_reason=stop_reason)
 
     def _notice(self) -> None:
-        """Stop where the watch, or the learner's own, has found something."""
+        """Stop if the watch or the learner's own evidence has reached its limit."""
         if self._learner.watches_itself:
             self._watch.notice()
         if not self._stop_reason and (self._watch.crossed or self._watch.noisy):
             self._stop_reason = self._watch.due
 
     def _expect(self) -> None:
-        """Let the watch count the decisions made since the last call, which `decide` has no time for."""
+        """Let the watch count the decisions since the last call. `decide` leaves this undone to be fast."""
         for number in range(self._expected + 1, self._decisions + 1):
             round_ = self._open[number]
             if round_.watched or self._gives(round_):
@@ -83,7 +83,7 @@ class InMemoryRounds:
         return intensity_of(self._rules, round_.action) > 0.0
 
     def _number_of(self, vector: Vector, round: int | None) -> int:
-        """The open round that an outcome reported by its context belongs to; 0 for history."""
+        """The open round of an outcome that is reported by its context; 0 for history."""
         if round is not None:
             require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
         number = next(iter(self._open), 0) if round is None else int(round)
@@ -99,7 +99,7 @@ class InMemoryRounds:
     ) -> None:
         """Watch the outcome of round `number` (0: history), and learn from it.
 
-        `unrelated` is what was said of a dose that was withheld; None where it is not asked.
+        `unrelated` says whether the reason for a withheld dose has nothing to do with the outcome; None: not stated.
         """
         self._expect()
         learner, round_ = self._learner, self._open.pop(number, None)
