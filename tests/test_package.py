@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 import safedial
+from safedial.decision.decision import Decision
 from safedial.errors import MissingExtra, import_extra
 from safedial.renamed import RENAMED
+from safedial.study.answer import StudyDecision
+from safedial.study.spec import StudySpec
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,6 +47,26 @@ def test_modules_of_earlier_names_can_be_imported_with_a_warning_that_says_the_n
         assert f"DeprecationWarning: {old} is now {' and '.join(now)}\n" in done.stderr
         for name in now:
             assert set(getattr(import_module(name), "__all__", [])) <= set(literal_eval(held))
+
+
+@pytest.mark.parametrize(
+    ("owner", "old", "new"),
+    [
+        (Decision, "doubt", "fallback_reason"),
+        (Decision, "habit", "limiter"),
+        (StudyDecision, "folding", "learning_order"),
+        (StudyDecision, "stopped", "stop_reason"),
+        (StudySpec, "folding", "learning_order"),
+    ],
+)
+def test_an_attribute_s_old_name_works_with_a_warning_that_says_the_new_one(owner, old, new):
+    record = (
+        owner._make(range(len(owner._fields)))
+        if hasattr(owner, "_make")
+        else owner(rules=None, guard=None, learning_order="prefix", fields={})
+    )
+    with pytest.warns(DeprecationWarning, match=f"{owner.__name__}.{old} is now {new}"):
+        assert getattr(record, old) == getattr(record, new)
 
 
 def test_a_missing_extra_is_explained():

@@ -1,12 +1,11 @@
 """`Agent`: the in-memory online learner.
 
     context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
-    outcome ─► outcome.normalise ─► watch.told, learner.learn
+    outcome ─► outcome.normalise ─► watch.reported, learner.learn
 
-The learner follows from the policy (decision/learners/kinds.py): linear, over function
-classes, conformal, or one's own.
+The policy determines the learner (decision/learners/kinds.py): linear, over function classes, conformal, or your own.
 
-Everything is checked before anything changes: a call that raises `InvalidInput` leaves the agent as it was.
+Arguments are checked before anything changes: a call that raises `InvalidInput` leaves the agent unchanged.
 """
 
 from __future__ import annotations
@@ -52,20 +51,20 @@ class Agent(InMemoryRounds):
     """Advises one safe action at a time and learns from its outcome.
 
     Args:
-        dim: the context's dimension (with `features`, their number, an intercept included).
-        spec: the promise and its assumptions; plain numbers, no arrays.
-        policy: a policy, or its name with the default options; by default `hp_probe`, or `hp_conformal` where the
-            spec's promise is "conformal".
+        dim: the context's dimension (with `features`, their number, plus 1 for an intercept).
+        spec: the promise and its assumptions, as plain numbers.
+        policy: a policy, or the name of one; by default `hp_probe`, or `hp_conformal` if the spec's promise is
+            "conformal".
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.
         start_action: `hp_conformal` only: a setting that you declare safe for every context, in the dial's units, used
-            until there are rounds enough. Without it the spec's constants must certify one.
-        fallback_action: what to advise where nothing is promised, in the dial's units; by default the declared start
+            until there are enough rounds. Without it the spec's constants must certify one.
+        fallback_action: the advice when nothing can be promised, in the dial's units; by default the declared start
             action, or else the dial's low end.
-        baseline_range: (low, high) that a stated baseline cost must lie between; by default it must not be negative,
-            because a negative one raises the dose.
-        seed: of the coin that randomised policies toss.
+        baseline_range: (low, high) for stated baseline costs; by default they must not be negative, because a negative
+            one raises the dose.
+        seed: for the coin of randomised policies.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3,
     ...                   coefficient_bound=1, context_bound=1)
@@ -102,7 +101,7 @@ class Agent(InMemoryRounds):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as `save` writes it, but with the rules as they are, the user's own functions included."""
+        """Pickle what `save` writes, with the rules themselves, so that the user's own functions are included."""
         return restored, (type(self), self._rules, *dump(self))
 
     @property
@@ -127,7 +126,7 @@ class Agent(InMemoryRounds):
 
     @property
     def reward_coef(self) -> Vector:
-        """θ̂, by a fresh look at the maintained inverse."""
+        """θ̂, computed from the maintained inverse."""
         return self._learner.coef("reward")
 
     @property
@@ -137,61 +136,61 @@ class Agent(InMemoryRounds):
 
     @property
     def violations(self) -> int:
-        """How many watched outcomes exceeded the threshold: those of decisions that were not in doubt, as advised."""
+        """How many outcomes of rounds with a promise exceeded the threshold, at the advised setting."""
         return int(self._watch.monitor.violations)
 
     @property
     def decisions(self) -> int:
-        """How many actions were advised."""
+        """The number of decisions."""
         return self._decisions
 
     @property
     def informative_rounds(self) -> int:
-        """How many outcomes were learned from."""
+        """The number of outcomes learned from."""
         return self._learner.samples
 
     @property
     def evidence(self) -> float:
-        """Evidence that the promise is broken: 1 at the start; ≥ 100 with probability ≤ 0.01 + δ′ + δ_q if it holds.
+        """Evidence against the promise. It starts at 1; if the promise holds, P(it ever reaches 100) ≤ 0.01 + δ′ + δ_q.
 
-        For HP-Conformal: evidence that rounds are not exchangeable; ≥ 100 with probability at most 0.01 if they are.
+        For HP-Conformal it is evidence against exchangeable rounds; if they are, P(it ever reaches 100) ≤ 0.01.
         """
         self._expect()
         return self._watch.evidence
 
     @property
     def noise_evidence(self) -> float:
-        """Evidence that the noise exceeds what was stated: 1 at the start; ≥ 200 with probability ≤ 0.01 + 2δ′ if not.
+        """Evidence that the noise exceeds the stated one. It starts at 1; if not, P(it ever reaches 200) ≤ 0.01 + 2δ′.
 
-        Only policies with a linear estimate and a radius gather any.
+        Only policies with a linear estimate and a radius collect it.
         """
         self._expect()
         return self._watch.noise_evidence
 
     @property
     def frozen(self) -> bool:
-        """Whether learning has ended: a dose was withheld for a reason that may have to do with its outcome."""
+        """Whether learning has ended because a dose was withheld for a reason that may be related to its outcome."""
         return self._frozen
 
     @property
     def alarmed(self) -> bool:
-        """Whether the evidence reached its limit. The fallback is then advised until `resume` is called."""
-        return bool(self._stopped)
+        """Whether the agent has stopped: it advises the fallback until `resume` is called."""
+        return bool(self._stop_reason)
 
     @property
-    def stopped(self) -> str:
-        """Which rule stopped the agent: "alarm", "drift" (HP-Conformal), "noise_broken", or "" while none has."""
-        return self._stopped
+    def stop_reason(self) -> str:
+        """The rule that stopped the agent: "alarm", "drift" (HP-Conformal), "noise_broken", or "" if none has."""
+        return self._stop_reason
 
     def resume(self, *, forget: bool = False) -> None:
-        """Take the alarm back and watch afresh: a person's decision, after finding out what went wrong.
+        """Clear the rule that stopped the agent and restart its evidence, once a person has found out what went wrong.
 
-        It takes back the rule that stopped the agent and no other: after `noise_broken` the evidence of violations
-        stays, after an alarm that of the noise; if it has reached its own limit, it stops the agent at once.
+        No other evidence is cleared: after `noise_broken` that of violations stays, after `alarm` that of the noise. If
+        it has reached its own limit too, it stops the agent at once.
 
         Args:
-            forget: HP-Conformal only: start up again without the earlier rounds, where they no longer resemble the
-                new ones. Open decisions can then be reported by context and action only.
+            forget: HP-Conformal only: start again without the earlier rounds, if they no longer resemble new ones. Open
+                decisions can then be reported only by context and action.
         """
         if forget:
             self._learner.forget()
@@ -199,21 +198,21 @@ class Agent(InMemoryRounds):
             self._expected = self._decisions
         self._learner.watch_afresh()
         self._expect()
-        self._watch.resumed("noise_broken" if self._stopped == "noise_broken" else "alarm", self._decisions)
-        self._stopped = ""
+        self._watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", self._decisions)
+        self._stop_reason = ""
         self._notice()
 
     def decide(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
-        """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) that arises without any action.
+        """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) without any action.
 
         Each call is a round: it counts for the joint promise and shrinks the probe. To look without deciding, use
-        `preview`. `allow_extrapolation` takes a context outside the stated ranges of its features, and marks the
+        `preview`. `allow_extrapolation` accepts a context outside the stated ranges of its features, and marks the
         decision (`Decision.extrapolated`).
         """
         return self._decide([self._read(context, baseline_cost, allow_extrapolation)])[0]
 
     def preview(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
-        """What `decide` would advise now, changing nothing; a randomised policy's coin is taken as 0.5."""
+        """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
         asked = self._read(context, baseline_cost, allow_extrapolation)
         foreseen = self._learner.foresee(asked.vector, asked.norm)
         return self._advise(asked, foreseen, coin=0.5)._replace(preview=True)
@@ -225,9 +224,9 @@ class Agent(InMemoryRounds):
         baseline_costs: Iterable[float] | None = None,
         allow_extrapolation: bool = False,
     ) -> list[Decision]:
-        """One decision for each context, all from what is known now: the same as calling `decide` in turn.
+        """One decision for each context, all from what is known now, as if `decide` were called for each.
 
-        (HP-Conformal refits before the first of them at most, so that none suffers from the others' open outcomes.)
+        (HP-Conformal refits at most once, before the first, so that none suffers from the others' open outcomes.)
         """
         asked = read_new_contexts(self._rules, contexts, allow_extrapolation)
         baselines = column("baseline_costs", baseline_costs, len(asked))
@@ -254,16 +253,16 @@ class Agent(InMemoryRounds):
             action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
             reward, cost: as measured.
             baseline_cost: as given to `decide`.
-            round: the number of the decision, where the `Decision` itself is not at hand (after `load`); without
-                either, the outcome is taken for the oldest open round's.
-            unrelated: where nothing was applied though something was advised: you state that the reason has nothing to
-                do with the outcome. Otherwise nothing is learned from this round on (`frozen`), because rounds without
-                a dose teach nothing, and to leave out those that were feared would bias what is learned. (HP-Conformal
-                leaves the round out if it is unrelated to the context too, and otherwise counts it as unbounded.)
+            round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
+                outcome is assigned to the oldest open round.
+            unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
+                outcome. Otherwise learning ends with this round (`frozen`): rounds without a dose teach nothing, and
+                leaving out those that were feared would bias the estimate. (HP-Conformal leaves the round out if the
+                reason is also unrelated to the context, and otherwise counts it as unbounded.)
 
-        Outcomes of decisions feed the monitor: as measured, or, where more was applied than advised, as they would have
-        been at the advice. An outcome that is reported before any decision (history), or of a round that promised
-        nothing, is learned from and proves nothing about the promise.
+        The monitor counts the outcomes of decisions as measured, or, if more was applied than advised, as they would
+        have been at the advice. An outcome from before the first decision (history), or of a round without a promise,
+        is learned from but proves nothing about the promise.
         """
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         if isinstance(context, Decision):
@@ -290,7 +289,7 @@ class Agent(InMemoryRounds):
         *,
         baseline_costs: Iterable[float] | None = None,
     ) -> None:
-        """Learn from several outcomes in decision order; if one of them is refused, none is learned from."""
+        """Learn from several outcomes in decision order. If one is refused, none is used."""
         vectors = read_contexts(self._rules, contexts)
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
@@ -307,7 +306,7 @@ class Agent(InMemoryRounds):
             self._learn(*vector, sample, number)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file; `Agent.load` gives an agent that decides the same, bit for bit."""
+        """Write the agent to a file; `Agent.load` reads one that decides the same, bit for bit."""
         write_archive(path, *dump(self), form=FORM, version=FORM_VERSION)
 
     @classmethod
@@ -319,14 +318,14 @@ class Agent(InMemoryRounds):
         dose: DoseCurve | Dose | None = None,
         noise_scale: NoiseScale | None = None,
     ) -> Agent:
-        """The agent that `save` wrote; a truncated or altered file is refused.
+        """Read the agent that `save` wrote; a truncated or altered file is refused.
 
-        A file holds no functions of your own: give them again, and they are compared with what was saved.
+        A file does not hold your own functions: give them again, and they are compared with what was saved.
 
         Args:
-            policy: where it, or a model or function in its options, is not one of this package's own.
-            dose: where a dose curve is your own.
-            noise_scale: where the spec's is your own.
+            policy: if it, or a model or function in its options, is your own.
+            dose: if a dose curve is your own.
+            noise_scale: if the spec's is your own.
         """
         return load_agent(cls, path, policy=policy, dose=dose, noise_scale=noise_scale)
 

@@ -1,4 +1,4 @@
-"""All that an agent knows, as plain values and arrays, and back: what a save file holds."""
+"""What a save file holds: everything an agent knows, as plain values and arrays."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from safedial.policies import Policy
 from safedial.version import __version__
 
 FORM, FORM_VERSION = "safedial-agent", 2
-"""What the first line of an agent's save file says."""
+"""The first line of an agent's save file."""
 
 
 def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(header, arrays) of an agent; `saved_rules` and `restored` take them back, bit for bit."""
+    """(header, arrays) of an agent; `saved_rules` and `restored` read them, bit for bit."""
     rules, form = agent._rules, agent._rules.to_dict()
     header = {
         "safedial_version": __version__,
@@ -31,9 +31,9 @@ def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "counts": [agent._decisions, int(agent.alarmed)],
         "expected": agent._expected,
         "frozen": agent._frozen,
-        "stopped": agent._stopped,
+        "stopped": agent._stop_reason,
         "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
-        "open": [turn[:5] for turn in agent._open.values()],
+        "open": [round_[:5] for round_ in agent._open.values()],
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
@@ -41,9 +41,9 @@ def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Rules:
-    """The rules of a header, with the user's own functions where it had some.
+    """The rules of a header, with the user's own functions if it had some.
 
-    A header holds the policy's options in an object of their own. Early ones state no version, and no guards.
+    A header holds the policy's options in a separate object. Early headers state neither a version nor guards.
     """
     given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
     made = saved_policy(header["policy"]["name"], header["policy"]["options"], policy)
@@ -51,7 +51,7 @@ def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noi
 
 
 def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
-    """An agent of a class and its rules, with what was learned, counted and watched."""
+    """An agent of class `kind` with its rules and everything that it learned, counted and watched."""
     agent = kind.__new__(kind)
     agent._start(rules, header["seed"])
     agent._learner.restore(arrays)
@@ -64,10 +64,10 @@ def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, 
     for name, value in header.get("watch", {"crossed": bool(alarmed)}).items():
         setattr(agent._watch, name, value)
     if "watch" not in header:
-        # Earlier versions did not watch the noise: it is watched in the rounds that are decided from here on.
+        # Earlier versions did not watch the noise, so the watch starts with the next decision.
         agent._expect()
         agent._watch.resumed("noise_broken", agent._decisions)
-    agent._stopped = header.get("stopped", agent._watch.due)
+    agent._stop_reason = header.get("stopped", agent._watch.due)
     return agent
 
 
@@ -80,4 +80,4 @@ def load_agent(kind: Any, path: Any, *, policy: Policy | None, dose: Any, noise_
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"path = {str(path)!r}: lacks a part of a safedial save file ({error})") from error
+        raise InvalidInput(f"path = {str(path)!r}: is not a complete safedial save file ({error})") from error

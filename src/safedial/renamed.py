@@ -1,4 +1,4 @@
-"""Old module names: they still import for one more version, with a warning that gives the new name."""
+"""Old names of modules and attributes: they work for one more version, with a warning that gives the new name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 RENAMED = {
     "safedial.bench.checks": ("safedial.bench.checks_power",),
@@ -75,6 +76,16 @@ class _Finder(MetaPathFinder, Loader):
         for name in now:
             found = vars(import_module(name))
             module.__dict__.update({key: value for key, value in found.items() if not key.startswith("__")})
+
+
+def renamed_attribute(old: str, new: str) -> property:
+    """A property under an attribute's earlier name, "Class.name": it warns, and gives what `new` gives."""
+
+    def read(self: Any) -> Any:
+        warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(read)
 
 
 def install() -> None:

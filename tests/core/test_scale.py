@@ -246,7 +246,7 @@ def test_a_scale_may_be_flat_up_to_rounding():
 
 def test_the_certificate_says_that_the_scale_must_not_fall():
     decision = Agent(2, make_spec(noise_scale=with_sensor(0.1))).decide([0.3, 0.1])
-    assert any("h exact and not falling with z" in line for line in decision.certificate["assumptions"])
+    assert any("h is exact and never falls as z grows" in line for line in decision.certificate["assumptions"])
 
 
 def test_a_scale_that_reads_the_context_goes_with_levels():
@@ -273,7 +273,7 @@ def test_an_agent_with_a_scale_of_ones_own_is_saved_and_loaded(tmp_path):
     assert twin.decide([0.3, 0.2]).certificate == agent.decide([0.3, 0.2]).certificate
     with pytest.raises(InvalidInput, match=r"give it again: Agent.load\(path, noise_scale"):
         Agent.load(tmp_path / "agent")
-    with pytest.raises(InvalidInput, match="is another function than the saved one"):
+    with pytest.raises(InvalidInput, match="is how far this function differs from the saved one"):
         Agent.load(tmp_path / "agent", noise_scale=own_scale(other))
     for wrong in (own_scale(falling), with_sensor(0.1), mine):
         with pytest.raises(InvalidInput, match="must be the saved one"):

@@ -70,7 +70,7 @@ def test_other_files_and_versions_are_named_for_what_they_are(saved, tmp_path):
 
 def test_a_file_without_a_part_is_refused(tmp_path):
     io.write_archive(tmp_path / "part", {"dim": 2}, {}, form=FORM, version=FORM_VERSION)
-    with pytest.raises(InvalidInput, match="lacks a part"):
+    with pytest.raises(InvalidInput, match="is not a complete"):
         Agent.load(tmp_path / "part")
 
 
@@ -135,7 +135,7 @@ def test_a_dose_curve_of_ones_own_must_be_given_again_and_be_the_saved_one(with_
         with pytest.raises(InvalidInput, match="must be the saved one"):
             Agent.load(path, dose=wrong)
     for by in (2.0 + 1e-9, 3.0):
-        with pytest.raises(InvalidInput, match="is another function than the saved one"):
+        with pytest.raises(InvalidInput, match="is how far this function differs from the saved one"):
             Agent.load(path, dose=Dose(hill(0.5), squared(by=by)))
 
 

@@ -106,7 +106,7 @@ def test_a_heuristic_class_promises_nothing_and_never_says_certified():
     assert "certified" not in decision.explain()
     assert "certified" not in str(decision.certificate)
     assert "allowed" in decision.explain()
-    assert "was found at most" in decision.explain()
+    assert "was found to be at most" in decision.explain()
 
 
 def test_costs_other_than_0_or_1_are_refused_and_change_nothing():
@@ -196,7 +196,11 @@ def test_a_class_certificate_says_what_the_linear_one_says(changes):
         one, other = (agent.decide([0.6, 0.3], baseline_cost=baseline) for agent in (plain, over))
         assert other.limit == one.limit
         lines = [
-            [line for line in each.explain().splitlines() if "largest intensity" in line or "Given is" in line]
+            [
+                line
+                for line in each.explain().splitlines()
+                if "largest intensity" in line or "This decision gives" in line
+            ]
             for each in (one, other)
         ]
         assert lines[0] == lines[1] != []
@@ -228,4 +232,4 @@ def test_the_probe_of_a_class_is_said_to_be_one():
     agent = Agent(2, SPEC, policy=nonlinear_hp_probe(cost_class=binary(odds=0.25), probe=0.25))
     for _ in range(40):
         agent.update([0.3, 0.2], 0.1, -0.02, 0.0)
-    assert "Given is 0.25 of it." in agent.decide([0.3, 0.2]).explain()
+    assert "This decision gives 0.25 of it." in agent.decide([0.3, 0.2]).explain()

@@ -65,7 +65,7 @@ def test_the_certificate_states_promise_group_rank_and_what_voids_it():
     sure, _ = taught(300, policy=make_policy("hp_conformal", confidence=0.9))
     assert "with probability 0.9" in sure.decide([1.0, 0.0, 0.0]).explain()
     full, _ = taught(60, policy=make_policy("hp_conformal", form="full"))
-    assert "depends on no context" in full.decide([1.0, 0.0, 0.0]).explain()
+    assert "depends neither on contexts" in full.decide([1.0, 0.0, 0.0]).explain()
 
 
 def test_a_decision_keeps_its_numbers_when_rounds_go_on():
@@ -81,7 +81,7 @@ def test_a_baseline_cost_is_shown_in_the_arithmetic_and_a_probe_too():
     assert "(0.5 less the baseline cost 0.1)" in agent.decide([2.0, 2.0, 2.0], baseline_cost=0.1).explain()
     refused = agent.decide([-1.0, 0.0, 0.0])
     assert refused.limit == "probe"
-    assert "Given is 0.01 of it" in refused.explain()
+    assert "This decision gives 0.01 of it" in refused.explain()
     assert "since" in agent.decide([0.05, -3.0, 0.0]).explain()
     over = agent.decide([0.1, 0.0, 0.0], baseline_cost=0.6)
     assert (over.promise, over.limit, over.action) == ("none", "no_certified_action", 0.0)
@@ -181,7 +181,7 @@ def test_a_dial_with_units_and_levels(tmp_path):
         ({}, {"start_action": 0.1, "policy": "hp_ucb"}, "promise"),
         ({"cost_sensor_noise": 0.1}, {"start_action": 0.1}, "sensor"),
         ({}, {"start_action": 3.0, "dial": LEVELS}, "levels"),
-        ({}, {"policy": make_policy("hp_conformal", start_dose=0.01), "dial": LEVELS}, "gives nothing"),
+        ({}, {"policy": make_policy("hp_conformal", start_dose=0.01), "dial": LEVELS}, "has no effect"),
         ({}, {"start_action": 0.1, "policy": make_policy("hp_conformal", group="age")}, "group"),
         ({}, {"start_action": 0.1, "policy": make_policy("hp_conformal", group=9)}, "group"),
         ({"promise": "guess"}, {}, "promise"),

@@ -91,7 +91,7 @@ def test_before_ten_known_outcomes_the_reach_is_the_start():
     decision = agent.decide(context_of(rng))
     assert (decision.promise, decision.limit, decision.action) == ("conformal", "reach", 0.05)
     assert decision.certificate["reach"]["tenth_applied"] is None
-    assert "before ten rounds with a known outcome the start dose" in decision.explain()
+    assert "the start dose, until ten rounds have known outcomes" in decision.explain()
 
 
 def test_the_reach_lowers_doses_and_leaves_the_bounds_as_they_are():
@@ -144,7 +144,7 @@ def test_costs_that_are_an_excess_over_a_limit_leave_the_start_dose():
     assert facts["rounds"] == facts["of"] >= 19
     words = last.explain()
     assert "report the measured quantity, not its excess over a limit" in words
-    assert "have one measured cost, 0: more than a third" in words
+    assert "have the same measured cost, 0. That is more than a third" in words
     assert agent.decide(context_of(np.random.default_rng(0))).certificate["start_rounds"] == 120
 
 
@@ -212,7 +212,7 @@ def test_the_lowest_level_is_given_as_it_is_whatever_rounding_does():
 
 def test_levels_need_a_declared_start():
     spec = conformal_spec(cost_noise=0.3, coefficient_bound=1.0)
-    with pytest.raises(InvalidInput, match="a dial with levels needs a start that you declare safe"):
+    with pytest.raises(InvalidInput, match="a dial with levels needs a start dose that you declare safe"):
         Agent(DIM, spec, dial=STEP)
     Agent(DIM, spec, dial=STEP, start_action=2.0)
     with pytest.raises(InvalidInput, match="least_dose"):
@@ -239,7 +239,7 @@ def test_a_pilot_that_differs_raises_no_alarm_where_history_only_trains():
     assert sum(drifted_pilot("train", seed).alarmed for seed in range(20)) <= 1
     warned = [drifted_pilot("calibrate", seed, 120) for seed in range(5)]
     assert all(agent.alarmed for agent in warned)
-    assert "before the first decision are among those compared" in warned[0].decide([0.0, 0.0, 1.0]).explain()
+    assert "before the first decision were compared too" in warned[0].decide([0.0, 0.0, 1.0]).explain()
 
 
 def test_history_that_only_trains_leaves_calibration_to_the_agents_own_rounds():
@@ -248,9 +248,9 @@ def test_history_that_only_trains_leaves_calibration_to_the_agents_own_rounds():
     assert rounds.history == 150
     assert rounds.frozen.sizes.sum() == rounds.calibrates(np.arange(rounds.fitted)).sum() < 150
     told = agent.decide(context_of(np.random.default_rng(0)))
-    assert "train the predictors alone" in told.explain()
+    assert "only train the predictors" in told.explain()
     both = drifted_pilot("calibrate", 0, 1)
-    assert "exchangeable with those since" in both.decide(told.context).explain()
+    assert "exchangeable with later rounds" in both.decide(told.context).explain()
     with pytest.raises(InvalidInput, match="history"):
         make_policy("hp_conformal", history="forget")
 
@@ -272,8 +272,8 @@ def test_decisions_at_the_start_are_counted_with_the_outcomes_that_are_missing()
     assert facts["start_rounds"] == 200
     assert facts["unknown_scores"] > 0
     words = last.explain()
-    assert "At the start dose so far: 200 of the 200 decisions before this one" in words
-    assert f"Of the latest {facts['group']['used']} scores {facts['unknown_scores']} have no known outcome" in words
+    assert "At the start dose so far: 200 of the 200 earlier decisions" in words
+    assert f"Of the latest {facts['group']['used']} scores, {facts['unknown_scores']} have no known outcome" in words
 
 
 def test_guards_survive_saving_and_off_stays_off(tmp_path):

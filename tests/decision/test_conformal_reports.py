@@ -49,9 +49,9 @@ def test_outcomes_by_context_must_be_those_of_the_oldest_open_rounds():
     contexts = rng.standard_normal((3, DIM))
     agent.decide_many(contexts)
     state = agent._learner.rounds.cost[:33].copy()
-    with pytest.raises(InvalidInput, match="not that of round 31"):
+    with pytest.raises(InvalidInput, match="differs from that of round 31"):
         agent.update(contexts[1], 0.05, 0.0, 0.0)
-    with pytest.raises(InvalidInput, match="row 0: context: is not that of round 31"):
+    with pytest.raises(InvalidInput, match="row 0: context: differs from that of round 31"):
         agent.update_many(contexts[::-1], [0.05] * 3, [0.0] * 3, [0.0] * 3)
     assert np.array_equal(agent._learner.rounds.cost[:33], state)
     agent.update_many(contexts, [0.05] * 3, [0.0] * 3, [0.0] * 3)

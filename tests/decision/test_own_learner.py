@@ -73,7 +73,7 @@ def test_what_a_learner_has_not_is_refused_in_words():
     agent = Agent(2, SPEC, policy=by_mean())
     with pytest.raises(InvalidInput, match="this learner has no coefficients"):
         _ = agent.cost_coef
-    with pytest.raises(InvalidInput, match="is for hp_conformal"):
+    with pytest.raises(InvalidInput, match="only hp_conformal can forget"):
         agent.resume(forget=True)
 
 

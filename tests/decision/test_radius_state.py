@@ -201,7 +201,7 @@ def test_the_certificate_names_radius_margin_assumptions_and_risks():
     assert any("identically distributed" in line for line in facts["assumptions"])
     words = decision.explain()
     assert "with ridge" in words
-    assert "0.05 on what is learned about the noise" in words
+    assert "0.05 on learning the noise" in words
     assert math.isfinite(facts["radius"])
 
 

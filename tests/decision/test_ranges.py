@@ -45,9 +45,9 @@ def test_extrapolation_that_is_allowed_is_marked_on_the_decision_and_its_certifi
     for decision in decisions:
         assert decision.extrapolated == ("age",)
         assert decision.certificate["extrapolated"] == ["age"]
-        assert "age lies outside the range stated for it" in decision.explain()
+        assert "age lies outside the stated range" in decision.explain()
     agent.update(decisions[0], reward=0.1, cost=0.1)
-    assert "outside the range" not in agent.decide([60, 70]).explain()
+    assert "outside the stated range" not in agent.decide([60, 70]).explain()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

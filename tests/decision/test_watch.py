@@ -160,7 +160,9 @@ def test_frozen_learning_is_saved(tmp_path):
 
 
 def test_a_negative_baseline_is_refused_unless_it_was_stated():
-    with pytest.raises(InvalidInput, match=r"baseline_cost = -10\.0: must lie between 0 and inf; state another"):
+    with pytest.raises(
+        InvalidInput, match=r"baseline_cost = -10\.0: must lie between 0 and inf; if it is right, state another"
+    ):
         agent_of().decide(X, baseline_cost=-10)
     with pytest.raises(InvalidInput, match="row 1: baseline_cost"):
         agent_of().decide_many([X, X], baseline_costs=[0, -1])
@@ -243,8 +245,8 @@ def test_an_agent_and_a_study_that_see_the_same_rounds_say_the_same_of_them(tmp_
             seen = study.status()
             assert agent.evidence == pytest.approx(seen["evidence"], rel=1e-9)
             assert agent.noise_evidence == pytest.approx(seen["noise_evidence"], rel=1e-9)
-            assert (agent.stopped, agent.alarmed) == (seen["stopped"], bool(seen["stopped"]))
-    assert agent.stopped == {"valid": "", "noisy": "noise_broken", "costly": "alarm"}[world]
+            assert (agent.stop_reason, agent.alarmed) == (seen["stopped"], bool(seen["stopped"]))
+    assert agent.stop_reason == {"valid": "", "noisy": "noise_broken", "costly": "alarm"}[world]
 
 
 def tell_both(agent, study, mine, theirs, rng, world):
@@ -269,7 +271,7 @@ def test_noise_as_stated_stops_no_agent_and_three_times_as_much_stops_every_one(
     valid = [noisy_agent(0.3, seed) for seed in range(20)]
     assert not any(agent.alarmed for agent in valid)
     assert max(agent.noise_evidence for agent in valid) < 10.0
-    assert {noisy_agent(0.9, seed).stopped for seed in range(20)} == {"noise_broken"}
+    assert {noisy_agent(0.9, seed).stop_reason for seed in range(20)} == {"noise_broken"}
 
 
 def test_an_agent_that_the_noise_stopped_says_so_until_it_is_resumed():
@@ -279,7 +281,7 @@ def test_an_agent_that_the_noise_stopped_says_so_until_it_is_resumed():
     assert "outcomes scatter more than the stated noise allows" in decision.certificate["statement"]
     assert "outcomes scatter more than the stated noise allows" in decision.explain()
     agent.resume()
-    assert (agent.alarmed, agent.stopped, agent.noise_evidence) == (False, "", 1.0)
+    assert (agent.alarmed, agent.stop_reason, agent.noise_evidence) == (False, "", 1.0)
     assert agent.decide(X).certified
 
 
@@ -288,11 +290,11 @@ def test_a_resume_takes_back_the_rule_that_stopped_the_agent_and_no_other():
     made = [agent.decide(X) for _ in range(8)]
     for decision in made:
         agent.update(decision, reward=9.0, cost=0.51)
-    assert (agent.stopped, agent.evidence > 100) == ("noise_broken", True)
+    assert (agent.stop_reason, agent.evidence > 100) == ("noise_broken", True)
     agent.resume()
-    assert (agent.stopped, agent.evidence > 100, agent.noise_evidence) == ("alarm", True, 1.0)
+    assert (agent.stop_reason, agent.evidence > 100, agent.noise_evidence) == ("alarm", True, 1.0)
     agent.resume()
-    assert (agent.stopped, agent.evidence) == ("", 1.0)
+    assert (agent.stop_reason, agent.evidence) == ("", 1.0)
 
 
 def test_rounds_that_were_open_at_a_resume_say_nothing_of_the_noise_after_it():
@@ -302,7 +304,7 @@ def test_rounds_that_were_open_at_a_resume_say_nothing_of_the_noise_after_it():
     agent.resume()
     for decision in waiting:
         agent.update(decision, reward=9.0, cost=0.1)
-    assert (agent.noise_evidence, agent.stopped) == (1.0, "")
+    assert (agent.noise_evidence, agent.stop_reason) == (1.0, "")
 
 
 def test_what_is_known_of_the_noise_is_saved(tmp_path):
@@ -310,7 +312,7 @@ def test_what_is_known_of_the_noise_is_saved(tmp_path):
         agent.decide(X)
         agent.save(tmp_path / "agent")
         again = Agent.load(tmp_path / "agent")
-        assert (again.stopped, again.noise_evidence) == (agent.stopped, agent.noise_evidence)
+        assert (again.stop_reason, again.noise_evidence) == (agent.stop_reason, agent.noise_evidence)
         assert again._watch.tails == agent._watch.tails
 
 
@@ -325,10 +327,10 @@ def test_a_file_from_before_the_noise_was_watched_begins_to_watch_it(tmp_path):
         earlier["counts"][1] = alarmed
         io.write_archive(tmp_path / "earlier", earlier, arrays, form=FORM, version=FORM_VERSION)
         again = Agent.load(tmp_path / "earlier")
-        assert (again.stopped, again.noise_evidence) == (stopped, 1.0)
+        assert (again.stop_reason, again.noise_evidence) == (stopped, 1.0)
     again.resume()
     again.update(again.decide(X), reward=-9.0, cost=-9.0)
-    assert again.stopped == "noise_broken"
+    assert again.stop_reason == "noise_broken"
     again.resume()
     again.update(X, waiting.action, -9.0, -9.0, round=waiting.round)
     assert again.noise_evidence == 1.0
@@ -338,7 +340,7 @@ def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
     plain = make_policy("hp_ucb")._replace(name="mine", options={})
     agent = noisy_agent(0.9, policy=plain)
     assert agent.informative_rounds > 0
-    assert (agent.stopped == "noise_broken", agent.noise_evidence < 1.0) == (False, True)
+    assert (agent.stop_reason == "noise_broken", agent.noise_evidence < 1.0) == (False, True)
 
 
 @pytest.fixture

@@ -105,5 +105,5 @@ def test_it_is_never_called_certified_and_says_what_it_cannot_do():
         simulate(policy, LinearWorld(dim=2), make_spec(cost_sensor_noise=0.1), rounds=5, seeds=1)
     with pytest.raises(InvalidInput, match="margin"):
         simulate(policy, LinearWorld(dim=2), make_spec(margin="gaussian"), rounds=5, seeds=1)
-    with pytest.raises(InvalidInput, match="learner of its own"):
+    with pytest.raises(InvalidInput, match="has its own learner"):
         Agent(2, make_spec(), policy=policy)

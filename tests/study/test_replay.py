@@ -136,16 +136,16 @@ def stopped(store):
 
 def test_an_answer_given_again_is_marked_and_says_that_the_study_has_stopped(stopped):
     study, before = stopped
-    assert (before.replayed, before.stopped) == (False, "")
+    assert (before.replayed, before.stop_reason) == (False, "")
     again = study.ask([0.5, 0.1], key="visit-1")
-    assert (again.id, again.action, again.replayed, again.stopped) == (before.id, before.action, True, "stop_rule")
+    assert (again.id, again.action, again.replayed, again.stop_reason) == (before.id, before.action, True, "stop_rule")
     assert again.to_dict() == {**before.to_dict(), "replayed": True, "stopped": "stop_rule"}
     said = CliRunner().invoke(
         app, ["study", "ask", "strict", "0.5,0.1", "--key", "visit-1", "--storage", study.store.storage]
     )
     assert "THE STUDY HAS STOPPED SINCE (stop_rule): it now advises the fallback, 0" in said.stdout
     fresh = study.ask([0.5, 0.1], key="visit-2")
-    assert (fresh.action, fresh.replayed, fresh.stopped) == (0.0, False, "stop_rule")
+    assert (fresh.action, fresh.replayed, fresh.stop_reason) == (0.0, False, "stop_rule")
     assert "HAS STOPPED SINCE" not in str(study.ask([0.5, 0.1], key="visit-2").explain())
     assert {"replayed", "stopped"}.isdisjoint(study.decision(before.id).to_dict())
 

@@ -185,7 +185,7 @@ def test_a_context_outside_a_stated_range_is_refused_unless_allowed_and_then_mar
     assert old.decision.extrapolated == ("age",)
     assert ward.decision(old.id).certificate == old.certificate
     assert ward.events(from_seq=old.seq)["events"][0]["body"]["extrapolated"] == ["age"]
-    assert "age lies outside the range" in str(ward.explain(old.id))
+    assert "age lies outside the stated range" in str(ward.explain(old.id))
     assert ward.frame()["extrapolated"].tolist() == ["", "age"]
     ward.tell(old.id, reward=0.1, cost=0.1)
     assert ward.verify().ok

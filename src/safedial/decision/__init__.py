@@ -1,1 +1,1 @@
-"""One decision and the life of its round, used alike by `Agent` and `Study`."""
+"""One decision and the life of its round, shared by `Agent` and `Study`."""

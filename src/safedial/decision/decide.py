@@ -1,4 +1,4 @@
-"""From a policy's choice to a decision in the dial's units. Pure functions; nothing is changed here."""
+"""From a policy's choice to a decision in the dial's units, by pure functions."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ def decide(
     *,
     number: int,
     coin: float = 0.5,
-    stopped: str = "",
+    stop_reason: str = "",
 ) -> Decision:
-    """Decision number `number`: the setting that the policy chooses, or, where something is in doubt, the fallback.
+    """Decision `number`: the setting that the policy chooses, or the fallback if nothing can be promised.
 
-    `spec` is the rules' own, moved to the safe side; `stopped` is "" or a key of `LIMITS`: why the fallback is advised
-    until a person resumes.
+    `spec` is the rules' spec, rounded to the safe side. `stop_reason` is "" or a key of `LIMITS`: the rule that stopped
+    the study or agent until a person resumes it.
     """
     if spec.noise_scale is not None:
         prediction = prediction._replace(context=asked.vector)
     baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
     choice = rules.policy.decide(prediction, spec, round=float(number), coin=coin, baseline_cost=baseline)
     prediction, choice = learner.view(prediction, choice)
-    doubt = stopped or ("assumption_broken" if choice.bounds.refuted else "")
-    if not doubt and not choice.safe.certified:
-        doubt = "no_certified_action"
-    if doubt:
+    fallback_reason = stop_reason or ("assumption_broken" if choice.bounds.refuted else "")
+    if not fallback_reason and not choice.safe.certified:
+        fallback_reason = "no_certified_action"
+    if fallback_reason:
         safe_setting, setting = None, rules.fallback_action
-        if doubt == "no_certified_action" and setting == rules.start_action:
+        if fallback_reason == "no_certified_action" and setting == rules.start_action:
+            # The start dose was declared safe without this baseline cost, so it is no fallback here.
             setting = rules.dial.low
     else:
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:
             setting = setting_of(rules, choice.intensity)
-    certified = not doubt and PROMISES[promise_of(rules, choice)].from_constants
+    certified = not fallback_reason and PROMISES[promise_of(rules, choice)].from_constants
     given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
-    return Decision(*given, asked.baseline_cost, doubt, rules, extrapolated=asked.extrapolated)
+    return Decision(*given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated)
 
 
 def intensity_of(rules: Rules, setting: float) -> float:
@@ -56,9 +57,9 @@ def intensity_of(rules: Rules, setting: float) -> float:
 
 
 def setting_of(rules: Rules, intensity: float) -> float:
-    """The largest setting whose intensity is at most this one; a declared start dose is its own setting.
+    """The largest setting whose intensity is at most this one; a declared start dose keeps its declared setting.
 
-    Where the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
+    If the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
     """
     if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
         return rules.start_action

@@ -1,4 +1,4 @@
-"""A decision, and which rule set its action. Its certificate and explanation are in `certificate`."""
+"""A decision, and the rule that set its action. `certificates` holds its certificate and explanation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.promise import PROMISES
 from safedial.decision.rules import Rules
+from safedial.renamed import renamed_attribute
 
 
 class Text(str):
-    """A string that shows itself as it reads, at a prompt too."""
+    """A string that also prints line by line at a Python prompt."""
 
     __slots__ = ()
 
@@ -28,13 +29,13 @@ class Decision(NamedTuple):
     Attributes:
         action: what to set the dial to, in the dial's own units.
         intensity: g_c(action) in [0, 1], the cost's share of a full dose.
-        safe_action: the largest setting that keeps the promise, or None where nothing is certified.
+        safe_action: the largest setting that keeps the promise, or None if nothing is certified.
         round: the decision's number, from 1.
         certified: whether the certified promise on the realized cost holds for this action, given the assumptions.
-        doubt: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
-        preview: True where nobody decided: the answer of `Agent.preview`.
-        habit: "" or a key of `LIMITS`: which of a study's own limits lowered the action.
-        extrapolated: the features whose values lie outside their stated ranges, which the caller allowed.
+        fallback_reason: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
+        preview: True for an answer of `Agent.preview`, which decides nothing.
+        limiter: "" or a key of `LIMITS`: which of the study's own limits lowered the action.
+        extrapolated: the features outside their stated ranges, as the caller allowed.
     """
 
     action: float
@@ -46,11 +47,13 @@ class Decision(NamedTuple):
     prediction: Any
     choice: Choice
     baseline_cost: float
-    doubt: str
+    fallback_reason: str
     rules: Rules
     preview: bool = False
-    habit: str = ""
+    limiter: str = ""
     extrapolated: tuple[str, ...] = ()
+    doubt = renamed_attribute("Decision.doubt", "fallback_reason")
+    habit = renamed_attribute("Decision.habit", "limiter")
 
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)
@@ -59,10 +62,8 @@ class Decision(NamedTuple):
 
     @property
     def promise(self) -> str:
-        """Which promise holds for this action: "certified", "conformal", "declared" (a start dose that you declared
-        safe) or "none".
-        """
-        if self.doubt:
+        """The promise for this action: "certified", "conformal", "declared" (you declared the dose safe) or "none"."""
+        if self.fallback_reason:
             return "none"
         promise = promise_of(self.rules, self.choice)
         raised = PROMISES[promise].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
@@ -70,7 +71,7 @@ class Decision(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """Which rule set the action: a key of `LIMITS`."""
+        """The rule that set the action: a key of `LIMITS`."""
         return _limit(self)
 
     @property
@@ -88,7 +89,7 @@ class Decision(NamedTuple):
 
 
 def promise_of(rules: Rules, choice: Choice) -> str:
-    """The promise behind a choice that is not in doubt."""
+    """The promise behind a choice that needs no fallback."""
     promise = PROMISES[rules.policy.promise]
     if math.isfinite(choice.bounds.cost_upper):
         return promise.given
@@ -96,6 +97,7 @@ def promise_of(rules: Rules, choice: Choice) -> str:
 
 
 LIMITS = {
+    # A study's log stores the sentence of the rule that stopped it, so the sentences up to "stop_rule" must not change.
     "drift": "the costs of new rounds lie higher among those of the calibration rounds before them than exchangeable "
     "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
     "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
@@ -112,34 +114,34 @@ LIMITS = {
     "outcome_overdue": "an outcome has been open for longer than the study allows, "
     "so the fallback is advised until a person resumes",
     "stop_rule": "the study's stop rule was met, so the fallback is advised until a person resumes",
-    "mask": "the study's rules give nothing to a context like this one",
+    "mask": "the study's rules give no dose to a context like this one",
     "cap": "the study's rules cap the setting for a context like this one",
-    "step_up": "the study's largest step up from the decision before",
+    "step_up": "the study limits the step up from the previous decision",
     "no_expected_benefit": "no benefit is expected here, so nothing is given",
-    "below_lowest_level": "what would be given lies below the dial's lowest level, so nothing is given "
+    "below_lowest_level": "the chosen setting lies below the dial's lowest level, so nothing is given "
     "and nothing can be learned from this round",
     "exploration": "a coin chose the cautious first-round setting, to explore",
     "probe": "no benefit is expected here, so only a small probe is given, to learn",
-    "lowest_level": "what the conformal bound allows lies below the dial's lowest level, so that level is given: it is "
+    "lowest_level": "the conformal bound lies below the dial's lowest level, so that level is given: it is "
     "at most the start dose that you declared safe",
     "level": "the dial's levels: the next level up is above the safe setting",
     "full_dose": "the end of the dial: the largest setting is allowed",
     "cost_bound": "the cost bound: a higher setting could break the promise",
     "conformal_bound": "the conformal bound: a higher setting could break the promise",
-    "reach": "the reach: a higher setting is too far beyond those that were tried; a guard, not a proof",
-    "no_information": "costs carry no information, since too many of them have one value, so the start dose is used; "
+    "reach": "the reach: a higher setting lies too far beyond those tried so far; a guard, not a proof",
+    "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
     "report the measured quantity, not its excess over a limit",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
-    "searched_bound": "the largest mean cost that a search found; nothing is proved",
-    "posterior_bound": "the bound of the posterior, averaged over a prior; nothing is proved for one truth",
+    "searched_bound": "the largest mean cost that a search found; this is not a proof",
+    "posterior_bound": "the posterior's bound, averaged over a prior; nothing is proved for any single truth",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
 }
 
 
 def _limit(decision: Decision) -> str:
     choice, dial, learner = decision.choice, decision.rules.dial, decision.rules.learner
-    if decision.doubt or decision.habit:
-        return decision.doubt or decision.habit
+    if decision.fallback_reason or decision.limiter:
+        return decision.fallback_reason or decision.limiter
     if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
         return "no_expected_benefit"
     if decision.intensity == 0.0 and choice.intensity > 0.0:

@@ -1,6 +1,6 @@
-"""The rounds of an agent, in memory: decided, open until their outcome is told, watched and learned from.
+"""The rounds of an agent, in memory: decided, open until their outcome is reported, watched and learned from.
 
-Everything that changes in an `Agent` changes here; what comes in was checked before.
+All state of an `Agent` changes here. Arguments were checked before.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from safedial.decision.watch import Watch
 from safedial.errors import require
 
 OPEN_LIMIT = 100_000
-"""Decisions without an outcome that are remembered; older ones can be reported by context and action only."""
+"""Open decisions that are kept; older ones can be reported only by context and action."""
 
 
 class InMemoryRounds:
     """A learner, its watch, and the open rounds."""
 
     def _start(self, rules: Rules, seed: Any) -> None:
-        """Nothing learned, nothing decided."""
+        """Start with nothing learned and nothing decided."""
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
         self._learner = make_learner(rules)
-        self._watch, self._stopped = Watch(rules, self._learner), ""
+        self._watch, self._stop_reason = Watch(rules, self._learner), ""
         self._open: dict[int, Round] = {}
         self._decisions = self._expected = 0
         self._frozen = False
@@ -60,30 +60,30 @@ class InMemoryRounds:
         return decision
 
     def _advise(self, asked: Asked, prediction: Any, coin: float = 0.5) -> Decision:
-        number, stopped = self._decisions + 1, self._stopped
+        number, stop_reason = self._decisions + 1, self._stop_reason
         rules, spec, learner = self._rules, self._safe_spec, self._learner
-        return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stopped=stopped)
+        return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stop_reason=stop_reason)
 
     def _notice(self) -> None:
-        """Stop where the watch, or the learner's own, has found something."""
+        """Stop if the watch or the learner's own evidence has reached its limit."""
         if self._learner.watches_itself:
             self._watch.notice()
-        if not self._stopped and (self._watch.crossed or self._watch.noisy):
-            self._stopped = self._watch.due
+        if not self._stop_reason and (self._watch.crossed or self._watch.noisy):
+            self._stop_reason = self._watch.due
 
     def _expect(self) -> None:
-        """Let the watch count the decisions made since the last call, which `decide` has no time for."""
+        """Let the watch count the decisions since the last call. `decide` leaves this undone to be fast."""
         for number in range(self._expected + 1, self._decisions + 1):
-            turn = self._open[number]
-            if turn.watched or self._gives(turn):
-                self._open[number] = self._watch.promised(turn)
+            round_ = self._open[number]
+            if round_.watched or self._gives(round_):
+                self._open[number] = self._watch.promised(round_)
         self._expected = self._decisions
 
-    def _gives(self, turn: Round) -> bool:
-        return intensity_of(self._rules, turn.action) > 0.0
+    def _gives(self, round_: Round) -> bool:
+        return intensity_of(self._rules, round_.action) > 0.0
 
     def _number_of(self, vector: Vector, round: int | None) -> int:
-        """The open round that an outcome reported by its context belongs to; 0 for history."""
+        """The open round of an outcome that is reported by its context; 0 for history."""
         if round is not None:
             require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
         number = next(iter(self._open), 0) if round is None else int(round)
@@ -91,29 +91,29 @@ class InMemoryRounds:
         return number
 
     def _check_open(self, vector: Vector, number: int) -> None:
-        turn = self._open.get(number)
-        self._learner.check_report(vector, number, turn.place if turn else None, self._decisions)
+        round_ = self._open.get(number)
+        self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
 
     def _learn(
         self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
     ) -> None:
         """Watch the outcome of round `number` (0: history), and learn from it.
 
-        `unrelated` is what was said of a dose that was withheld; None where it is not asked.
+        `unrelated` says whether the reason for a withheld dose has nothing to do with the outcome; None: not stated.
         """
         self._expect()
-        learner, turn = self._learner, self._open.pop(number, None)
-        nothing = turn is not None and sample.intensity == 0.0
-        if turn is not None:
-            gives = turn.watched or self._gives(turn)
+        learner, round_ = self._learner, self._open.pop(number, None)
+        nothing = round_ is not None and sample.intensity == 0.0
+        if round_ is not None:
+            gives = round_.watched or self._gives(round_)
             if learner.watches_itself:
-                self._watch.count(turn, sample)
+                self._watch.count(round_, sample)
             elif gives:
-                self._watch.told(turn, sample, vector, norm)
+                self._watch.reported(round_, sample, vector, norm)
             withheld = gives and nothing and unrelated is False
             self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
         if not self._frozen:
-            learner.learn(vector, norm, sample, turn.place if turn else None)
-        if turn is not None and nothing and unrelated and turn.place is not None:
-            learner.leave_out(turn.place)
+            learner.learn(vector, norm, sample, round_.place if round_ else None)
+        if round_ is not None and nothing and unrelated and round_.place is not None:
+            learner.leave_out(round_.place)
         self._notice()

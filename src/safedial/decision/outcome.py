@@ -1,4 +1,4 @@
-"""What an outcome teaches, and whether it counts against the promise. Pure functions; nothing is changed here."""
+"""What is learned from an outcome, and whether it counts against the promise. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from safedial.decision.units import reals
 from safedial.errors import InvalidInput, refusal, require
 
 RESCALING = 1e-12
-"""What rounding may add to a rescaled cost, relatively, a dose curve's own included; taken off, so that it never counts
-as a violation what is none."""
+"""What rounding, the dose curve's included, may add to a rescaled cost, relatively. It is subtracted, so that rounding
+never makes a violation."""
 
 
 class Outcome(NamedTuple):
-    """What is reported of a round: the setting that was applied, what was measured, and the known baseline cost."""
+    """The report of a round: the applied setting, the measured reward and cost, and the known baseline cost."""
 
     action: Any
     reward: Any
@@ -40,7 +40,7 @@ class Sample(NamedTuple):
 
 
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
-    """Check one outcome and divide it by the intensities at which it arose; `context` is for a noise scale with it."""
+    """Check an outcome and divide it by its intensities; `context` is for a noise scale that depends on it."""
     setting, gain, harm, baseline = reals(outcome._asdict())
     dial, dose = rules.dial, rules.dose
     if not dial.low <= setting <= dial.high:
@@ -67,17 +67,17 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
 
 
 def counted(spec: SafetySpec, sample: Sample, round: float, *, rules_version: int = RULES) -> tuple[bool, float] | None:
-    """(violated, allowed risk) for the monitor, or None where the round was not certified and proves nothing."""
+    """(violated, allowed risk) for the monitor, or None if the round was not certified and so proves nothing."""
     risk = allowed_risk(spec, sample.baseline_cost, round, rules_version=rules_version)
     return None if risk is None else (sample.measured > counted_from(spec, round), risk)
 
 
 def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, *, rules_version: int = RULES) -> float | None:
-    """The chance that a certified round may exceed `counted_from`; None where no setting was certified.
+    """The allowed chance that a certified round exceeds `counted_from`; None if no setting was certified.
 
-    Where τ limits the true cost and the sensor errs, a measured cost above τ + qσ counts: it needs a true violation
-    (probability ≤ δ_t) or a sensor error above qσ (≤ δ_t as well), so the allowed risk doubles. (Version 1, which old
-    logs keep, cut it at 0.5, which is no bound for δ above 0.25.)
+    If τ limits the true cost and the sensor errs, a measured cost above τ + qσ counts: it needs a true violation
+    (probability ≤ δ_t) or a sensor error above qσ (also ≤ δ_t), so the allowed risk doubles. (Version 1, which old logs
+    keep, cut it at 0.5, which is not a bound for δ above 0.25.)
     """
     risk = float(round_risk(spec, round))
     sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise if spec.sensors_err else 0.0
@@ -95,13 +95,13 @@ def counted_from(spec: SafetySpec, round: float) -> float:
 
 
 def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None:
-    """The measured cost, or, where more was applied than advised, what the advised setting would have measured.
+    """The measured cost, or, if more was applied than advised, the cost that the advised setting would have had.
 
-    With C = b₀ + g(a)(c + ξ) the cost at the advice a* is b₀ + (C − b₀)·g(a*)/g(a): known exactly, whoever chose a and
-    for whatever reason, so P(it exceeds τ) ≤ δ as for a round that was followed. A cost at or below the advice needs no
-    rescaling: g is increasing, so an excess there is an excess at the advice. (A sensor's error shrinks in the
-    rescaling, which only helps, if the override used nothing about it.) None where the model does not say: costs that
-    are 0 or 1, noise that does not scale with the intensity, an advice of nothing.
+    With C = b₀ + g(a)(c + ξ) the cost at the advice a* is b₀ + (C − b₀)·g(a*)/g(a). It is known exactly, whoever chose
+    a and for whatever reason, so it exceeds τ with probability ≤ δ, as if the advice had been followed. A cost at or
+    below the advice needs no rescaling: g increases, so an excess there is an excess at the advice. (Rescaling shrinks
+    a sensor's error, which only helps if the override used nothing about it.) None if the model does not say: costs
+    that are 0 or 1, noise that does not scale with the intensity, or advice of no dose.
     """
     if sample.applied <= advised:
         return sample.measured
@@ -113,7 +113,7 @@ def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None
 
 
 def rescaled_cost(curve: DoseCurve, cost: float, applied: float, advised: float) -> float | None:
-    """What a cost at the action `applied` would have been at the lower `advised`, from below; None at no effect."""
+    """A lower bound on what a cost at `applied` would have been at the lower `advised`; None if that has no effect."""
     given, meant = float(curve.effect(applied)), float(curve.effect(advised))
     if meant <= 0.0:
         return None
@@ -122,7 +122,7 @@ def rescaled_cost(curve: DoseCurve, cost: float, applied: float, advised: float)
 
 
 def _quotient(name: str, value: float, intensity: float, weight: float) -> float:
-    """value/intensity, refused where it, or its weighted square, is not a finite number."""
+    """value/intensity, refused if it or its weighted square is not finite."""
     quotient = value / intensity
     if not math.isfinite(weight * quotient * quotient):
         raise InvalidInput(

@@ -1,7 +1,7 @@
-"""Functions of a user's own (a dose curve, a noise scale) beside a save file, which cannot hold them.
+"""The user's own functions (a dose curve, a noise scale), which a save file cannot hold.
 
-The file holds their names and their values on `GRID`. On load they are given again, and another function of the same
-name is found out by its values.
+The file holds their names and their values on `GRID`. On loading the user gives them again, and the values reveal a
+different function of the same name.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from safedial.decision.rules import Rules
 from safedial.errors import require
 
 NEAR = 1e-12
-"""How far apart values may be, relatively: another machine rounds otherwise."""
+"""How far values may differ, relatively: another machine rounds differently."""
 
 
 def longest_context(dim: int, bound: float) -> NDArray[np.float64]:
-    """A context of norm L, its parts all alike: where a scale is looked at before any context is known."""
+    """A context of norm L with equal parts, to check a noise scale before any context is known."""
     return np.full(dim, bound / math.sqrt(dim))
 
 
 def own_values(rules: Rules) -> dict[str, list[float]]:
-    """By name, the values on `GRID` of each function that is the user's own."""
+    """The values on `GRID` of each of the user's own functions, by name."""
     found = {target: curve.heights() for target, curve in rules.dose._asdict().items() if curve.is_own}
     scale = rules.spec.noise_scale
     if scale is not None and scale.is_own:
@@ -39,12 +39,12 @@ def own_values(rules: Rules) -> dict[str, list[float]]:
 
 
 def with_own_functions(fields: Mapping[str, Any], *, dose: Any, noise_scale: NoiseScale | None) -> dict[str, Any]:
-    """A saved form of the rules with the functions that the user gives again, each compared with what was saved."""
+    """Saved rules with the functions that the user gives again, each compared with the saved one."""
     return {**fields, "dose": _dose(fields, dose), "spec": _spec(fields, noise_scale)}
 
 
 def _dose(fields: Mapping[str, Any], given: Any) -> Any:
-    """The saved curves; the user's own are those given."""
+    """The saved curves, or the given ones if they are the user's own."""
     saved = fields["dose"]
     own = [target for target in ("reward", "cost") if saved[target]["curve"] not in BUILT_IN]
     if given is None:
@@ -62,7 +62,7 @@ def _dose(fields: Mapping[str, Any], given: Any) -> Any:
 
 
 def _spec(fields: Mapping[str, Any], given: NoiseScale | None) -> dict[str, Any]:
-    """The saved spec; a noise scale of the user's own is the one given."""
+    """The saved spec, with the given noise scale if it is the user's own."""
     spec = fields["spec"]
     saved = spec.get("noise_scale")
     if saved is None or saved["scale"] != "own_scale":
@@ -82,7 +82,7 @@ def _heights(scale: Any, dim: int, bound: float) -> list[float]:
 
 
 def _check_values(fields: Mapping[str, Any], name: str, now: list[float]) -> None:
-    """Refuse another function of the saved name. (Early files hold no values to compare with.)"""
+    """Refuse a different function of the same name. (Early files hold no values to compare.)"""
     then = fields.get("own", {}).get(name, now)
     off = max(abs(here - there) / (1.0 + abs(there)) for here, there in zip(now, then, strict=True))
-    require(off <= NEAR, name, off, "is another function than the saved one, by so much")
+    require(off <= NEAR, name, off, "is how far this function differs from the saved one")

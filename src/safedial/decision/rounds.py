@@ -1,4 +1,4 @@
-"""The life of a round, from its decision to its outcome: the one rule of its statuses, and what is kept meanwhile."""
+"""The life of a round from its decision to its outcome: its statuses, and what is kept while it is open."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ STATUSES = ("open", "known", "void", "expired", "nothing given", "throttled", "c
 
 
 def next_status(before: str, status: str, *, throttled: bool = False, given: bool = True) -> str:
-    """The status of a round that is declared to have one: "nothing given" where a decision advised nothing, "throttled"
-    where the setting was lowered because of the outcome. An expired round can still become known, a void one cannot.
+    """The status of a round after an event: "nothing given" if the decision advised no dose, "throttled" if the setting
+    was lowered because of the outcome. An expired round can still become known, a void one cannot.
 
     >>> next_status("", "open"), next_status("", "open", given=False), next_status("", "imported")
     ('open', 'nothing given', 'imported')
@@ -26,7 +26,7 @@ def next_status(before: str, status: str, *, throttled: bool = False, given: boo
     """
     if status in ("void", "expired"):
         return status
-    if before in ("void", "nothing given"):  # what is reported of these rounds does not change what they are
+    if before in ("void", "nothing given"):  # a report does not change these
         return before
     if not given:
         return "nothing given"
@@ -34,8 +34,8 @@ def next_status(before: str, status: str, *, throttled: bool = False, given: boo
 
 
 class Asked(NamedTuple):
-    """A round that a decision is asked for: its context, the context's norm, the features outside their stated ranges,
-    and the known cost of doing nothing.
+    """A request for a decision: the context, its norm, the features outside their ranges, and the known cost of doing
+    nothing.
     """
 
     vector: Vector
@@ -47,9 +47,9 @@ class Asked(NamedTuple):
 class Round(NamedTuple):
     """A decided round that waits for its outcome.
 
-    `place` is its place in the learner; `watched` says whether the monitor counts it. A save file keeps these five (the
-    first ones kept two). A study also keeps the context, its norm, when the round was decided and, from version 2 on,
-    the first hexadecimal digits of its event's hash (`tag`).
+    `place` is its place in the learner; `watched` says whether the monitor counts it. A save file keeps the first five
+    fields (early files keep two). A study also keeps the context, its norm, the time of the decision and, from version
+    2 on, the first hexadecimal digits of its event's hash (`tag`).
     """
 
     number: int

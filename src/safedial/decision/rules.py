@@ -1,7 +1,7 @@
-"""The rules: what is fixed for the life of a learner, and their one written form.
+"""The rules: everything that is fixed for the life of a learner, and their one written form.
 
-`Rules.to_dict` gives plain values, and `Rules.from_dict` reads and checks them. The study's log, the save file and the
-certificate hold this form; the spec file and the cell of a sweep hold those of its parts that they state.
+`Rules.to_dict` gives plain values, and `Rules.from_dict` reads and checks them. A study's log, a save file and a
+certificate hold this form; a spec file and a cell of a sweep hold the parts that they state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from safedial.function_classes import FunctionClass
 from safedial.policies import Policy, make_policy
 
 RULES = 2
-"""The version of the guard, of what an outcome teaches and of the defaults. Studies keep the one they began with: a log
-whose first event states none is version 1."""
+"""The version of the guard, of learning from outcomes and of the defaults. A study keeps the version it started with; a
+log whose first event states none has version 1."""
 
 
 class Rules(NamedTuple):
-    """What is fixed for the life of a learner."""
+    """Everything that is fixed for the life of a learner."""
 
     spec: SafetySpec
     policy: Policy
@@ -37,12 +37,12 @@ class Rules(NamedTuple):
     """Whether settings are intensities: a plain dial and the identity curve."""
     version: int = RULES
     baseline_range: tuple[float, float] = (-math.inf, math.inf)
-    """Between what a stated baseline cost must lie."""
+    """The range for a stated baseline cost."""
     learner: Any = None
     """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; functions of the user's own only by name. The version is stated beside it."""
+        """Plain values, for JSON. The user's own functions appear only by name; the version is not included."""
         return {
             "dim": self.dim,
             **write_parts({name: getattr(self, name) for name in PARTS}),
@@ -53,7 +53,7 @@ class Rules(NamedTuple):
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], *, version: int = RULES) -> Rules:
-        """The inverse of `to_dict`, checked; a part may also be an object. Without `dim` the features give it."""
+        """The inverse of `to_dict`, with checks. A part may also be an object; without `dim` the features give it."""
         from safedial.decision.validation import make_rules
 
         parts = read_parts(fields)
@@ -79,7 +79,7 @@ PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
     "dial": (Dial, lambda fields: Dial(**fields)),
     "features": (Features, lambda fields: Features(**fields)),
 }
-"""The parts of the rules with a written form of their own: the class of each, and what reads it from plain values."""
+"""The parts of the rules with their own written form: the class of each, and its reader."""
 
 
 def write_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def write_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `write_parts`; takes objects as they are, and leaves out what `fields` does not state.
+    """The inverse of `write_parts`. Objects pass unchanged; parts that `fields` does not state are left out.
 
     >>> read_parts({"dial": {"high": 20, "unit": "mg"}, "dose": {"curve": "identity"}})["dial"].text(5)
     '5 mg'

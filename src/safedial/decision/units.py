@@ -1,6 +1,6 @@
 """Natural units: the dial's own scale and levels, and raw feature values.
 
-Conversions towards the dial are rounded down: what is advised never stands for a larger action than was certified.
+Conversions to the dial are rounded down, so that a setting never means a larger action than was certified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from safedial.errors import InvalidInput, printable, require
 Setting = TypeVar("Setting", float, NDArray[np.float64])
 
 ABOVE = 1.0 + 8.0 * 2.0**-53
-"""The rounding of one subtraction and one division, with room."""
+"""An upper bound on the rounding of one subtraction and one division."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,10 @@ class Dial:
     """The range, unit and levels of the dial.
 
     Args:
-        low: the setting with no effect at all (action 0). high: the largest setting (action 1).
-        unit: for people, for example "mg".
-        levels: the settings that exist, if only some do; advice is rounded down to one of them, or to `low`. Where the
-            safe setting lies below the lowest level nothing is given, and nothing is learned from that round.
+        low: the setting without effect (action 0). high: the largest setting (action 1).
+        unit: for display, for example "mg".
+        levels: the available settings, if there are only some; advice is rounded down to one of them, or to `low`. If
+            the safe setting lies below the lowest level, no dose is given and nothing is learned from that round.
 
     Dose curves act on the action in [0, 1]: a half-effect dose of 8 mg is `hill(ed50=dial.action(8))`.
 
@@ -64,7 +64,7 @@ class Dial:
 
     @property
     def lowest_level(self) -> float | None:
-        """The lowest level with an effect; None where the dial is continuous, or has none."""
+        """The lowest level with an effect; None if there is none or the dial is continuous."""
         return next((level for level in self.levels or () if level > self.low), None)
 
     def setting(self, action: float) -> float:
@@ -78,15 +78,15 @@ class Dial:
         return self.levels[index - 1] if index else self.low
 
     def action(self, setting: Setting) -> Setting:
-        """The action in [0, 1] that a setting stands for; one number or an array of them."""
+        """The action in [0, 1] of a setting, or of an array of settings."""
         return (setting - self.low) / (self.high - self.low)
 
     def text(self, setting: float) -> str:
-        """A setting as a person writes it: rounded down to four digits, so that words never exceed the certificate."""
+        """A setting with its unit, rounded down to four digits, so that the text never exceeds the certificate."""
         return printable(f"{rounded_down(setting, self.low)} {self.unit}".rstrip())
 
     def amount(self, action: float, *, digits: int = 4) -> str:
-        """About the setting of an action, for people, whatever the levels.
+        """Roughly the setting of an action, for display; levels are ignored.
 
         >>> Dial(high=4000, unit="mg").amount(0.0777), Dial().amount(0.0777)
         ('310.8 mg', '0.0777 of the dial')
@@ -104,12 +104,12 @@ class Features:
     """How raw values become the context: x = [(raw − center)/scale, 1 if intercept].
 
     Args:
-        names: one a feature; contexts may then be given as a mapping, in any order.
-        center, scale: one number a feature; 0 and 1 by default.
+        names: one for each feature; contexts may then be mappings, in any order.
+        center, scale: one number for each feature; 0 and 1 by default.
         intercept: append a constant 1. It counts in ‖x‖ ≤ L.
-        ranges: {name: (low, high)} of raw values that make sense, for as many features as you like. A context outside
-            is refused unless the caller allows it (`allow_extrapolation`): 600 years is a typing error.
-        units: {name: unit}, for people.
+        ranges: {name: (low, high)} of plausible raw values, for any of the features. A context outside them is refused
+            unless the caller allows it (`allow_extrapolation`): an age of 600 years is a typing error.
+        units: {name: unit}, for display.
 
     >>> features = Features(names=("age", "weight"), center=(50, 70), scale=(30, 40), intercept=True,
     ...                     ranges={"age": (0, 120)}, units={"age": "years"})
@@ -146,11 +146,11 @@ class Features:
         object.__setattr__(self, "units", self._by_name("units", _unit))
 
     def _by_name(self, what: str, read: Callable[[str, Any], Any]) -> dict[str, Any]:
-        """One of the mappings by feature, checked, in the order of `names`."""
+        """A checked mapping by feature, in the order of `names`."""
         given = getattr(self, what) or {}
         require(isinstance(given, Mapping), what, given, "must be a mapping from names of features")
         unknown = sorted(set(given) - set(self.names), key=str)
-        require(not unknown, what, unknown, "has names that are no features", "choose from " + ", ".join(self.names))
+        require(not unknown, what, unknown, "names unknown features", "choose from " + ", ".join(self.names))
         return {name: read(f"{what}[{name!r}]", given[name]) for name in self.names if name in given}
 
     @property
@@ -164,7 +164,7 @@ class Features:
         return tuple(name for name, value, (low, high) in found if not low <= value <= high)
 
     def text(self, raw: Any) -> str:
-        """Raw values, in the order of `names`, as a person reads them."""
+        """Raw values in the order of `names`, as text."""
         units: Mapping[str, str] = self.units or {}
         return ", ".join(
             printable(f"{name} {float(value):.6g} {units.get(name, '')}".rstrip())
@@ -172,7 +172,7 @@ class Features:
         )
 
     def values(self, raw: Any) -> NDArray[np.float64]:
-        """Raw values in the order of `names`, from a list in that order or from anything with keys (a dict, a row)."""
+        """Raw values in the order of `names`, from a list in that order or from anything with keys (dict, row)."""
         if hasattr(raw, "keys"):
             given = set(raw.keys())
             missing, extra = sorted(set(self.names) - given), sorted(given - set(self.names), key=str)
@@ -202,7 +202,7 @@ def _ends(name: str, given: Any) -> tuple[float, float]:
     two = isinstance(given, (list, tuple)) and len(given) == 2
     require(two, name, given, "must be two numbers, low and high")
     low, high = (real(name, end) for end in given)
-    require(low <= high, name, given, "must have its lower end first")
+    require(low <= high, name, given, "must have the lower end first")
     return low, high
 
 
@@ -212,7 +212,7 @@ def _unit(name: str, given: Any) -> str:
 
 
 def _public_words(names: tuple[str, ...], missing: list[str], unknown: int) -> str:
-    """Which features are wrong, in names of the specification alone; those that nobody knows are counted.
+    """Which features are wrong, naming only those of the specification; unknown ones are counted.
 
     >>> _public_words(("age", "weight"), ["weight"], 1)
     'missing: weight; not known: 1 other; the features are age, weight'
@@ -227,7 +227,7 @@ def _listed(names: Sequence[str], most: int = 20) -> str:
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """A number for people: so many significant digits, and no exponent where there need be none.
+    """A number with so many significant digits, without an exponent where possible.
 
     >>> significant(0.48963947731781143), significant(1912.3, 3), significant(149.6, 2), significant(2e-7)
     ('0.4896', '1910', '150', '2e-07')
@@ -236,7 +236,7 @@ def significant(value: float, digits: int = 4) -> str:
 
 
 def rounded_down(value: float, least: float = -math.inf) -> str:
-    """A number in at most four significant digits (whole numbers in full), never above it nor below `least`.
+    """A number rounded down to four significant digits (whole numbers in full), but not below `least`.
 
     >>> rounded_down(13.7559), rounded_down(0.3), rounded_down(123456.7), rounded_down(20.0)
     ('13.75', '0.3', '123456', '20')

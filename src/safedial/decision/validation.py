@@ -1,4 +1,4 @@
-"""What an agent checks at the door: its rules, its contexts, its columns. Everything else may then trust them."""
+"""Checks of rules, contexts and columns, made once where they enter an agent or a study."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def make_rules(
     baseline_range: Any = None,
     version: int = RULES,
 ) -> Rules:
-    """What is fixed for the life of an agent or a study, checked.
+    """The rules of an agent or a study, checked.
 
-    `version` is that of the rules it lives by. One that was recorded under version 1 goes on as it was: what has no
-    proof is then warned of, and refused otherwise.
+    `version` is the version of the rules. Under version 1 a policy without a proof is only warned about, because it was
+    recorded before it was refused.
     """
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
     require(whole, "dim", dim, "must be a whole number >= 1")
@@ -74,12 +74,12 @@ def make_rules(
 
 
 def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
-    """Each context of a list, an array or a table; a refusal names the row."""
+    """Each context of a list, an array or a table; an error names the row."""
     return [in_row(row, read_context, rules, context) for row, context in enumerate(_rows(contexts))]
 
 
 def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[Asked]:
-    """`read_new_context` of each; a refusal names the row."""
+    """`read_new_context` of each; an error names the row."""
     return [
         in_row(row, read_new_context, rules, context, allow_extrapolation)
         for row, context in enumerate(_rows(contexts))
@@ -87,7 +87,7 @@ def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> 
 
 
 def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> Asked:
-    """The context of a round to decide; refused outside a stated range of its features, unless that is allowed."""
+    """The context of a new round; outside the stated ranges of its features it is refused, unless allowed."""
     if not isinstance(allow_extrapolation, bool):
         raise refusal("allow_extrapolation", allow_extrapolation, "must be True or False")
     features, outside = rules.features, ()
@@ -98,7 +98,7 @@ def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = Fals
             name = outside[0]
             low, high = features.ranges[name]
             rule = f"must lie between {low:g} and {high:g}, the range stated for it"
-            way_out = "correct it, or allow_extrapolation, and the decision is marked"
+            way_out = "correct it, or set allow_extrapolation, which marks the decision"
             words = f"context[{name!r}] = {context[features.names.index(name)]:g}: {rule}; {way_out}"
             raise InvalidInput(words, "out_of_range", public=f"{name} {rule}; {way_out}")
     return Asked(*read_context(rules, context), outside)
@@ -111,7 +111,7 @@ def _rows(contexts: Any) -> list[Any]:
 
 
 def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vector, float]:
-    """The context as a vector of its own, and its norm; refused if not finite or longer than L."""
+    """The context as a new vector, and its norm; refused if it is not finite or longer than L."""
     if raw and rules.features is not None:
         vector = rules.features.transform(context)
     else:
@@ -125,13 +125,13 @@ def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vecto
 
 
 def context_limit(rules: Rules) -> float:
-    """The largest norm that a context may have: L and a rounding, or just a size whose square is a float."""
+    """The largest norm of a context: L with room for rounding, or, without L, a size whose square is a float."""
     bound = rules.spec.context_bound
     return LARGEST if bound is None else bound * (1.0 + NORM_SLACK)
 
 
 def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
-    """Say what is wrong with a context that is not finite or too long, by the feature's name where it has one."""
+    """Say what is wrong with a context that is not finite or too long, by the feature's name if it has one."""
     names = (*(rules.features.names if rules.features else range(rules.dim)), "intercept")
     bad = np.flatnonzero(~np.isfinite(vector))
     if bad.size:
@@ -148,9 +148,9 @@ def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
 def check_decision(rules: Rules, open_rounds: Mapping[int, Any], decision: Decision) -> None:
     """A decision may be reported once, to the agent that made it."""
     if decision.preview:
-        rule = "is a preview: nobody decided it"
+        rule = "is a preview, not a decision"
     elif decision.rules is not rules:
-        rule = "is another agent's, or from before it was loaded"
+        rule = "was made by another agent, or before this one was loaded"
     elif decision.round not in open_rounds:
         rule = "was reported already, or is too old"
     else:
@@ -164,7 +164,7 @@ def listed(name: str, values: Any) -> list[Any]:
 
 
 def column(name: str, values: Any, count: int) -> list[float]:
-    """One number a context; zeros where no baseline costs are given."""
+    """One number for each context; baseline costs default to zeros."""
     if values is None and name == "baseline_costs":
         return [0.0] * count
     items = listed(name, values)
@@ -173,7 +173,7 @@ def column(name: str, values: Any, count: int) -> list[float]:
 
 
 def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
-    """`check(*arguments)`, with the row's number before its complaint."""
+    """`check(*arguments)`; an error starts with the row's number."""
     try:
         return check(*arguments)
     except InvalidInput as error:
@@ -181,14 +181,14 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Policy, type[Learner]]:
-    """The policy and the class of its learner, if they can run online under the spec."""
+    """The policy and its learner's class, if they can run online under the spec."""
     rule = as_policy(PROMISES[spec.promise].default_policy if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule)
     same = PROMISES[rule.promise].exchangeable == PROMISES[spec.promise].exchangeable
-    words = f"does not go with policy {rule.name}, whose promise is {rule.promise!r}"
+    words = f"does not match policy {rule.name}, whose promise is {rule.promise!r}"
     require(
-        same, "promise", spec.promise, words, "give the spec promise='conformal' for hp_conformal, and for no other"
+        same, "promise", spec.promise, words, "set the spec's promise to 'conformal' for hp_conformal, and only for it"
     )
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
@@ -200,30 +200,32 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
     except InvalidInput as error:
         if version > 1:
             raise
-        warnings.warn(f"{error}; it was saved before this was known, and goes on as it was", UserWarning, stacklevel=6)
+        warnings.warn(
+            f"{error}; it was saved before this was known, and continues unchanged", UserWarning, stacklevel=6
+        )
     return rule, learner
 
 
 def read_baseline(rules: Rules, baseline_cost: Any) -> float:
-    """A stated baseline cost, in its range."""
+    """A stated baseline cost, checked against its range."""
     plain = type(baseline_cost) is float and math.isfinite(baseline_cost)
     value = baseline_cost if plain else real("baseline_cost", baseline_cost)
     low, high = rules.baseline_range
     if not low <= value <= high:
-        way_out = "state another baseline_range at the start, if it is right: a lower baseline raises the dose"
+        way_out = "if it is right, state another baseline_range at the start (a lower baseline raises the dose)"
         raise refusal("baseline_cost", value, f"must lie between {low:g} and {high:g}", way_out)
     return value
 
 
 def _baseline_range(given: Any, version: int) -> tuple[float, float]:
-    """(low, high); by default a baseline cost must not be negative (from version 2 on)."""
+    """(low, high). By default, from version 2 on, a baseline cost must not be negative."""
     if given is None:
         return (0.0 if version > 1 else -math.inf, math.inf)
     proper = isinstance(given, (list, tuple)) and len(given) == 2
-    require(proper, "baseline_range", given, "must be two numbers, low and high", "None for an end that is open")
+    require(proper, "baseline_range", given, "must be two numbers, low and high", "use None for an open end")
     ends = (-math.inf if given[0] is None else given[0], math.inf if given[1] is None else given[1])
     low, high = (end if math.isinf(end) else real("baseline_range", end) for end in ends)
-    require(low <= high, "baseline_range", given, "must have its lower end first")
+    require(low <= high, "baseline_range", given, "must have the lower end first")
     return float(low), float(high)
 
 

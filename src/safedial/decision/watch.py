@@ -1,12 +1,12 @@
-"""The watch, of an agent and of a study alike: evidence that the promise is broken (core.monitor), or that the noise is
-larger than stated (core.tails).
+"""The watch over an agent or a study: evidence that the promise is broken (core.monitor), or that the noise is larger
+than stated (core.tails).
 
-It never waits. A round counts from its decision on as one that keeps the promise, and is revised when its outcome is
-known. So whatever is open, void, expired or late, for any reason, only lowers the evidence, which stays valid
-(core.monitor), and hides nothing that was reported. A round in which nothing is given does not count. Where more was
-applied than advised, what counts is the cost that the advised setting would have had (`cost_at_advice`); a throttled
-round counts where its cost exceeds the threshold in spite of the throttle. A resume begins a new product, of the rounds
-that are decided after it: rounds that are open then are open for reasons that may have to do with their outcomes.
+It never waits for an outcome. A round counts as kept from its decision on, and is revised when its outcome is known. So
+open, void, expired and late rounds, whatever the reason, only lower the evidence, which stays valid (core.monitor), and
+they hide nothing that was reported. A round without a dose does not count. If more was applied than advised, the cost
+that the advised setting would have had counts (`cost_at_advice`). A throttled round counts if its cost exceeds the
+threshold in spite of the throttle. A resume starts a new product over the rounds decided after it: rounds that are open
+at a resume may be open because of their outcomes.
 
 In version 1 of the rules a study watched its rounds in the order of learning, so one open outcome stopped the watch
 (`learned`, `lost`).
@@ -28,15 +28,15 @@ from safedial.decision.rules import Rules
 
 FLAGS = ("crossed", "noisy", "tails")
 COUNTS = ("unwatched", "new_unwatched", "new_watched", "unwatched_from", "watched_from", "tails_from")
-"""What a watch knows besides its monitor, by the names under which a study's snapshot and a save file keep it."""
+"""A watch's other values; a study's snapshot and a save file keep them under these names."""
 
 
 class Watch:
-    """What the outcomes of one learner's rounds say about its promise; `level` is the chance of a false alarm, ever.
+    """What the outcomes of a learner's rounds say about its promise; `level` bounds the chance of any false alarm.
 
-    `monitor` and `tails` are the evidence, `crossed` and `noisy` whether it ever reached its limit. `unwatched` counts
-    the rounds that promised something and ended without an outcome to count, `new_unwatched` of `new_watched`
-    since that rule was resumed. The three `…_from` are the last rounds before a resume.
+    `monitor` and `tails` hold the evidence; `crossed` and `noisy` say whether it ever reached its limit. `unwatched`
+    counts the rounds with a promise that ended without an outcome to count; `new_unwatched` of `new_watched` count
+    since that rule was resumed. Each `…_from` is the last round before a resume.
     """
 
     def __init__(self, rules: Rules, learner: Learner, level: float = 0.01) -> None:
@@ -49,83 +49,82 @@ class Watch:
 
     @property
     def evidence(self) -> float:
-        """That the promise is broken, or that rounds are not exchangeable: 1 at the start, 1/level stops."""
+        """Evidence that the promise is broken, or that rounds are not exchangeable: starts at 1; 1/level stops."""
         own = self.learner.evidence
         return float(monitor.evidence(self.monitor)) if own is None else own
 
     @property
     def noise_evidence(self) -> float:
-        """That the noise is larger than stated: 1 at the start, 2/level stops."""
+        """Evidence that the noise is larger than stated: starts at 1; 2/level stops."""
         return math.exp(max(self.tails))
 
     @property
     def due(self) -> str:
-        """Which rule has fired: a key of `LIMITS`, or nothing."""
+        """The rule that has fired: a key of `LIMITS`, or ""."""
         if self.crossed:
             return self.learner.stop_rule
         return "noise_broken" if self.noisy else ""
 
     def notice(self) -> None:
-        """Take note of the learner's own alarm."""
+        """Record the learner's own alarm."""
         self.crossed = self.crossed or self.learner.alarmed
 
-    def promised(self, turn: Round) -> Round:
-        """Expect an outcome: the round counts as kept. The round, no longer watched where it can prove nothing."""
+    def promised(self, round_: Round) -> Round:
+        """Count a decided round as kept. Returns the round, no longer watched if it can prove nothing."""
         if self.learner.watches_itself:
-            self.new_watched += turn.watched
-            return turn
+            self.new_watched += round_.watched
+            return round_
         self.tails = [tails.expect(each) for each in self.tails]
-        if not turn.watched:
-            return turn
-        risk = allowed_risk(self.rules.spec, turn.baseline_cost, float(turn.number))
+        if not round_.watched:
+            return round_
+        risk = allowed_risk(self.rules.spec, round_.baseline_cost, float(round_.number))
         if risk is None:
-            return turn._replace(watched=False)
+            return round_._replace(watched=False)
         self.new_watched += 1
         self.monitor = monitor.update(self.monitor, False, risk)
-        return turn
+        return round_
 
-    def told(self, turn: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False) -> None:
-        """Set a reported outcome against the promise and the noise, whatever else is open."""
-        if sample.weight > 0.0 and turn.number > self.tails_from and not self.learner.watches_itself:
+    def reported(self, round_: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False) -> None:
+        """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open."""
+        if sample.weight > 0.0 and round_.number > self.tails_from and not self.learner.watches_itself:
             self._observe(self.learner.residuals(self.rules, context, norm, sample))
-        if not turn.watched:
+        if not round_.watched:
             return
-        spec, counts = self.rules.spec, turn.number > self.watched_from and not self.learner.watches_itself
-        cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, turn.action)
+        spec, counts = self.rules.spec, round_.number > self.watched_from and not self.learner.watches_itself
+        cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, round_.action)
         if cost is None:
-            self.unseen(turn)
-        elif counts and cost > spec.threshold and cost > counted_from(spec, float(turn.number)):
+            self.unseen(round_)
+        elif counts and cost > spec.threshold and cost > counted_from(spec, float(round_.number)):
             self.monitor = monitor.revise(self.monitor)
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
 
-    def count(self, turn: Round, sample: Sample) -> None:
-        """Count an outcome of a learner that watches itself, for people: violations are no evidence there."""
-        cost = cost_at_advice(self.rules, sample, turn.action)
+    def count(self, round_: Round, sample: Sample) -> None:
+        """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
+        cost = cost_at_advice(self.rules, sample, round_.action)
         over = cost is not None and cost > self.rules.spec.threshold
         seen = self.monitor
         self.monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + float(over))
 
-    def voided(self, turn: Round, sample: Sample) -> bool:
-        """A round that is void after its outcome was reported: a cost above the threshold stays in the evidence.
-        Whether it was one.
+    def voided(self, round_: Round, sample: Sample) -> bool:
+        """Keep a cost above the threshold in the evidence though its round is now void. Returns whether it was one.
 
-        The round was decided and its outcome is known, so the product stays valid with it, and a void cannot hide it.
-        An outcome that was reported wrongly is corrected.
+        The round was decided and its outcome is known, so the product stays valid, and a void cannot hide a violation.
+        A wrongly reported outcome is corrected instead.
         """
-        cost = cost_at_advice(self.rules, sample, turn.action) if turn.watched else None
+        cost = cost_at_advice(self.rules, sample, round_.action) if round_.watched else None
         if cost is None or cost <= self.rules.spec.threshold:
             return False
-        self.told(turn, sample._replace(weight=0.0), turn.context, turn.norm)
+        self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm)
         return True
 
-    def unseen(self, turn: Round, count: int = 1) -> None:
-        """A round ended without an outcome that can be counted; −1: it has come after all."""
-        if turn.watched:
+    def unseen(self, round_: Round, count: int = 1) -> None:
+        """Count a round that ended without a usable outcome; `count` is −1 if the outcome came after all."""
+        if round_.watched:
             self.unwatched += count
-            self.new_unwatched += count * (turn.number > self.unwatched_from)
+            self.new_unwatched += count * (round_.number > self.unwatched_from)
 
     def resumed(self, rule: str, rounds: int) -> None:
-        """After `rounds` decisions, begin anew what the rule watches, and nothing else."""
+        """After `rounds` decisions, restart what this rule watches, and nothing else."""
         if rule == "alarm":
             self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
         elif rule == "drift":
@@ -135,26 +134,26 @@ class Watch:
         elif rule == "too_many_unwatched":
             self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
 
-    def learned(self, turn: Round, sample: Sample) -> None:
-        """Version 1: watch a round when it is learned from."""
+    def learned(self, round_: Round, sample: Sample) -> None:
+        """Version 1: count a round when it is learned from."""
         if sample.weight > 0.0:
             self.tails = [tails.expect(each) for each in self.tails]
-            self._observe(self.learner.residuals(self.rules, turn.context, turn.norm, sample), rounding=0.0)
-        if turn.watched and sample.applied <= turn.action:
-            seen = counted(self.rules.spec, sample, float(turn.number), rules_version=1)
+            self._observe(self.learner.residuals(self.rules, round_.context, round_.norm, sample), rounding=0.0)
+        if round_.watched and sample.applied <= round_.action:
+            seen = counted(self.rules.spec, sample, float(round_.number), rules_version=1)
             if seen:
                 self.monitor = monitor.update(self.monitor, *seen)
                 self.crossed = self.crossed or (seen[0] and bool(monitor.alarm(self.monitor, self.level)))
 
-    def lost(self, turn: Round) -> None:
-        """Version 1: a lost round counts as kept when it is passed."""
-        if turn.watched:
-            risk = float(round_risk(self.rules.spec, float(turn.number)))
+    def lost(self, round_: Round) -> None:
+        """Version 1: count a lost round as kept when the learner passes it."""
+        if round_.watched:
+            risk = float(round_risk(self.rules.spec, float(round_.number)))
             self.monitor = monitor.update(self.monitor, False, risk)
 
     def _observe(self, seen: Residuals | None, rounding: float = 1.0) -> None:
-        """Set residuals against the stated noise. What rounding raised the estimate by is no noise; version 1 took it
-        for some (`rounding` 0).
+        """Compare residuals with the stated noise. An estimate raised by rounding is not noise; version 1 counted it
+        as noise (`rounding` 0).
         """
         if seen is None:
             return
@@ -169,14 +168,14 @@ class Watch:
         return np.append(self.monitor.log_evidence, [self.monitor.rounds, self.monitor.violations])
 
     def unpack(self, seen: Any) -> None:
-        """Take the monitor back."""
+        """Restore the monitor."""
         *log_evidence, rounds, violations = seen
         self.monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
 
 
 def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
-    """A throttled cost, if it says that the advised setting would have exceeded the threshold: it did so itself, at no
-    more than the advice, and not perhaps by the sensor's error alone.
+    """A throttled cost, if it shows that the advised setting would have exceeded the threshold: it exceeded the
+    threshold itself, at no more than the advice, and not because of sensor error.
     """
     spec = rules.spec
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0

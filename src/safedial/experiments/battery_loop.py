@@ -94,7 +94,7 @@ def run_loop(
         step = battery.step(decision.action)
         seen = decision.prediction
         agent.update(decision, reward=step.reward, cost=step.cost)
-        if resume_noise and agent.stopped == "noise_broken":
+        if resume_noise and agent.stop_reason == "noise_broken":
             agent.resume()
         played.append(
             Round(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from safedial.decision.certificates.certified import certificate, explain
 from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
+from safedial.renamed import renamed_attribute
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import Noted, decision_of
 from safedial.study.ids import DecisionId, id_text
@@ -39,10 +40,12 @@ class StudyDecision(NamedTuple):
     at: int
     body: dict[str, Any]
     decision: Decision
-    folding: str
+    learning_order: str
     hash: str = ""
     replayed: bool | None = None
-    stopped: str | None = None
+    stop_reason: str | None = None
+    folding = renamed_attribute("StudyDecision.folding", "learning_order")
+    stopped = renamed_attribute("StudyDecision.stopped", "stop_reason")
 
     def __repr__(self) -> str:
         dial, safe = self.decision.rules.dial, self.safe_action
@@ -73,7 +76,7 @@ class StudyDecision(NamedTuple):
     def certificate(self) -> dict[str, Any]:
         """Every number and assumption behind the action, as plain values."""
         facts = certificate(self.decision)
-        rests = [FEEDBACK[self.folding] if words == REPORTED else words for words in facts["assumptions"]]
+        rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
         rules = self.decision.rules
         leaves_out = rules.version > 1 and not rules.learner.in_order
         if rests and self.body["void"]:
@@ -86,7 +89,13 @@ class StudyDecision(NamedTuple):
             recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
             recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
             recorded |= {name: self.body.get(name) for name in Noted._fields}
-        named = {"id": self.id, "study": self.study, "seq": self.seq, "at": moment(self.at), "folding": self.folding}
+        named = {
+            "id": self.id,
+            "study": self.study,
+            "seq": self.seq,
+            "at": moment(self.at),
+            "folding": self.learning_order,
+        }
         return {**facts, **named, **recorded, "raw_context": self._raw(), "assumptions": rests}
 
     def _raw(self) -> dict[str, float] | list[float]:
@@ -126,14 +135,16 @@ class StudyDecision(NamedTuple):
         if not self.replayed:
             return []
         lines = ["  Given again: the same request with the same key was answered so before."]
-        if self.stopped and self.decision.doubt != self.stopped:
+        if self.stop_reason and self.decision.fallback_reason != self.stop_reason:
             fallback = self.decision.rules.dial.text(self.decision.rules.fallback_action)
-            lines.append(f"  THE STUDY HAS STOPPED SINCE ({self.stopped}): it now advises the fallback, {fallback}.")
+            lines.append(
+                f"  THE STUDY HAS STOPPED SINCE ({self.stop_reason}): it now advises the fallback, {fallback}."
+            )
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line and the service answer."""
-        known = {"replayed": self.replayed, "stopped": self.stopped}
+        known = {"replayed": self.replayed, "stopped": self.stop_reason}
         return {
             "id": self.id,
             "seq": self.seq,
@@ -178,9 +189,9 @@ def decided(
     """
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
-    folding = spec.folding if spec.learner.in_order else "prefix"
+    learning_order = spec.learning_order if spec.learner.in_order else "prefix"
     named = id_text(spec.rules_version, name, event.seq, event.hash)
-    return StudyDecision(named, event.seq, name, event.at, body, decision, folding, bytes(event.hash).hex())
+    return StudyDecision(named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
 
 
 def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:

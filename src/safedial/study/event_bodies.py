@@ -37,8 +37,8 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
         "action": decision.action,
         "baseline_cost": decision.baseline_cost,
         "context": raw,
-        "doubt": decision.doubt,
-        "habit": decision.habit,
+        "doubt": decision.fallback_reason,
+        "habit": decision.limiter,
         "intensity": decision.intensity,
         "model_seq": state.seq,
         "open": len(state.open),
@@ -105,7 +105,7 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         body["baseline_cost"],
         body["doubt"],
         rules,
-        habit=body["habit"],
+        limiter=body["habit"],
         extrapolated=tuple(body.get("extrapolated", ())),
     )
 

@@ -133,19 +133,19 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     )
 
 
-def with_habits(guard: Guard, decision: Decision, raw: Sequence[float], before: float) -> Decision:
+def with_limits(guard: Guard, decision: Decision, raw: Sequence[float], before: float) -> Decision:
     """The decision with its action lowered to what caps, masks and the step from `before` allow."""
-    rules, habit = decision.rules, ""
+    rules, limiter = decision.rules, ""
     dial, limit = rules.dial, decision.action
     for cap in guard.caps:
         if cap.limit < limit and cap.holds(raw):
-            limit, habit = cap.limit, "mask" if cap.limit == dial.low else "cap"
+            limit, limiter = cap.limit, "mask" if cap.limit == dial.low else "cap"
     if guard.max_step is not None and limit > before + guard.max_step:
-        limit, habit = before + guard.max_step, "step_up"
-    if not habit:
+        limit, limiter = before + guard.max_step, "step_up"
+    if not limiter:
         return decision
     setting = _at_most(dial, limit)
-    return decision._replace(action=setting, intensity=intensity_of(rules, setting), habit=habit)
+    return decision._replace(action=setting, intensity=intensity_of(rules, setting), limiter=limiter)
 
 
 def _at_most(dial: Dial, limit: float) -> float:

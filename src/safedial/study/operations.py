@@ -74,15 +74,15 @@ def ask(
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
     made = decided(transaction.state.study, transaction.source.name, event, context, bodies[0] if created else None)
-    return made._replace(replayed=not created, stopped=transaction.state.stopped)
+    return made._replace(replayed=not created, stop_reason=transaction.state.stop_reason)
 
 
 def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any], *, actor: str) -> Receipt:
     """Report an outcome, once. The same again is the same answer; another is a conflict."""
     state = transaction.state
     check_decision(transaction, decision)
-    turn = state.open.get(decision.seq) or state.expired.get(decision.seq)
-    if turn is None:
+    round_ = state.open.get(decision.seq) or state.expired.get(decision.seq)
+    if round_ is None:
         found = existing_outcome(transaction, decision, body)
         if found is not None:
             return receipt(decision, found, False)
@@ -90,7 +90,7 @@ def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, An
         action, baseline = advice["action"], advice["baseline_cost"]
         context = context_of(state, advice["context"])
     else:
-        action, baseline, context = turn.action, turn.baseline_cost, turn.context
+        action, baseline, context = round_.action, round_.baseline_cost, round_.context
     sample = check_outcome(transaction, body, action, baseline, context)
     return receipt(decision, transaction.append("outcome", body, decision=decision.seq, actor=actor, known=sample))
 
@@ -184,10 +184,10 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
 
     def make() -> Event:
         state = transaction.state
-        require(state.stopped, "study", transaction.source.name, "is not stopped", "there is nothing to resume")
+        require(state.stop_reason, "study", transaction.source.name, "is not stopped", "there is nothing to resume")
         fits = not forget or state.learner.watches_itself
         require(fits, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
-        body = {"rule": state.stopped, "forget": forget}
+        body = {"rule": state.stop_reason, "forget": forget}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 
     return receipt(None, *once(transaction, key, ["resume", forget, reason], make))
@@ -224,11 +224,11 @@ def check_outcome(
 
 def check_decision(transaction: StudyTransaction, decision: DecisionId) -> None:
     """Refuse an id that is not that of a decision of this log."""
-    turn = transaction.state.open.get(decision.seq) or transaction.state.expired.get(decision.seq)
-    if turn is None:
+    round_ = transaction.state.open.get(decision.seq) or transaction.state.expired.get(decision.seq)
+    if round_ is None:
         the_decision(transaction, decision)
-    elif turn.tag != decision.tag:
-        check_id(decision, decision._replace(tag=turn.tag))
+    elif round_.tag != decision.tag:
+        check_id(decision, decision._replace(tag=round_.tag))
 
 
 def the_decision(transaction: StudyTransaction, decision: DecisionId) -> Event:

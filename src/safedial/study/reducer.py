@@ -16,7 +16,7 @@ from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
 from safedial.study.event_kinds import EVENT_KINDS, Kind
-from safedial.study.guard import with_habits
+from safedial.study.guard import with_limits
 from safedial.study.state import State
 
 Vector = NDArray[np.float64]
@@ -37,18 +37,18 @@ def decide_next(
     """
     study, learner = state.study, state.learner
     learner.begin()
-    stopped = state.stopped
-    if not stopped and learner.alarmed:
-        stopped = learner.stop_rule
+    stop_reason = state.stop_reason
+    if not stop_reason and learner.alarmed:
+        stop_reason = learner.stop_rule
     features = study.rules.features
     outside = features.outside(raw) if features is not None and features.ranges else ()
     asked = Asked(vector, norm, outside, baseline_cost)
     prediction = learner.predict(vector, norm) if seen is None else seen
     coin = coin_after(state.hash) if study.rules.policy.randomised else 0.5
     decision = decide(
-        study.rules, state.spec, learner, prediction, asked, number=state.rounds + 1, coin=coin, stopped=stopped
+        study.rules, state.spec, learner, prediction, asked, number=state.rounds + 1, coin=coin, stop_reason=stop_reason
     )
-    return decision if study.guard.lowers_nothing else with_habits(study.guard, decision, raw, state.last_action)
+    return decision if study.guard.lowers_nothing else with_limits(study.guard, decision, raw, state.last_action)
 
 
 def coin_after(before: bytes) -> float:
@@ -83,7 +83,7 @@ def update_state(
     elif means.imports:
         _imported(state, body)
     elif means.stops:
-        state.stopped = body["rule"]
+        state.stop_reason = body["rule"]
     elif means.resumes:
         _resumed(state, event, body)
     state.seq = event.seq
@@ -112,10 +112,10 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     if body["intensity"] > 0.0:
         watched = not body["doubt"] and PROMISES[body["promise"]].claimed
         number, action, baseline = body["round"], body["action"], body["baseline_cost"]
-        turn = Round(number, place, action, baseline, watched, vector, dnrm2(vector))
+        round_ = Round(number, place, action, baseline, watched, vector, dnrm2(vector))
         if now:
-            turn = state.watch.promised(turn._replace(at=event.at, tag=event.hash[:TAG].hex()))
-        state.open[event.seq] = turn
+            round_ = state.watch.promised(round_._replace(at=event.at, tag=event.hash[:TAG].hex()))
+        state.open[event.seq] = round_
         if state.study.ordered:
             state.queue.append(event.seq)
     state.watch.notice()
@@ -123,44 +123,44 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
 
 def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:
     """Learn, now or when the rounds before are known. A round that was advised nothing is known already."""
-    turn = state.open.pop(decision, None) or _found_again(state, decision)
-    if turn is None:
+    round_ = state.open.pop(decision, None) or _found_again(state, decision)
+    if round_ is None:
         return
     now = state.study.rules_version > 1
     if "gone" in body:
-        seen = now and _voided(state, turn, body)
-        _lose(state, decision, turn, skip=body["gone"] == "skip", counted=seen)
+        seen = now and _voided(state, round_, body)
+        _lose(state, decision, round_, skip=body["gone"] == "skip", counted=seen)
         return
     if body.get("throttled"):
         if now:
-            _throttled(state, turn, body)
-        _lose(state, decision, turn, skip=False, counted=True)
+            _throttled(state, round_, body)
+        _lose(state, decision, round_, skip=False, counted=True)
         return
-    sample = _sample(state, turn, body) if known is None else known
+    sample = _sample(state, round_, body) if known is None else known
     _count(state, sample)
     if now:
-        state.watch.told(turn, sample, turn.context, turn.norm)
-        if turn.number > state.last_known:
-            state.last_known, state.last_action = turn.number, min(sample.applied, turn.action)
-    elif turn.number == state.rounds:
+        state.watch.reported(round_, sample, round_.context, round_.norm)
+        if round_.number > state.last_known:
+            state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
+    elif round_.number == state.rounds:
         state.last_action = sample.applied
     if now and sample.weight <= 0.0:
-        _lose(state, decision, turn, skip=bool(body.get("unrelated")), counted=True)
+        _lose(state, decision, round_, skip=bool(body.get("unrelated")), counted=True)
     elif not state.learner.in_order:
-        state.learner.learn(turn.context, turn.norm, sample, turn.place)
+        state.learner.learn(round_.context, round_.norm, sample, round_.place)
         state.watch.notice()
     elif state.study.ordered:
-        state.held[decision] = turn, sample, False
+        state.held[decision] = round_, sample, False
         _advance(state)
     else:
-        _learn(state, turn, sample)
+        _learn(state, round_, sample)
 
 
-def _sample(state: State, turn: Round, body: Body) -> Sample:
+def _sample(state: State, round_: Round, body: Body) -> Sample:
     applied = body["applied_action"]
-    given = turn.action if applied is None else applied
-    outcome = Outcome(given, body["reward"], body["cost"], turn.baseline_cost)
-    return normalise(state.study.rules, outcome, turn.context)
+    given = round_.action if applied is None else applied
+    outcome = Outcome(given, body["reward"], body["cost"], round_.baseline_cost)
+    return normalise(state.study.rules, outcome, round_.context)
 
 
 def _count(state: State, sample: Sample) -> None:
@@ -170,21 +170,21 @@ def _count(state: State, sample: Sample) -> None:
     state.recent.append(over)
 
 
-def _throttled(state: State, turn: Round, body: Body) -> None:
+def _throttled(state: State, round_: Round, body: Body) -> None:
     """A setting that was lowered because of the outcome teaches nothing. A cost above the threshold still counts: the
     advised setting would have cost at least as much, unless more than that was applied.
     """
-    applied = turn.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
+    applied = round_.action if body["applied_action"] is None else body["applied_action"]
+    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
     _count(state, sample)
-    state.watch.told(turn, sample, turn.context, turn.norm, throttled=True)
+    state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
 
 
-def _voided(state: State, turn: Round, body: Body) -> bool:
+def _voided(state: State, round_: Round, body: Body) -> bool:
     """Whether a round that is void after its outcome had exceeded the threshold, which still counts."""
-    applied = turn.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], turn.baseline_cost)
-    over = state.watch.voided(turn, sample)
+    applied = round_.action if body["applied_action"] is None else body["applied_action"]
+    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
+    over = state.watch.voided(round_, sample)
     if over:
         _count(state, sample)
     return over
@@ -192,30 +192,30 @@ def _voided(state: State, turn: Round, body: Body) -> bool:
 
 def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
     """A round without an outcome: passed over where that has nothing to do with the outcome, else in the way."""
-    turn = state.open.pop(decision, None) or (_found_again(state, decision) if means.final else None)
-    if turn is None:
+    round_ = state.open.pop(decision, None) or (_found_again(state, decision) if means.final else None)
+    if round_ is None:
         return
     if not means.final and not body["unrelated"]:
         # The outcome may still come. Learning waits for it: to go on without it would be to learn from a selection.
-        state.expired[decision] = turn
+        state.expired[decision] = round_
         state.void += 1
         state.new_void += 1
-        state.watch.unseen(turn)
+        state.watch.unseen(round_)
     else:
-        _lose(state, decision, turn, skip=body["unrelated"])
+        _lose(state, decision, round_, skip=body["unrelated"])
 
 
 def _found_again(state: State, decision: int) -> Round | None:
     """An expired round that is heard of after all, and so is no longer among the missing."""
-    turn = state.expired.pop(decision, None)
-    if turn is not None:
+    round_ = state.expired.pop(decision, None)
+    if round_ is not None:
         state.void -= 1
         state.new_void = max(0, state.new_void - 1)
-        state.watch.unseen(turn, -1)
-    return turn
+        state.watch.unseen(round_, -1)
+    return round_
 
 
-def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool = False) -> None:
+def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bool = False) -> None:
     """A round that teaches nothing: passed over, or, where that may have to do with its outcome, the end of learning.
 
     HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has seen
@@ -226,13 +226,13 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
     state.void += 1
     state.new_void += 1
     if not counted:
-        state.watch.unseen(turn)
+        state.watch.unseen(round_)
     if state.study.ordered:
-        state.held[decision] = turn, None, not skip
+        state.held[decision] = round_, None, not skip
         _advance(state)
     elif not state.learner.in_order:
         if skip and state.study.rules_version > 1:
-            state.learner.leave_out(turn.place)
+            state.learner.leave_out(round_.place)
             state.watch.notice()
     elif not skip:
         state.frozen = True
@@ -241,21 +241,21 @@ def _lose(state: State, decision: int, turn: Round, *, skip: bool, counted: bool
 def _advance(state: State) -> None:
     queue, held = state.queue, state.held
     while queue and queue[0] in held:
-        turn, sample, lost = held.pop(queue.popleft())
+        round_, sample, lost = held.pop(queue.popleft())
         if sample is not None:
-            _learn(state, turn, sample)
+            _learn(state, round_, sample)
         elif lost:
             state.frozen = True
             if state.study.rules_version == 1:
-                state.watch.lost(turn)
+                state.watch.lost(round_)
 
 
-def _learn(state: State, turn: Round, sample: Sample) -> None:
+def _learn(state: State, round_: Round, sample: Sample) -> None:
     """Learn from a round; behind a lost one nothing is learned any more."""
     if state.study.rules_version == 1:
-        state.watch.learned(turn, sample)
+        state.watch.learned(round_, sample)
     if not state.frozen:
-        state.learner.learn(turn.context, turn.norm, sample, None)
+        state.learner.learn(round_.context, round_.norm, sample, None)
 
 
 def _imported(state: State, body: Body) -> None:
@@ -276,9 +276,9 @@ def _resumed(state: State, event: Event, body: Body) -> None:
         if body.get("forget"):
             state.learner.forget()
             for waiting in (state.open, state.expired):
-                for seq, turn in waiting.items():
-                    waiting[seq] = turn._replace(place=-1)
-    rule, state.stopped = body["rule"], ""
+                for seq, round_ in waiting.items():
+                    waiting[seq] = round_._replace(place=-1)
+    rule, state.stop_reason = body["rule"], ""
     if now:
         state.resumes.append([event.seq, rule, event.at])
     for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):

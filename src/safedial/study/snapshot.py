@@ -22,9 +22,11 @@ from safedial.study.state import State
 FORMAT = 1
 EMPTY = (0.0,) * len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
-FLAGS = ("frozen", "broken", "stopped", "last_action")
+FLAGS = ("frozen", "broken", "stop_reason", "last_action")
 SINCE_2 = ("corrected_violations", "last_known", "resumes")
 """What studies of version 2 and later know besides."""
+WRITTEN = {"stop_reason": "stopped"}
+"""Attributes that a snapshot keeps under their earlier names, so that digests stay the same."""
 
 
 def pack(state: State) -> bytes:
@@ -46,7 +48,7 @@ def pack(state: State) -> bytes:
     head = {
         "format": FORMAT,
         "hash": state.hash.hex(),
-        **{name: getattr(owner, name) for owner, name in _plain_values(state)},
+        **{WRITTEN.get(name, name): getattr(owner, name) for owner, name in _plain_values(state)},
         "arrays": [[name, value.dtype.str, list(value.shape)] for name, value in plain.items()],
     }
     return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
@@ -81,14 +83,14 @@ def unpack(study: StudySpec, content: bytes) -> State:
     head, arrays = parts(content)
     state = State(study)
     for owner, name in _plain_values(state):
-        setattr(owner, name, head[name])
+        setattr(owner, name, head[WRITTEN.get(name, name)])
     state.hash, state.next_shot = bytes.fromhex(head["hash"]), state.seq + len(content) // 1_000
     state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
     state.open, state.expired, held = (_rounds(study, arrays, name) for name in ("open", "expired", "held"))
     fates, samples = arrays["held.fates"].tolist(), arrays["held.samples"].tolist()
     state.held = {
-        seq: (turn, None if gone else Sample(*sample), lost)
-        for (seq, turn), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
+        seq: (round_, None if gone else Sample(*sample), lost)
+        for (seq, round_), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
     }
     state.queue.extend(arrays["queue"].tolist())
     state.recent.extend(arrays["recent"].tolist())

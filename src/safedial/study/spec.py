@@ -15,6 +15,7 @@ from safedial.decision.own_functions import own_values
 from safedial.decision.rules import RULES, Rules, plain_options
 from safedial.errors import require
 from safedial.policies import POLICIES, Policy
+from safedial.renamed import renamed_attribute
 from safedial.study.guard import Guard, read_guard
 
 OPTIONS = (
@@ -31,14 +32,16 @@ STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal")
 class StudySpec:
     """A study's specification. `fields` is its written form: `read_spec(fields)` gives it again.
 
-    `folding` is "prefix" (the model knows the longest run of rounds, from the first, whose outcomes are all known:
-    valid under any delay) or "arrival" (every outcome at once: delays must not depend on outcomes).
+    `learning_order` is "prefix" (the learner uses the longest run of rounds, from the first, whose outcomes are all
+    known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
+    outcomes). The written form calls it `folding`.
     """
 
     rules: Rules
     guard: Guard
-    folding: str
+    learning_order: str
     fields: dict[str, Any]
+    folding = renamed_attribute("StudySpec.folding", "learning_order")
 
     @cached_property
     def rules_version(self) -> int:
@@ -53,7 +56,7 @@ class StudySpec:
     @cached_property
     def ordered(self) -> bool:
         """Whether outcomes are learned from in decision order."""
-        return self.folding == "prefix" and self.learner.in_order
+        return self.learning_order == "prefix" and self.learner.in_order
 
 
 def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Policy | None = None) -> StudySpec:
@@ -64,7 +67,7 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
 
     >>> spec = read_spec({"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1,
     ...                   "coefficient_bound": 1, "context_bound": 1})
-    >>> spec.rules.policy.name, spec.folding
+    >>> spec.rules.policy.name, spec.learning_order
     ('hp_probe', 'prefix')
     """
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
@@ -80,19 +83,19 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
     rule = "is your own curve, which a log cannot hold"
     require(not curves, "spec", curves, rule, "use one of this package, or an Agent")
     rules.learner.check_study(rules)
-    folding = fields.get("folding", "prefix")
-    require(folding in ("prefix", "arrival"), "folding", folding, "must be 'prefix' or 'arrival'")
+    learning_order = fields.get("folding", "prefix")
+    require(learning_order in ("prefix", "arrival"), "folding", learning_order, "must be 'prefix' or 'arrival'")
     guard = read_guard(fields.get("guard"), rules)
     confirmed = fields.get("high_fallback", False)
     require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
-    written = _written(rules, guard, folding) | ({"high_fallback": True} if confirmed else {})
-    return StudySpec(rules=rules, guard=guard, folding=folding, fields=written)
+    written = _written(rules, guard, learning_order) | ({"high_fallback": True} if confirmed else {})
+    return StudySpec(rules=rules, guard=guard, learning_order=learning_order, fields=written)
 
 
-def _written(rules: Rules, guard: Guard, folding: str) -> dict[str, Any]:
+def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
     """The rules' written form with the spec's fields beside the rest, and what only a study has."""
     form = rules.to_dict()
-    written = {**form.pop("spec"), **form, "folding": folding, "guard": dict(guard.fields)}
+    written = {**form.pop("spec"), **form, "folding": learning_order, "guard": dict(guard.fields)}
     if rules.version == 1:
         del written["baseline_range"]
     elif form["features"]:

@@ -42,7 +42,7 @@ class State:
         self.held: dict[int, tuple[Round, Sample | None, bool]] = {}
         self.watch = Watch(study.rules, self.learner, study.guard.alarm_level)
         self.frozen = self.broken = False
-        self.stopped = ""
+        self.stop_reason = ""
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
@@ -54,7 +54,7 @@ class State:
     def due(self) -> str:
         """Which rule of the guard has fired and has no event yet: a key of `LIMITS`, or nothing."""
         guard = self.study.guard
-        if self.stopped:
+        if self.stop_reason:
             return ""
         if self.broken and not self.watch.crossed:
             return "assumption_broken"
@@ -72,7 +72,7 @@ class State:
         """`due` when a decision is asked for at a time, in microseconds: an outcome may be overdue by then."""
         hours, oldest = self.study.guard.max_open_hours, self.oldest_open
         overdue = hours is not None and oldest is not None and at - oldest > hours * HOUR
-        return self.due or ("outcome_overdue" if overdue and not self.stopped else "")
+        return self.due or ("outcome_overdue" if overdue and not self.stop_reason else "")
 
     @property
     def oldest_open(self) -> int | None:
@@ -104,7 +104,7 @@ class State:
             "violations": self.violations,
             "evidence": self.watch.evidence,
             "noise_evidence": self.watch.noise_evidence,
-            "stopped": self.stopped,
+            "stopped": self.stop_reason,
         }
         if self.study.rules_version > 1:
             facts |= {"unwatched": self.watch.unwatched, "resumes": len(self.resumes)}

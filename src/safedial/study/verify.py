@@ -198,8 +198,10 @@ class _Check:
         due = state.due_at(event.at) if means.decides or means.stops else state.due
         if due != (body["rule"] if means.stops else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
-        if means.resumes and (body["rule"] != state.stopped or not state.stopped):
-            raise _Bad(event.seq, f"takes back {body['rule']!r}; the study was stopped by {state.stopped or 'nothing'}")
+        if means.resumes and (body["rule"] != state.stop_reason or not state.stop_reason):
+            raise _Bad(
+                event.seq, f"takes back {body['rule']!r}; the study was stopped by {state.stop_reason or 'nothing'}"
+            )
         if means.imports and state.rounds:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)

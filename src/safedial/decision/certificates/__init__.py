@@ -1,1 +1,1 @@
-"""What a decision says about itself, one kind of promise a file."""
+"""Certificates: what a decision states about itself. One file for each kind of promise."""

@@ -1,7 +1,7 @@
-"""The certificate of a decision, and the same in plain words.
+"""The certificate of a decision, and its explanation in plain words.
 
-It holds all numbers that led to the action, so that a person can recompute it with a pocket calculator, and every
-assumption the promise rests on.
+It holds every number that led to the action, so that a person can recompute it with a pocket calculator, and every
+assumption behind the promise.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from safedial.version import __version__
 
 
 def statement(decision: Decision) -> str:
-    """The promise in one sentence, or that there is none."""
+    """The promise in one sentence, or why there is none."""
     rules = decision.rules
-    if decision.doubt:
-        return f"none: {LIMITS[decision.doubt]}{rules.learner.doubted(decision)}"
+    if decision.fallback_reason:
+        return f"none: {LIMITS[decision.fallback_reason]}{rules.learner.fallback_note(decision)}"
     return rules.learner.statement(decision)
 
 
 def certificate(decision: Decision) -> dict[str, Any]:
-    """Plain values only: what was known, what was bounded, what was chosen, what it rests on."""
+    """The certificate as plain values: the model, the bounds, the choice and the assumptions."""
     return {**_common(decision), **decision.rules.learner.facts(decision)}
 
 
 def _common(decision: Decision) -> dict[str, Any]:
-    """What every certificate holds, whatever the promise."""
+    """The part that all promises share."""
     rules, choice, written = decision.rules, decision.choice, decision.rules.to_dict()
     promise = decision.promise
     return {
@@ -55,9 +55,9 @@ def _common(decision: Decision) -> dict[str, Any]:
 
 
 def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
-    """What was advised, what set it, the promise, the arithmetic, the risks and the assumptions.
+    """The advice, what set it, the promise, the arithmetic, the risks and the assumptions, in plain words.
 
-    `facts` is the decision's certificate, where it says more than `certificate` knows.
+    `facts` is the decision's certificate if it holds more than `certificate` gives, as a study's does.
     """
     dial, facts = decision.rules.dial, facts or certificate(decision)
     promise = PROMISES[decision.rules.policy.promise]
@@ -69,9 +69,9 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
     if decision.extrapolated:
         names = ", ".join(decision.extrapolated)
-        lines.append(f"  WARNING: {names} lies outside the range stated for it, which the caller allowed.")
-    if decision.doubt:
-        lines.append("  WARNING: nothing is promised here; the fallback is advised.")
+        lines.append(f"  WARNING: {names} lies outside the stated range; the caller allowed this.")
+    if decision.fallback_reason:
+        lines.append("  WARNING: this round has no promise; the fallback is advised.")
         return "\n".join([*lines, f"  Promise: {facts['statement']}."])
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
     lines.append(f"  Promise: {facts['statement']}.")
@@ -82,7 +82,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         lines.append(
             f"  Risks spent: {facts['risk']['this_round']:.3g} on noise in this round, "
             f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set"
-            + (f", {facts['risk']['margin_risk']:.3g} on what is learned about the noise." if learned else ".")
+            + (f", {facts['risk']['margin_risk']:.3g} on learning the noise." if learned else ".")
         )
     if PROMISES[decision.promise].claimed:
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]

@@ -1,4 +1,4 @@
-"""The certificate of an HP-Conformal decision: which promise, which group, how many rounds, what would void it."""
+"""The certificate of an HP-Conformal decision: its promise, its group, its calibration rounds and its assumptions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def assumptions(decision: Decision) -> list[str]:
-    """All that this decision's promise rests on, one sentence each."""
+    """The assumptions behind this decision's promise, one sentence each."""
     rules = decision.rules
     spec, options = rules.spec, rules.policy.options
     shared = [
         exact_curves(rules),
-        "sensors do not err; a stated baseline cost is exact",
+        "sensors measure without error; any stated baseline cost is exact",
         overrides(rules, ", is above zero,"),
     ]
     promise = PROMISES[decision.promise]
     if not promise.proved:
-        return ["the start dose, and less, is safe for every context, as you declared"]
+        return ["the start dose and everything below it is safe for every context, as you declared"]
     if promise.from_constants:
         return [
             f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
@@ -38,22 +38,22 @@ def assumptions(decision: Decision) -> list[str]:
             *shared,
         ]
     confidence = options["confidence"]
-    marginal = "the probability is over the calibration rounds too, and within the group, not for one context"
+    marginal = "the probability is over the calibration rounds too, and holds for the group, not for each context"
     if confidence is not None:
-        marginal = f"with probability {confidence:g} over the calibration rounds of a refit it holds given them"
+        marginal = f"with probability {confidence:g} over a refit's calibration rounds, the promise holds given them"
     late = (
-        "an outcome that is late or missing counts as unbounded; so if lateness depends on the outcome, the chance "
-        "that a conformal dose is given and the cost exceeds the threshold is still as stated, but not the rate among "
+        "a late or missing outcome counts as unbounded; if lateness depends on the outcome, the stated risk still "
+        "limits the chance that a conformal dose is given and its cost exceeds the threshold, but not the rate among "
         "conformal doses alone; lateness does not depend on other rounds' outcomes"
     )
     if options["form"] == "full":
-        late = "whether an outcome is late or missing depends on no context and on no outcome"
+        late = "whether an outcome is late or missing depends neither on contexts nor on outcomes"
     before = {
-        "train": ["rounds from before the first decision train the predictors alone; nothing is assumed of them"],
-        "calibrate": ["rounds from before the first decision, if any, are exchangeable with those since"],
+        "train": ["rounds from before the first decision only train the predictors; nothing is assumed about them"],
+        "calibrate": ["rounds from before the first decision, if any, are exchangeable with later rounds"],
     }
     return [
-        "rounds are exchangeable: contexts and noise come as if drawn independently from one source, without drift, "
+        "rounds are exchangeable: contexts and noise behave as if drawn independently from one source, without drift, "
         "and no round influences another (watched: see evidence)",
         *before.get(guards_of(rules)["history"], []),
         *shared,
@@ -71,7 +71,7 @@ def statement(decision: Decision) -> str:
         whose = "you declared the start dose safe"
         if guarded(decision):
             whose = "the dial's lowest level is at most the start dose, which you declared safe"
-        return f"none of ours yet: {whose}, P(cost > {spec.threshold:g}) is as you know it"
+        return f"nothing is proved yet: {whose}, so P(cost > {spec.threshold:g}) is as you judged it"
     words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
     if promise.from_constants:
         return f"{words}, from the constants (start-up)"
@@ -79,19 +79,19 @@ def statement(decision: Decision) -> str:
 
 
 COMPARED = {
-    "train": "; rounds from before the first decision are not among those compared",
-    "calibrate": "; rounds from before the first decision are among those compared, and if it is they that differ, "
+    "train": "; rounds from before the first decision were not compared",
+    "calibrate": "; rounds from before the first decision were compared too: if these are the ones that differ, "
     "resume without the earlier rounds",
 }
 
 
 def compared(decision: Decision) -> str:
-    """What an alarm about exchangeability set against each other."""
-    return COMPARED.get(guards_of(decision.rules)["history"], "") if decision.doubt == "drift" else ""
+    """Whether a drift alarm also compared rounds from before the first decision."""
+    return COMPARED.get(guards_of(decision.rules)["history"], "") if decision.fallback_reason == "drift" else ""
 
 
 def facts(decision: Decision) -> dict[str, Any]:
-    """Plain values: the group, its n, the rank, the bound, and what it rests on."""
+    """Plain values: the model, the group, its rank, the bound and the assumptions."""
     rules, seen = decision.rules, decision.prediction
     kept, top = rank(decision)
     upper = decision.choice.bounds.cost_upper
@@ -123,7 +123,7 @@ def facts(decision: Decision) -> dict[str, Any]:
 
 
 def _guards(decision: Decision) -> dict[str, Any]:
-    """What the guards know: how far the dose may reach, how often the start dose was used, and why it is now."""
+    """What the guards know: how far the dose may reach, how often the start dose was given, and why it is given now."""
     seen = decision.prediction
     allowed = bound_intensity(decision)
     ties = None if seen.ties is None else dict(zip(("cost", "rounds", "of"), seen.ties, strict=True))
@@ -137,7 +137,7 @@ def _guards(decision: Decision) -> dict[str, Any]:
 
 
 def rank(decision: Decision) -> tuple[int, int]:
-    """(how many scores of the group were used, which of them from the top); (n, 0) where they were too few."""
+    """(how many scores of the group were used, the rank from the top); (n, 0) if there were too few."""
     rules, seen = decision.rules, decision.prediction
     size = np.atleast_1d(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
     kept, top = places_of(size, rules.spec.violation_risk, rules.policy.options["confidence"])
@@ -145,7 +145,7 @@ def rank(decision: Decision) -> tuple[int, int]:
 
 
 def fewest(risk: float, confidence: float | None) -> int:
-    """The smallest n that has a bound: 1/δ − 1, or with P(Beta(1, n) ≤ δ) = 1 − (1 − δ)ⁿ at least the confidence.
+    """The smallest n that gives a bound: 1/δ − 1, or the n where 1 − (1 − δ)ⁿ = P(Beta(1, n) ≤ δ) ≥ confidence.
 
     >>> fewest(0.05, None), fewest(0.05, 0.9)
     (19, 45)
@@ -155,20 +155,21 @@ def fewest(risk: float, confidence: float | None) -> int:
     return math.ceil(math.log1p(-confidence) / math.log1p(-risk))
 
 
-def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
-    """The bound and the division that gave the largest safe intensity, with the numbers in it."""
-    spec, group, upper = decision.rules.spec, told["group"], told["cost_upper"]
+def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
+    """The bound, and the division that gave the largest safe intensity."""
+    spec, group, upper = decision.rules.spec, facts["group"], facts["cost_upper"]
     whose = "benefit expected" if group["benefit_expected"] else "no benefit expected"
     if group["label"] is not None:
         whose += f", {group['label']}"
-    safe = rounded_down(told["safe_intensity"])
+    safe = rounded_down(facts["safe_intensity"])
     count = f"{group['calibration_rounds']} calibration rounds of its group ({whose})"
     if upper is None:
-        lines = [*_no_bound(decision, told, count), f"Until then the largest intensity is {safe}."]
+        lines = [*_no_bound(decision, count), f"Until then the largest intensity is {safe}."]
     else:
+        predicted = facts["model"]["cost"]
         lines = [
-            f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {told['model']['cost']:.4g} "
-            f"and a margin {upper - told['model']['cost']:.4g}, from the {_nth(group['rank'])} smallest of the latest "
+            f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {predicted:.4g} "
+            f"and a margin {upper - predicted:.4g}, from the {_nth(group['rank'])} smallest of the latest "
             f"{group['used']} scores; there are {count}."
         ]
         room, allowed = f"{spec.threshold:g}", bound_intensity(decision)
@@ -178,56 +179,57 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
             lines.append(f"The largest intensity: 1, since {upper:.4g} is at most {room}.")
         else:
             lines.append(f"The largest intensity: {room} / {upper:.4g} = {rounded_down(allowed)}.")
-    lines += _guard_lines(decision, told, safe)
-    if told["limit"] == "probe":
-        lines.append(f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it.")
+    lines += _guard_lines(decision, safe)
+    if facts["limit"] == "probe":
+        lines.append(f"This decision gives {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it.")
     return lines
 
 
-def _no_bound(decision: Decision, told: dict[str, Any], count: str) -> list[str]:
+def _no_bound(decision: Decision, count: str) -> list[str]:
     """Why the start dose is used."""
     spec, seen = decision.rules.spec, decision.prediction
     needed = fewest(spec.violation_risk, decision.rules.policy.options["confidence"])
     lines = [
         f"The start: the last refit had {count}. A conformal bound at risk {spec.violation_risk:g} needs at least "
-        f"{needed}, fewer unknown outcomes among them than it may leave out, and a prediction that is a number."
+        f"{needed}, not too many of them without a known outcome, and a finite prediction."
     ]
     if seen.unknown:
         used, top = rank(decision)
         lines.append(
-            f"Of the latest {used} scores {seen.unknown} have no known outcome (open, void, or given nothing); "
-            f"{max(top - 1, 0)} may have none."
+            f"Of the latest {used} scores, {seen.unknown} have no known outcome (open, void, or no dose given); "
+            f"at most {max(top - 1, 0)} may lack one."
         )
     if seen.ties:
         value, tied, known = seen.ties
         lines.append(
-            f"{tied} of {known} known calibration rounds of the group have one measured cost, {value:g}: more than a "
-            "third, so costs carry no information. Report the measured quantity, not its excess over a limit."
+            f"{tied} of {known} known calibration rounds of the group have the same measured cost, {value:g}. That "
+            "is more than a third, so costs carry no information. Report the measured quantity, not its excess over a "
+            "limit."
         )
     return lines
 
 
-def _guard_lines(decision: Decision, told: dict[str, Any], safe: str) -> list[str]:
+def _guard_lines(decision: Decision, safe: str) -> list[str]:
     seen, options, lines = decision.prediction, decision.rules.policy.options, []
     why = guarded(decision)
     if why == "reach" and seen.tenth is None:
-        lines.append("The reach: before ten rounds with a known outcome the start dose. A guard, not a proof.")
+        lines.append("The reach: the start dose, until ten rounds have known outcomes. This is a guard, not a proof.")
     elif why == "reach":
         lines.append(
             f"The reach: {options['reach']:g} times {seen.tenth:.4g}, the 10th largest applied intensity with a known "
-            f"outcome, or the start dose if that is more: {safe}. A guard against costs that rise faster beyond the "
-            "doses tried than the dose curve says; not a proof."
+            f"outcome, or the start dose if that is more: {safe}. This guards against costs that rise faster than "
+            "the dose curve says beyond the doses tried; it is not a proof."
         )
     if why == "lowest_level":
-        lines.append(f"Given is the dial's lowest level, of intensity {safe}: at most the start dose declared safe.")
+        lines.append(f"This decision gives the lowest level (intensity {safe}): at most the start dose you declared.")
     if seen.starts:
         before = decision.round - 1
-        lines.append(f"At the start dose so far: {seen.starts} of the {before} decisions before this one.")
+        lines.append(f"At the start dose so far: {seen.starts} of the {before} earlier decisions.")
     return lines
 
 
 def _label(rules: Rules, label: Any) -> Any:
-    """A group's label as the user gave it: a feature's raw value by its name, anything else as it is."""
+    """A group's label for people: a feature with its raw value, anything else unchanged."""
     column, features = rules.policy.options["group"], rules.features
     if label is None or features is None or not isinstance(column, int) or column >= len(features.names):
         return label

@@ -1,4 +1,4 @@
-"""The certificate of a decision over function classes: which class, what it rests on, how the bound gave the dose."""
+"""The certificate of a decision over function classes: the class, its assumptions, and how its bound gave the dose."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def assumptions(rules: Rules) -> list[str]:
-    """All that the promise rests on, one sentence each."""
+    """The assumptions behind the promise, one sentence each."""
     spec, class_ = rules.spec, rules.policy.options["cost_class"]
     noise = [
         f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier rounds, "
         "the context and the action",
-        "a stated baseline cost is exact",
+        "any stated baseline cost is exact",
     ]
     stated = f"S = {spec.coefficient_bound:g}; " if class_.name in ("linear", "features") else ""
     return [
@@ -38,7 +38,7 @@ def assumptions(rules: Rules) -> list[str]:
 
 
 def facts(decision: Decision) -> dict[str, Any]:
-    """Plain values: the classes, the bound, the margin, and what it rests on."""
+    """Plain values: the classes, the bound, the margins and the assumptions."""
     rules, bounds, spec = decision.rules, decision.choice.bounds, decision.rules.spec
     options = rules.policy.options
     return {
@@ -62,18 +62,18 @@ def facts(decision: Decision) -> dict[str, Any]:
     }
 
 
-def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
+def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """The bound and the division that gave the largest safe intensity."""
-    upper, model = told["cost_upper"], told["model"]
-    safe, rounds = rounded_down(told["safe_intensity"]), f"{model['informative_rounds']:.0f} informative rounds"
+    upper, model = facts["cost_upper"], facts["model"]
+    safe, rounds = rounded_down(facts["safe_intensity"]), f"{model['informative_rounds']:.0f} informative rounds"
     name = model["cost_class"]["name"]
-    word = "is at most" if PROMISES[model["cost_class"]["label"]].proved else "was found at most"
+    word = "is at most" if PROMISES[model["cost_class"]["label"]].proved else "was found to be at most"
     if decision.rules.policy.binary_cost:
-        odds = told["risk"]["this_round"] / (1.0 - told["risk"]["this_round"])
+        odds = facts["risk"]["this_round"] / (1.0 - facts["risk"]["this_round"])
         return [
             f"The bound: log-odds of an event at full dose are at most {upper:.4g} over the class {name} ({rounds}).",
             f"The largest intensity: {odds:.4g} / exp({upper:.4g}) = {odds / math.exp(upper):.4g}, at most 1: {safe}.",
-            *part_given(decision, told),
+            *part_given(decision, facts),
         ]
     bound = f"The bound: mean cost per unit of intensity {word} {upper:.4g} over the class {name} ({rounds})."
-    return [bound, *division(decision, told)]
+    return [bound, *division(decision, facts)]

@@ -1,4 +1,4 @@
-"""The certificate of a decision with a linear learner: the estimate, its radius, the margins, and what they rest on."""
+"""The certificate of a decision with a linear learner: the estimate, its radius, the margins and the assumptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def assumptions(rules: Rules) -> list[str]:
-    """All that the certified promise rests on, one sentence each."""
+    """The assumptions behind the certified promise, one sentence each."""
     spec = rules.spec
     return [
         "realizability: mean reward and mean cost per unit of intensity are linear in the context",
@@ -26,7 +26,7 @@ def assumptions(rules: Rules) -> list[str]:
         f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and {spec.cost_noise:g} "
         "(cost), given all earlier rounds, the context and the action",
         exact_curves(rules),
-        "a stated baseline cost is exact",
+        "any stated baseline cost is exact",
         overrides(rules),
         REPORTED,
         *noise_assumptions(spec),
@@ -35,7 +35,7 @@ def assumptions(rules: Rules) -> list[str]:
 
 
 def facts(decision: Decision) -> dict[str, Any]:
-    """Plain values: the estimate, the bound, the margins, and what it rests on."""
+    """Plain values: the estimate, the bound, the margins and the assumptions."""
     rules, choice, seen = decision.rules, decision.choice, decision.prediction
     spec, bounds = rules.spec, choice.bounds
     with_margins = PROMISES[rules.policy.promise].from_constants
@@ -69,7 +69,7 @@ def facts(decision: Decision) -> dict[str, Any]:
 
 
 def _best_ridge(decision: Decision) -> dict[str, float] | None:
-    """With the constrained radius: the ridge whose bound is the least, and its three numbers."""
+    """For the constrained radius: the ridge with the lowest bound, and its three numbers."""
     seen, spec = decision.prediction, decision.rules.spec
     if getattr(seen, "ridges", None) is None:
         return None
@@ -82,12 +82,12 @@ def _best_ridge(decision: Decision) -> dict[str, float] | None:
 
 
 def _norm_limit(decision: Decision) -> float:
-    """S‖x‖, which the norms alone allow."""
+    """S‖x‖: the largest mean cost that the stated norms allow, with room for rounding."""
     return decision.rules.spec.coefficient_bound * decision.prediction.norm * (1.0 - 1e-12)
 
 
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
-    """The bound and the division that gave the largest safe intensity, with the numbers in it."""
+    """The bound, and the division that gave the largest safe intensity."""
     model, upper = facts["model"], facts["cost_upper"]
     how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
     if not facts["radius"]:

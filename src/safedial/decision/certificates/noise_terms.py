@@ -1,4 +1,4 @@
-"""What the noise has to do with a certified dose: the sentences that it rests on, and the division that gave it."""
+"""How noise limits a certified dose: the assumptions about it, and the division that gives the dose."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from safedial.decision.decision import Decision
 
 SCALED = (
-    "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise, h exact and not falling "
-    "with z: {}"
+    "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise; h is exact and never "
+    "falls as z grows: {}"
 )
 
 
 def noise_assumptions(spec: SafetySpec) -> list[str]:
-    """What the spec says of the noise beyond its constants, one sentence each: sensors, the margin, the scale."""
+    """What the spec states about the noise beyond its constants: sensors, the margin, the scale."""
     kind = "of any kind, and" if spec.sensor_dependent else "independent of the outcome's own noise given the past, and"
     sensor = (
         f"sensor error is {kind} sub-Gaussian with constants {spec.reward_sensor_noise:g} (reward) and "
@@ -33,12 +33,12 @@ def noise_assumptions(spec: SafetySpec) -> list[str]:
 
 
 def sensor_margin(spec: SafetySpec, round: float) -> float:
-    """The room for the sensor's error, where the threshold is on the measured cost."""
+    """The allowance for sensor error; 0 unless the threshold is on the measured cost."""
     return tail_factor(spec, round) * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0
 
 
 def division(decision: Decision, facts: dict[str, Any]) -> list[str]:
-    """How the bound and the margins gave the largest safe intensity, and which part of it is given."""
+    """How the bound and the margins gave the largest safe intensity, and what share of it is given."""
     spec, upper, margin, sensor = decision.rules.spec, *(facts[name] for name in PARTS)
     room = f"{spec.threshold:g}"
     if decision.baseline_cost:

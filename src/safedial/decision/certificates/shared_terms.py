@@ -22,14 +22,14 @@ def exact_curves(rules: Rules) -> str:
 
 
 def overrides(rules: Rules, above: str = "") -> str:
-    """What must be true of the applied action; `above` is what else it must be."""
+    """What is assumed about the applied action; `above` adds a condition."""
     words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
     void = "; a dose of 0 that is not vouched for counts as void" if rules.version > 1 else ""
     return f"{words}the context{void}"
 
 
 def facts(decision: Decision, assumptions: list[str]) -> dict[str, Any]:
-    """What a learner that says no more of itself is certified with: its bounds, and what it assumes."""
+    """The certificate of a learner without terms of its own: its bounds and its assumptions."""
     bounds, spec = decision.choice.bounds, decision.rules.spec
     return {
         "assumptions": [*assumptions, exact_curves(decision.rules), overrides(decision.rules), REPORTED],
@@ -44,14 +44,14 @@ def facts(decision: Decision, assumptions: list[str]) -> dict[str, Any]:
 
 
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
-    """The bound and the largest intensity that it leaves."""
+    """The bound, and the largest intensity that it allows."""
     safe = rounded_down(facts["safe_intensity"])
-    bound = f"The bound: mean cost per unit of intensity is taken to be at most {facts['cost_upper']:.4g}."
+    bound = f"The bound: mean cost per unit of intensity is assumed to be at most {facts['cost_upper']:.4g}."
     return [bound, f"The largest intensity: {safe}.", *part_given(decision, facts)]
 
 
 def part_given(decision: Decision, facts: dict[str, Any]) -> list[str]:
-    """Which part of the largest safe intensity a probe or an exploring round gets."""
+    """What share of the largest safe intensity a probe or an exploring round gets."""
     if facts["limit"] not in ("probe", "exploration"):
         return []
-    return [f"Given is {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it."]
+    return [f"This decision gives {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it."]

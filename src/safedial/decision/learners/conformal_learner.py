@@ -1,10 +1,10 @@
-"""HP-Conformal for one online learner: rounds that may be open, refits by count, and a bet on every p-value.
+"""HP-Conformal online: rounds that may be open, refits by count, and a bet on every p-value.
 
-A decision opens a round; its outcome fills it, late or never. The first decision after rounds have grown by a tenth
-refits: the time of a refit depends on the number of rounds alone, and it knows every outcome reported by then. Bets are
-placed in the order of decisions: behind an open calibration round they wait, until the next refit at the longest, which
-passes over it. (In the order of reports, bad outcomes that come late would look like a drift.) A round that is left
-out is no calibration round: bets pass over it at once.
+A decision opens a round; its outcome may come late or never. The first decision after the rounds have grown by a tenth
+refits, with every outcome reported by then: the time of a refit depends only on the number of rounds. Bets are placed
+in decision order. They wait at an open calibration round until the next refit, which skips it. (In order of report, bad
+outcomes that come late would look like a drift.) A round that is left out is not a calibration round: bets skip it at
+once.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Array = NDArray[np.float64]
 
 
 class View(NamedTuple):
-    """What a decision keeps of its round's outlook: plain values, and the group sizes of the last refit.
+    """What a decision keeps of its prediction: plain values, and the group sizes at the last refit.
 
-    The last four are None under rules that do not state the guards of `hp_conformal`. `starts` counts the decisions
-    before this one that were at the start dose; `tenth` is the 10th largest applied intensity with a known outcome.
-    Where there is no bound, `unknown` counts the scores without an outcome among those that it would rest on, and
-    `ties` is the group's commonest measured cost, how many rounds have it, and how many are known, if too many have it.
+    The last four are None under rules without the guards of `hp_conformal`. `starts` counts the earlier decisions at
+    the start dose; `tenth` is the 10th largest applied intensity with a known outcome. If there is no bound, `unknown`
+    counts the scores without an outcome among those it would use, and, if too many costs are tied, `ties` is the
+    group's commonest measured cost, how many rounds have it, and how many are known.
     """
 
     reward: float
@@ -65,12 +65,12 @@ class View(NamedTuple):
 
     @property
     def informative_rounds(self) -> int:
-        """The rounds behind the predictors."""
+        """The rounds that the predictors were fitted to."""
         return self.fitted
 
 
 class ConformalLearner(Learner):
-    """One learner's rounds, with what is known of them so far."""
+    """The rounds of one learner and what is known about them."""
 
     in_order, watches_itself = False, True
 
@@ -109,7 +109,7 @@ class ConformalLearner(Learner):
         return conformal_terms.statement(decision)
 
     @classmethod
-    def doubted(cls, decision: Decision) -> str:
+    def fallback_note(cls, decision: Decision) -> str:
         return conformal_terms.compared(decision)
 
     @classmethod
@@ -122,14 +122,14 @@ class ConformalLearner(Learner):
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:
-        """As bodies from before there were guards had it, where these say nothing."""
+        """Without the guards' values where they are None, as event bodies had it before there were guards."""
         silent = {name for name in View._field_defaults if getattr(prediction, name) is None}
-        told = {name: value for name, value in prediction._asdict().items() if name not in silent}
-        return {**told, "sizes": prediction.sizes.tolist()}
+        values = {name: value for name, value in prediction._asdict().items() if name not in silent}
+        return {**values, "sizes": prediction.sizes.tolist()}
 
     @classmethod
-    def read_written(cls, rules: Rules, told: Mapping[str, Any]) -> View:
-        return View(**{**told, "sizes": np.array(told["sizes"], dtype=np.int64)})
+    def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> View:
+        return View(**{**values, "sizes": np.array(values["sizes"], dtype=np.int64)})
 
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
@@ -144,7 +144,7 @@ class ConformalLearner(Learner):
         return rules.policy.options.get("history") != "train"
 
     def begin(self) -> None:
-        """Refit if it is due: before a decision, never after."""
+        """Refit if one is due: before a decision, never after, so that no decision uses its own round."""
         if self.rounds.count >= self.rounds.next_fit:
             self._bet(wait=False)
             self.rounds.refit()
@@ -154,7 +154,7 @@ class ConformalLearner(Learner):
         return self.policy.predict(self.rounds, context)
 
     def foresee(self, context: Array, norm: float) -> Outlook:
-        """`predict` after the refit that the next decision would begin with, which is not kept."""
+        """`predict` after the refit that the next decision would start with; the refit is not kept."""
         rounds = self.rounds
         if rounds.count >= rounds.next_fit:
             rounds = copy.copy(rounds)
@@ -162,7 +162,7 @@ class ConformalLearner(Learner):
         return self.policy.predict(rounds, context)
 
     def view(self, prediction: Outlook, choice: Choice) -> tuple[View, Choice]:
-        """The outlook and the choice as plain values that later rounds leave alone."""
+        """The prediction and the choice as plain values that later rounds do not change."""
         outlook = prediction
         rounds, frozen = outlook.rounds, outlook.rounds.frozen
         full = frozen.full if frozen else None
@@ -188,7 +188,7 @@ class ConformalLearner(Learner):
         return seen, choice
 
     def _without_bound(self, seen: View, frozen: Frozen) -> View:
-        """What stands in the way of a bound: outcomes that are not known, or costs that are tied."""
+        """Why there is no bound: unknown outcomes, or tied costs."""
         group = min(seen.code, len(frozen.sizes) - 1)
         kept, _ = places_of(frozen.sizes[group : group + 1], self.risk, self.policy.options["confidence"])
         used = (frozen.codes == group) & (frozen.ages < kept[0])
@@ -201,24 +201,24 @@ class ConformalLearner(Learner):
         return self.rounds.append(context, 0.0, np.inf)
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
-        """An outcome by context must fit the round it is taken for; 0 is history, before the first decision only."""
+        """An outcome reported by context must fit its round; 0 is history, allowed only before the first decision."""
         if round == 0:
             require(
                 decisions == 0,
                 "context",
                 context.tolist(),
-                "has an outcome though no round is open; was it reported already?",
+                "is reported though no round is open; was it reported already?",
                 "give history before the first decision",
             )
         row = -1 if place is None else place - self.rounds.dropped
         if row >= 0 and not np.array_equal(self.rounds.context[row], context):
             raise InvalidInput(
-                f"context: is not that of round {round}, the oldest open one or the one you named, and hp_conformal "
-                "must know which it is; report the Decision itself, or round=..."
+                f"context: differs from that of round {round} (the oldest open round, or the one you named), and "
+                "hp_conformal must know the round; report the Decision itself, or give round=..."
             )
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
-        """An outcome: of the open round at `place`, or of a round from before (None)."""
+        """Learn from the outcome of the open round at `place`, or of a round from before the first decision (None)."""
         rounds, number = self.rounds, place
         if number is None:
             number = self.open(context)
@@ -230,16 +230,16 @@ class ConformalLearner(Learner):
             self._bet(wait=True)
 
     def leave_out(self, place: int) -> None:
-        """The open round at `place` has no outcome, for a reason that has nothing to do with it."""
+        """The open round at `place` has no outcome, for an unrelated reason."""
         self.rounds.leave_out(place)
         self._bet(wait=True)
 
     def count_start(self, promise: str) -> None:
-        """Count a decision at the start dose: one whose promise is not the conformal one, nor none."""
+        """Count a decision at the start dose, whose promise is neither conformal nor none."""
         self.starts += promise in ("declared", "certified")
 
     def _bet(self, *, wait: bool) -> None:
-        """Rank each new calibration round's score among the earlier ones of its group, in order, and bet."""
+        """Rank the score of each new calibration round among its group's earlier ones, in order, and bet."""
         rounds, frozen = self.rounds, self.rounds.frozen
         if frozen is None:
             return
@@ -270,19 +270,19 @@ class ConformalLearner(Learner):
 
     @property
     def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
-        """Whether the evidence ever reached 100 since the watch began."""
+        """Whether the evidence has reached 100 since the watch began."""
         return bool(self.rounds.alarmed)
 
     def watch_afresh(self) -> None:
         self.rounds.capital, self.rounds.alarmed = exchangeability.init(), False
 
     def forget(self) -> None:
-        """Start again with no rounds, as after a change that made the earlier ones worthless."""
+        """Start again without rounds, after a change that made the earlier ones useless."""
         self.rounds, self._sorted = self.policy.init(self.dim, ridge=self.ridge), {}
         self.samples = self.bets = 0
 
     def _sort(self) -> None:
-        """The known scores of each group under the frozen predictors, of the refit's rounds and those bet on since."""
+        """Sort each group's known scores under the frozen predictors: the refit's rounds and those bet on since."""
         rounds, frozen = self.rounds, self.rounds.frozen
         if frozen is None:
             return
@@ -297,16 +297,16 @@ class ConformalLearner(Learner):
         self._sorted = {int(code): np.sort(scores[known & (codes == code)]) for code in np.unique(codes)}
 
     def coef(self, target: str) -> Array:
-        """The predictor's coefficients, by its answers at the unit vectors."""
+        """The predictor's coefficients: its predictions at the unit vectors."""
         frozen = self.rounds.frozen
         if frozen is None:
             return np.zeros(self.dim)
         if self.rounds.setup.predictor is not None:
-            raise InvalidInput(f"{target}_coef: the predictor is not linear; ask a decision for its prediction")
+            raise InvalidInput(f"{target}_coef: the predictor is not linear; see a decision's prediction instead")
         return (frozen.reward if target == "reward" else frozen.cost)(np.eye(self.dim))
 
     def state(self) -> dict[str, Any]:
-        """The arrays to save; `restore` takes them back and freezes again what the last refit froze."""
+        """The arrays to save; `restore` reads them and repeats the last refit."""
         rounds = self.rounds
         here = rounds.count - rounds.dropped
         counts = (rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets)
@@ -333,7 +333,7 @@ class ConformalLearner(Learner):
         if self._guarded:
             rounds.tried = arrays["tried"].tolist()
             rounds.history, self.starts = (int(value) for value in arrays["guards"])
-        rounds.left = {int(number): bool(told) for number, told in arrays.get("left", ())}
+        rounds.left = {int(number): bool(known) for number, known in arrays.get("left", ())}
         counts = (int(value) for value in arrays["scalars"])
         rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets = counts
         rounds.known = arrays["known"].astype(bool)

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from safedial.decision.rules import Rules
 
 REACH = 2.0
-"""How far beyond the doses tried an agent or a new study goes."""
+"""How far beyond the doses tried an agent or a new study goes, as a factor."""
 
 ABOVE = 1e-9
-"""By how much the reach passes the next level, relatively: more than rounding takes from it."""
+"""By how much the reach exceeds the next level, relatively: more than rounding can take away."""
 
 OFF = {"reach": None, "history": "calibrate", "least_dose": None}
-"""The guards of rules from before there were any, stated."""
+"""The guards switched off: the rules from before there were any."""
 
 
 def started(rules: Rules, start_action: Any) -> Rules:
     """The rules with the policy's start dose and group resolved, the start dose in the dial's units (None: certified),
     and the fallback that follows from it.
 
-    From version 2 of the rules on its guards are stated too: `reach`, `history` and, for a dial with levels,
+    From version 2 of the rules on they also state the guards: `reach`, `history` and, for a dial with levels,
     `least_dose`.
     """
     policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
@@ -59,63 +59,63 @@ def started(rules: Rules, start_action: Any) -> Rules:
 
 
 def _check_certified_start(spec: SafetySpec, options: dict[str, Any]) -> None:
-    """A start that nobody declared must follow from the constants, on a dial without levels."""
+    """An undeclared start dose must follow from the constants, on a dial without levels."""
     require(
         spec.cost_noise is not None and spec.coefficient_bound is not None,
         "start_action",
         None,
-        "is missing: until there are rounds enough, a dose must come from somewhere",
+        "is missing: there must be a dose until there are enough rounds",
         "declare one that is safe for every context, or give cost_noise and coefficient_bound to certify one",
     )
     require(
         options.get("least_dose") is None,
         "start_action",
         None,
-        "is missing: a dial with levels needs a start that you declare safe, since a round whose advice lies below "
-        "the lowest level would be given nothing, and which rounds are must not depend on outcomes",
+        "is missing: a dial with levels needs a start dose that you declare safe; otherwise a round advised less than "
+        "the lowest level would get no dose, and which rounds get none must not depend on outcomes",
         "declare one of the levels",
     )
 
 
 def _declared_setting(options: dict[str, Any], dose: Dose, dial: Dial, setting: float | None) -> float:
-    """The declared start dose in the dial's units; it must give something."""
+    """The declared start dose in the dial's units; it must have an effect."""
     if setting is None:
         setting = dial.setting(float(dose.cost.action(options["start_dose"])))
     gives = float(dose.cost.effect(dial.action(setting))) > 0.0
-    require(gives, "start_action", dial.text(setting), "gives nothing, and nothing would ever be learned")
+    require(gives, "start_action", dial.text(setting), "has no effect, so nothing would ever be learned")
     if options.get("least_dose") is None:
         _warn_where_probes_are_nothing(options["probe"], dose, dial)
     return setting
 
 
 def check_levels(rules: Rules) -> None:
-    """A study on a dial with levels has a proof only if the lowest level is given where less would be."""
+    """On a dial with levels a study has a proof only if it gives at least the lowest level."""
     stated, lowest = rules.policy.options.get("least_dose"), rules.dial.lowest_level
     if rules.version > 1 and lowest is not None:
         level = float(rules.dose.cost.effect(rules.dial.action(lowest)))
-        rule = f"must be that of the dial's lowest level, {level}"
+        rule = f"must be the intensity of the dial's lowest level, {level}"
         require(stated == level, "least_dose", stated, rule, "leave it out")
 
 
 def with_saved(policy: Policy, saved: Mapping[str, Any]) -> Policy:
-    """The policy with the guards that were saved; there were none where nothing is said."""
+    """The policy with the saved guards; one that was not saved was off."""
     return make_policy(policy.name, **{**policy.options, **{name: saved.get(name, off) for name, off in OFF.items()}})
 
 
 def same_option(name: str, given: Mapping[str, Any], saved: Any) -> bool:
-    """Whether an option is the saved one; a start dose, a feature's name and the guards were resolved before saving."""
+    """Whether an option is the saved one. Start dose, feature names and guards were resolved before saving."""
     stated = given.get(name)
     resolved = (name == "start_dose" and stated is None) or (name == "group" and isinstance(stated, str))
     return resolved or stated == saved or (name in OFF and name not in given)
 
 
 def guards_of(rules: Rules) -> dict[str, Any]:
-    """The guards that the rules state; None for one that they do not."""
+    """The guards that the rules state, None for the others."""
     return {name: rules.policy.options.get(name) for name in OFF}
 
 
 def bound_intensity(decision: Decision) -> float:
-    """The largest intensity that a conformal bound allows; not a number where there is none."""
+    """The largest intensity that the conformal bound allows; NaN if there is no bound."""
     upper = decision.choice.bounds.cost_upper
     if not math.isfinite(upper):
         return math.nan
@@ -124,7 +124,7 @@ def bound_intensity(decision: Decision) -> float:
 
 
 def guarded(decision: Decision) -> str:
-    """Where a guard of `hp_conformal` puts the largest intensity below its bound: "reach", or above: "lowest_level"."""
+    """The guard of `hp_conformal` that moved the largest intensity: below the bound "reach", above "lowest_level"."""
     options, largest = decision.rules.policy.options, decision.choice.safe.intensity
     if options.get("reach") is not None and largest < bound_intensity(decision) * (1.0 - NEAR):
         return "reach"
@@ -133,7 +133,7 @@ def guarded(decision: Decision) -> str:
 
 
 NEAR = 1e-9
-"""Intensities within this of each other, relatively, are one: advice is rounded to the safe side."""
+"""Intensities this close, relatively, count as equal: advice is rounded to the safe side."""
 
 
 def _steps(dose: Dose, dial: Dial) -> float:
@@ -144,17 +144,17 @@ def _steps(dose: Dose, dial: Dial) -> float:
 
 
 def _reach(dose: Dose, dial: Dial) -> float:
-    """Twice, or the next level of the dial where that is more."""
+    """2, or more if the dial's next level is further away."""
     steps = _steps(dose, dial)
     return REACH if steps < REACH else steps * (1.0 + ABOVE)
 
 
 def _check_reach(reach: Any, dose: Dose, dial: Dial) -> None:
-    """A reach below the next level would hold the dose at one level for ever."""
+    """A reach below the next level would keep the dose at one level for ever."""
     steps = _steps(dose, dial)
     far = reach is None or reach > steps
     rule = f"must be above {steps:.6g}, the largest step between the dial's levels, or the dose never passes it"
-    require(far, "reach", reach, rule, "state more, or more levels between")
+    require(far, "reach", reach, rule, "state a larger reach, or more levels between")
 
 
 def _least(dose: Dose, dial: Dial) -> float | None:
@@ -164,19 +164,19 @@ def _least(dose: Dose, dial: Dial) -> float | None:
 
 
 def _warn_where_probes_are_nothing(probe: Any, dose: Dose, dial: Dial) -> None:
-    """Rules without a least dose give nothing below the lowest level."""
+    """Warn that probes below the lowest level give nothing, under rules without a least dose."""
     share = probe if isinstance(probe, (int, float)) else 0.0
     if dial.levels and dial.setting(float(dose.cost.action(share))) == dial.low:
         warnings.warn(
-            "where no benefit is expected only a small probe would be given, which lies below the dial's lowest level: "
-            "such rounds are given nothing, teach nothing, and count as unknown; a larger probe would help",
+            "the probe for rounds without expected benefit lies below the dial's lowest level: such rounds get no "
+            "dose, teach nothing, and count as unknown; a larger probe would help",
             UserWarning,
             stacklevel=8,
         )
 
 
 def _certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | None:
-    """The setting that the constants certify for every context, where they say how long contexts are."""
+    """The setting that the constants certify for every context; None if no bound on contexts is stated."""
     if spec.context_bound is None:
         return None
     longest = Prediction(0.0, 0.0, 0.0, spec.context_bound, 0.0, 0.0, 1)
@@ -196,7 +196,7 @@ def _declared(given: float | None, dose: Dose, dial: Dial, setting: float) -> fl
 
 
 def _column(group: Any, features: Features | None) -> Any:
-    """A feature's name as its column's number; anything else as it is."""
+    """The column number of a feature's name; anything else unchanged."""
     if not isinstance(group, str):
         return group
     names = tuple(features.names) if features else ()

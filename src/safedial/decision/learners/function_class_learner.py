@@ -1,4 +1,4 @@
-"""A policy over function classes, online: one learner's state, and plain values for its decisions."""
+"""The online learner of a policy over function classes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Array = NDArray[np.float64]
 
 
 class View(NamedTuple):
-    """What a decision keeps of its round: the ranges of both means, plain numbers."""
+    """What a decision keeps of its prediction: plain numbers."""
 
     norm: float
     informative_rounds: float
 
 
 class ClassLearner(Learner):
-    """The classes' states for one learner; outcomes are learned from as they are reported."""
+    """The states of the reward and cost class."""
 
     def __init__(self, policy: Policy, dim: int, ridge: float) -> None:
         self.policy, self.dim = policy, dim
@@ -57,11 +57,11 @@ class ClassLearner(Learner):
         return self.policy.predict(self.held, context)
 
     def view(self, prediction: Any, choice: Choice) -> tuple[View, Choice]:
-        """The outlook and the choice as plain values that later rounds leave alone."""
+        """The prediction and the choice as plain values that later rounds do not change."""
         return View(float(prediction.norm), float(prediction.informative_rounds)), plain_choice(choice)
 
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
-        """Fold in an outcome, if it teaches anything."""
+        """Learn from an outcome with a positive weight."""
         if sample.weight > 0.0:
             seen = self.policy.predict(self.held, context)
             cost = sample.measured if self.policy.binary_cost else sample.cost

@@ -1,6 +1,6 @@
-"""Which learner a policy needs: the one place that asks.
+"""Which learner a policy needs. No other module asks.
 
-A policy of one's own may bring its learner, a subclass of `Learner` whose constructor takes the rules:
+Your own policy may bring its own learner, a subclass of `Learner` whose constructor takes the rules:
 `Policy(..., learner=MyLearner)`.
 """
 
@@ -23,20 +23,20 @@ from safedial.policies import POLICIES, Policy, make_policy
 
 
 def kind_of(policy: Policy) -> type[Learner]:
-    """The class of a policy's learner; refused where there is none to run online."""
+    """The class of a policy's learner; a policy without an online learner is refused."""
     if policy.learner is not None:
         return policy.learner
     if "cost_class" in policy.options:
         return ClassLearner
     if policy.name == "hp_conformal":
         return ConformalLearner
-    words, out = "has a learner of its own, which an Agent does not know", "simulate it, or give the policy a `learner`"
+    words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"
     require(policy.is_linear, "policy", policy.name, words, out)
     return LinearLearner
 
 
 def make_learner(rules: Rules) -> Learner:
-    """The learner that the rules' policy needs, with nothing learned."""
+    """The learner that the rules' policy needs, before any outcome."""
     policy, dim, ridge = rules.policy, rules.dim, rules.spec.ridge
     kind = rules.learner
     if kind is ClassLearner:
@@ -52,7 +52,7 @@ def make_learner(rules: Rules) -> Learner:
 
 
 def saved_policy(name: str, options: Mapping[str, Any], given: Policy | None) -> Policy:
-    """The policy of a save file, from its name and options; the one given, where it or an option is the user's own."""
+    """The policy of a save file, by name and options; the given one if it or an option is the user's own."""
     if given is None:
         own = [] if name in POLICIES else ["policy"]
         own += sorted(key for key, value in options.items() if isinstance(value, dict))

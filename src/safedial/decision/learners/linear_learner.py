@@ -1,11 +1,11 @@
-"""The estimate of one online learner: BLAS in place, and bounds that hold whatever rounding did.
+"""The online linear learner: in-place BLAS, and bounds that hold whatever rounding did.
 
-It holds the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) beside a maintained Σ⁻¹ (`inverse`). A direction
-y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). Matrices are
-symmetric, kept as their lower triangles in column order, so that one symmetric product reads half the memory. At high
-dimension the last few samples wait beside them and are applied together (`pending_samples`). What was certified for
-a context is kept until the next sample, since an update mostly follows the decision for the same context; at low
-dimension, where comparing contexts would cost as much, only for the same array.
+It keeps the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) and a maintained Σ⁻¹ (`inverse`). A direction
+y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). The matrices
+are symmetric and stored as lower triangles in column order, so that a symmetric product reads half the memory. At high
+dimension the last few samples wait and are applied together (`pending_samples`). What was certified for a context is
+kept until the next sample, since an update mostly follows the decision for the same context; at low dimension only for
+the same array, because comparing contexts would cost as much as computing again.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 WORN, WORN_OUT = 1e-7, 1e-2
-"""A relative residual above the first asks for one step of refinement; above the second, for a new inverse before the
-next update, so that errors never feed on themselves."""
+"""A relative residual above the first triggers one step of refinement; above the second, a new inverse before the next
+update, so that errors do not build up."""
 
 REBUILD_ROUNDS, REBUILD_DIMS = 4096, 64
-"""The inverse is computed afresh from `gram` every max(REBUILD_ROUNDS, REBUILD_DIMS·d) samples: a fixed schedule, so
-that the state depends on the data alone; the cubic cost is spread over many quadratic updates."""
+"""The inverse is recomputed from `gram` every max(REBUILD_ROUNDS, REBUILD_DIMS·d) samples. The schedule is fixed, so
+that the state depends only on the data; the cubic cost is spread over many quadratic updates."""
 
 
 STRIPE = 256
 
 ROWS = 4096
-"""Contexts that `read_many` takes at a time."""
+"""Contexts that `read_many` reads at a time."""
 
 
 class LinearLearner(Learner):
-    """Ridge regression of two targets on shared contexts; `extras` keeps what tighter bounds need beside it, and
-    `coefficient_bound` is the stated S, where data may refute it.
+    """Ridge regression of reward and cost on shared contexts. `extras` keeps what tighter bounds need;
+    `coefficient_bound` is the stated S, which the data may refute.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class LinearLearner(Learner):
         return linear_terms.arithmetic(decision, facts)
 
     def read(self, context: Array, norm: float) -> tuple[float, float, float, float]:
-        """(reward, cost, width, how far the cost was raised) at a context of norm `norm`; cost and width are certified
-        upper values. Learns nothing.
+        """(reward, cost, width, how far rounding raised the cost) at a context of norm `norm`; cost and width are
+        certified upper values. Changes nothing.
         """
         width, slack, direction, _ = self._certified(context, norm)
         cost = ddot(direction, self.cost_rhs)
@@ -94,7 +94,7 @@ class LinearLearner(Learner):
         return ddot(direction, self.reward_rhs), cost + own + slack, width, 2.0 * (own + slack)
 
     def predict(self, context: Array, norm: float) -> Prediction:
-        """What a decision depends on, its norm rounded up."""
+        """What a decision depends on, with the norm rounded up."""
         seen = self._estimate(context, norm)
         return seen if self.extras is None else self.extras.add(self, seen, context, norm)
 
@@ -104,7 +104,7 @@ class LinearLearner(Learner):
         return Prediction(reward, cost, width, length, self.log_det, rounds, self.dim, cost_slack=slack)
 
     def residuals(self, rules: Any, context: Array, norm: float, sample: Sample) -> Residuals | None:
-        """The residuals of an outcome; the slack is radius times width, so it needs a policy with a radius."""
+        """The residuals of an outcome. The slack is radius times width, so the policy must have a radius."""
         radius, spec = rules.policy.options.get("radius"), rules.spec
         if radius is None:
             return None
@@ -118,11 +118,11 @@ class LinearLearner(Learner):
         return reward, reward_radius * width, cost, cost_radius * width, share * seen.cost_slack
 
     def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
-        """Both as they are, but refuted where even the lowest mean cost in the confidence set, ⟨x,μ̂⟩ − β·width, lies
-        above S‖x‖.
+        """Both unchanged, but refuted if even the lowest mean cost in the confidence set, ⟨x,μ̂⟩ − β·width, exceeds
+        S‖x‖.
 
-        `core.confidence.bound` finds data that lie below what the stated norms allow; the clip would hide data that lie
-        above it. On the event that the confidence set holds, either refutes ‖μ*‖ ≤ S.
+        `core.confidence.bound` detects data below what the stated norms allow; the clip would hide data above it. While
+        the confidence set holds, either refutes ‖μ*‖ ≤ S.
         """
         bounds = choice.bounds
         lowest = prediction.cost - prediction.cost_slack - bounds.cost_radius * prediction.width
@@ -131,7 +131,7 @@ class LinearLearner(Learner):
         return prediction, choice
 
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
-        """Fold in an outcome, if it teaches anything."""
+        """Learn from an outcome with a positive weight."""
         if sample.weight > 0.0:
             self.update(context, norm, sample.reward, sample.cost, sample.weight)
 
@@ -140,7 +140,7 @@ class LinearLearner(Learner):
         return self._direction(self.reward_rhs if target == "reward" else self.cost_rhs)
 
     def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
-        """Fold in one normalised sample with weight ω > 0."""
+        """Learn from one normalised sample with weight ω > 0."""
         width, _, direction, worn = self._certified(context, norm)
         if worn > WORN_OUT:
             self.rebuild()
@@ -148,7 +148,7 @@ class LinearLearner(Learner):
         if self.extras is not None:
             self.extras.learn(self, context, norm, (reward, cost, weight))
         gained = weight * width * width
-        self._fold_in(context, direction, weight, weight / (1.0 + gained))
+        self._add(context, direction, weight, weight / (1.0 + gained))
         daxpy(context, self.reward_rhs, a=weight * reward)
         daxpy(context, self.cost_rhs, a=weight * cost)
         self.reward_squares += weight * reward * reward
@@ -161,15 +161,15 @@ class LinearLearner(Learner):
             self.extras.look(self)
 
     def error(self, context: Array, norm: float, reward: float, cost: float) -> tuple[float, float, float]:
-        """(width, |R/g − ⟨x,θ̂⟩|, |C/g − ⟨x,μ̂⟩|) before an update, the first and the last from above."""
+        """(width, |R/g − ⟨x,θ̂⟩|, |C/g − ⟨x,μ̂⟩|) before an update; the first and the last are upper bounds."""
         width, slack, direction, _ = self._certified(context, norm)
         mean = ddot(direction, self.cost_rhs)
         miss = abs(cost - mean) + slack + 32.0 * UNIT * (abs(mean) + abs(cost))
         return width, abs(reward - ddot(direction, self.reward_rhs)), miss
 
     def rounding(self, context: Array, norm: float) -> float:
-        """How far rounding may move a prediction's numbers at a context, here or on another processor: the slack of a
-        mean whose outcomes have norm 1, or the larger of the two norms.
+        """How far rounding may move a prediction's numbers at a context, on this or another processor: the slack of a
+        mean whose outcomes have the larger of the two targets' norms, and at least norm 1.
         """
         largest = math.sqrt(max(1.0, self.reward_squares, self.cost_squares))
         return self._bounds(context, norm, self._certified(context, norm)[2], largest)[1]
@@ -220,8 +220,8 @@ class LinearLearner(Learner):
         room = 32.0 * UNIT * np.abs(means) + slack
         return means - room, means + room, np.asarray(width)
 
-    def _fold_in(self, context: Array, direction: Array, weight: float, gain: float) -> None:
-        """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when the room for waiting samples is full."""
+    def _add(self, context: Array, direction: Array, weight: float, gain: float) -> None:
+        """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when enough samples wait."""
         self.known, pending = None, self.pending
         if not pending.room:
             dsyr(-gain, direction, a=self.inverse, overwrite_a=1, lower=1)
@@ -241,10 +241,10 @@ class LinearLearner(Learner):
         self._refresh_scale()
 
     def rebuild(self) -> None:
-        """Σ⁻¹ afresh from Σ by Cholesky; kept as it was if Σ is numerically singular.
+        """Recompute Σ⁻¹ from Σ by Cholesky; keep the old one if Σ is numerically singular.
 
-        The upper triangle of `inverse` is free, so Σ is factored and inverted there and no third matrix is held; only
-        the diagonal, which both triangles share, is set aside.
+        Σ is factored and inverted in the unused upper triangle of `inverse`, which saves a third matrix; only the
+        diagonal, which both triangles share, is set aside.
         """
         self.known = None
         if self.pending.count:
@@ -260,7 +260,7 @@ class LinearLearner(Learner):
             np.fill_diagonal(self.inverse, diagonal)
 
     def _certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
-        """(width, slack of the cost's mean, direction, how worn it is); the proposal is repaired where it is worn."""
+        """(width, slack of the mean cost, direction, relative residual), repaired if the residual is large."""
         known, waits = self.known, self.pending.room > 0
         same = known is not None and known[1] == norm
         if known and same and (known[0] is context or (waits and np.array_equal(known[0], context))):
@@ -282,9 +282,9 @@ class LinearLearner(Learner):
         return self.pending.less_rows(direction, residual) if self.pending.count else residual
 
     def _repaired(self, context: Array, norm: float, direction: Array) -> tuple[float, float, Array, float]:
-        """The best of three proposals: the given one, one step of refinement, and 0, which is as good as no data.
+        """The best of three directions: the given one, one step of refinement, and 0, which is as good as no data.
 
-        A proposal that is not finite has a residual that is not a number, and loses to 0.
+        A direction that is not finite has a NaN residual, and loses to 0.
         """
         residual = self._residual(context, direction)
         proposals = (np.zeros(self.dim), direction, direction + self._direction(residual))
@@ -321,7 +321,7 @@ class LinearLearner(Learner):
         self.scale_norm: float = dnrm2(self.scale)
 
     def state(self) -> dict[str, Array]:
-        """The arrays to save; `restore` takes them back bit for bit."""
+        """The arrays to save; `restore` reads them bit for bit."""
         scalars = np.array([self.samples, self.log_det, self.reward_squares, self.cost_squares])
         return {
             "gram": self.gram,
@@ -346,7 +346,7 @@ class LinearLearner(Learner):
 
 
 def _warn_where_no_level_is_reached(rules: Rules) -> None:
-    """Levels can lock an agent at zero: what is never given is never learned from."""
+    """Warn if levels may keep an agent at zero for ever: without a dose there is nothing to learn from."""
     if not rules.dial.levels:
         return
     longest = longest_context(rules.dim, rules.spec.context_bound)
@@ -357,15 +357,15 @@ def _warn_where_no_level_is_reached(rules: Rules) -> None:
     if safe < needed:
         warnings.warn(
             f"the lowest level, {rules.dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
-            f"safe intensity is {safe:.3g}. Such rounds are given nothing and teach nothing; unless shorter contexts "
-            "come, the agent stays at zero. A lower level, a higher threshold or less noise would help",
+            f"safe intensity is {safe:.3g}. Such rounds get no dose and teach nothing; unless shorter contexts come, "
+            "the agent stays at zero. A lower level, a higher threshold or less noise would help",
             UserWarning,
             stacklevel=5,
         )
 
 
 def _copy_lower_to_upper(source: Array, target: Array) -> None:
-    """Write the lower triangle of `source`, diagonal included, into the upper one of `target`, a stripe at a time."""
+    """Copy the lower triangle of `source`, with its diagonal, to the upper triangle of `target`, stripe by stripe."""
     for start in range(0, len(source), STRIPE):
         stop = start + STRIPE
         target[start:stop, stop:] = source[stop:, start:stop].T

@@ -1,16 +1,16 @@
-"""Samples that wait to be folded into the two matrices of a learner, so that they are written once for many samples.
+"""Samples that wait before they are added to a learner's two matrices, which are then written once for many samples.
 
 A rank-one update reads and writes all of Σ and Σ⁻¹ for each sample. Instead the last k samples wait as columns,
 
     rows R = [√ω x, …]        moves W = [√(ω/(1 + ω·width²)) y, …]        y the direction of each sample at its time
 
-and what the matrices would be is known without touching them (Sherman–Morrison, one sample after the other):
+and the full matrices follow from them (Sherman–Morrison, one sample after the other):
 
     Σ = gram + RRᵀ            Σ⁻¹ = inverse − WWᵀ
 
-A product with either costs 4dk more flops; when the room is full both are applied at once, by `syrk`. Residuals are
-taken against the whole Σ, so what core.rounding certifies holds as before: the waiting samples are among the N products
-that its bound counts.
+A product with either costs 4dk more flops. When k reaches `ROOM`, `syrk` applies all samples at once. Residuals are
+taken against the full Σ, so what core.rounding certifies still holds: the waiting samples are among the N products that
+its bound counts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from scipy.linalg import get_blas_funcs
 Array = NDArray[np.float64]
 
 ROOM, FROM_DIM = 16, 1024
-"""Samples that may wait, from this dimension on. Below it the matrices fit the cache, and waiting gains nothing. More
-room would make the update that applies it longer than the rest gains."""
+"""How many samples may wait, and from which dimension on. Below it the matrices fit the cache, and waiting gains
+nothing. With more samples, the update that applies them would take longer than the others save."""
 
 _BLAS: Any = get_blas_funcs(("gemv", "syrk"), dtype=np.float64)
 dgemv, dsyrk = _BLAS
@@ -52,19 +52,19 @@ class Pending:
         return _corrected(self.rows[:, : self.count], vector, residual)
 
     def apply(self, gram: Array, inverse: Array) -> None:
-        """Fold all waiting samples into the lower triangles of both matrices, in place."""
+        """Add all waiting samples to the lower triangles of both matrices, in place."""
         if self.count:
             dsyrk(1.0, self.rows[:, : self.count], beta=1.0, c=gram, lower=1, overwrite_c=1)
             dsyrk(-1.0, self.moves[:, : self.count], beta=1.0, c=inverse, lower=1, overwrite_c=1)
             self.count = 0
 
     def add_to_diagonal(self, diagonal: Array) -> None:
-        """Make the diagonal of `gram` that of Σ: the waiting samples are added one by one."""
+        """Turn the diagonal of `gram` into that of Σ by adding the waiting samples one by one."""
         for row in self.rows.T[: self.count]:
             diagonal += row * row
 
     def state(self) -> dict[str, Array]:
-        """The columns in use, to save; nothing where samples never wait."""
+        """The columns in use, to save; empty if samples never wait."""
         if self.room == 0:
             return {}
         return {"pending_rows": self.rows[:, : self.count], "pending_moves": self.moves[:, : self.count]}

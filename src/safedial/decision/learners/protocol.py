@@ -1,17 +1,17 @@
-"""What an agent and a study ask of a learner; a learner of one's own is a class that fulfils it.
+"""What an agent and a study need from a learner. Your own learner is a subclass of `Learner`.
 
-`Learner` answers for a learner that needs nothing special: outcomes are learned from in decision order, and the
-promise is watched from outside, by counting violations. A subclass must give `predict`, `learn`, `state` and
-`restore`; the rest only where it differs. Nobody outside `decision.learners` asks which learner it has.
+The defaults suit a learner that needs nothing special: it learns from outcomes in decision order, and its promise is
+watched by counting violations. A subclass must define `predict`, `learn`, `state` and `restore`, and the rest only
+where it differs. Code outside `decision.learners` never asks which learner it has.
 
-A learner of one's own is made with the rules it lives by, `MyLearner(rules)`: `rules.spec` is the spec, `rules.dim` the
-dimension, `rules.policy.options` are the policy's options. What an outcome teaches is a `Sample`: reward and cost over
-their intensities, `weight` (0: it teaches nothing), and `intensity`, that of the applied setting.
+Your own learner is made from its rules, `MyLearner(rules)`: `rules.spec` is the spec, `rules.dim` the dimension,
+`rules.policy.options` are the policy's options. It learns from a `Sample`: reward and cost divided by their
+intensities, `weight` (0: nothing to learn), and `intensity`, that of the applied setting.
 
-Chance: a policy that is `randomised` is given `coin` in its `decide`, uniform on [0, 1). A simulation draws it from its
-seeds, an Agent from its `seed`, and a study takes it from the hash of the event before, because it must be able to
-compute each decision again. A learner that draws numbers itself needs a generator whose seed is an option of the
-policy, and keeps the generator's state in `state`.
+A `randomised` policy gets a `coin` in its `decide`, uniform on [0, 1). A simulation draws it from its seeds, an agent
+from its `seed`; a study derives it from the hash of the previous event, because it must be able to recompute each
+decision. A learner that draws random numbers needs a generator seeded by an option of the policy, and must keep the
+generator's state in `state`.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ Residuals = tuple[float, float, float, float, float]
 
 
 class Learner(ABC):
-    """One learner's state."""
+    """The state of one learner."""
 
     in_order: ClassVar[bool] = True
-    """Whether outcomes must be learned from in decision order, and none may be left out without a reason."""
+    """Whether outcomes must be learned in decision order, and none may be left out without a reason."""
     watches_itself: ClassVar[bool] = False
-    """Whether its own evidence stops it (the rule "drift"), and violations are only counted."""
+    """Whether its own evidence stops it (the rule "drift"); violations are then only counted."""
 
     samples: int = 0
-    """How many outcomes were learned from."""
+    """The number of outcomes learned from."""
     starts: Any = None
-    """How many decisions were at a declared or certified start dose; None for a learner without one."""
+    """The number of decisions at a declared or certified start dose; None for a learner without one."""
     alarmed: bool = False
     """Whether its own evidence has reached 100."""
 
@@ -64,33 +64,39 @@ class Learner(ABC):
 
     @classmethod
     def started(cls, rules: Rules, start_action: Any) -> Rules:
-        """The rules with what follows from the start dose: the policy, `start_action` and the default fallback."""
+        """The rules with the policy, `start_action` and default fallback that follow from the start dose."""
         name = rules.policy.name
-        require(start_action is None, "start_action", start_action, f"is not for {name}", "it starts certified")
+        require(
+            start_action is None,
+            "start_action",
+            start_action,
+            f"does not apply to {name}",
+            "its first dose is certified",
+        )
         return rules
 
     @classmethod
     def check_study(cls, rules: Rules) -> None:
-        """Refuse rules that an agent may have and a study may not."""
+        """Refuse rules that an agent may use but a study may not."""
 
     @classmethod
     def least_setting(cls, rules: Rules) -> float | None:
-        """The lowest setting that is given where a positive intensity is advised; None: it may round to nothing."""
+        """The lowest setting given for a positive intensity; None: it may round down to nothing."""
         return None
 
     @classmethod
     def guarded(cls, decision: Decision) -> str:
-        """A key of `LIMITS`: which guard of its own set the largest intensity; "" where none did."""
+        """A key of `LIMITS`: which of its own guards set the largest intensity; "" if none did."""
         return ""
 
     @classmethod
     def start_limit(cls, decision: Decision) -> str:
-        """A key of `LIMITS`: why a start dose is given; "" where none is."""
+        """A key of `LIMITS`: why a start dose is given; "" if none is."""
         return ""
 
     @classmethod
     def statement(cls, decision: Decision) -> str:
-        """The promise of a decision that is not in doubt, in one sentence."""
+        """The promise of a decision without a fallback reason, in one sentence."""
         spec = decision.rules.spec
         promise = PROMISES[decision.rules.policy.promise]
         if promise.from_constants:
@@ -99,29 +105,29 @@ class Learner(ABC):
         return promise.statement.format(cost=cost, threshold=spec.threshold, risk=spec.promised_risk)
 
     @classmethod
-    def doubted(cls, decision: Decision) -> str:
-        """What else to say of a decision that is in doubt."""
+    def fallback_note(cls, decision: Decision) -> str:
+        """What to add to the reason for a fallback."""
         return ""
 
     @classmethod
     def assumptions(cls, rules: Rules) -> list[str]:
-        """What its promise rests on beyond exact curves and complete reports, one sentence each."""
+        """Its assumptions beyond exact curves and complete reports, one sentence each."""
         return []
 
     @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
-        """The numbers of a certificate that are its own: "assumptions", "risk", its bounds, its model."""
+        """Its own part of a certificate: "assumptions", "risk", its bounds, its model."""
         return shared_terms.facts(decision, cls.assumptions(decision.rules))
 
     @classmethod
     def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        """How these numbers gave the largest safe intensity, in words."""
+        """How these numbers give the largest safe intensity, in words."""
         return shared_terms.arithmetic(decision, facts)
 
     @classmethod
     def written(cls, prediction: Any) -> dict[str, Any]:
         """A decision's prediction as plain values, for a study's log."""
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "cost": float(prediction.cost),
             "informative_rounds": float(prediction.informative_rounds),
             "log_det": float(prediction.log_det),
@@ -130,20 +136,22 @@ class Learner(ABC):
             "width": float(prediction.width),
         }
         if prediction.cost_energy is not None:
-            told |= {name: float(getattr(prediction, name)) for name in ("reward_energy", "cost_energy")}
+            values |= {name: float(getattr(prediction, name)) for name in ("reward_energy", "cost_energy")}
         if prediction.noise is not None:
-            told["noise"] = float(prediction.noise)
+            values["noise"] = float(prediction.noise)
         if prediction.ridges is not None:
             parts = prediction.ridges._asdict().items()
-            told["ridges"] = {name: np.asarray(part).tolist() for name, part in parts if part is not None}
-        return told
+            values["ridges"] = {name: np.asarray(part).tolist() for name, part in parts if part is not None}
+        return values
 
     @classmethod
-    def read_written(cls, rules: Rules, told: Mapping[str, Any]) -> Any:
-        """What `written` wrote."""
-        ridges = Ridges(**{name: np.array(part) for name, part in told["ridges"].items()}) if "ridges" in told else None
-        noise = {"noise": math.inf} if told.get("noise", 0.0) is None else {}
-        return Prediction(**{**told, "ridges": ridges, **noise}, dim=rules.dim)
+    def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Any:
+        """The inverse of `written`."""
+        ridges = (
+            Ridges(**{name: np.array(part) for name, part in values["ridges"].items()}) if "ridges" in values else None
+        )
+        noise = {"noise": math.inf} if values.get("noise", 0.0) is None else {}
+        return Prediction(**{**values, "ridges": ridges, **noise}, dim=rules.dim)
 
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
@@ -152,75 +160,75 @@ class Learner(ABC):
 
     @classmethod
     def with_saved(cls, policy: Policy, saved: Mapping[str, Any]) -> Policy:
-        """The policy of a saved agent, with the saved options that were resolved at its start."""
+        """The policy of a saved agent, with the options that were resolved when it started."""
         return policy
 
     @classmethod
     def history_counts(cls, rules: Rules) -> bool:
-        """Whether its promise rests on rounds from before the first decision too."""
+        """Whether its promise also depends on rounds from before the first decision."""
         return True
 
     @property
     def evidence(self) -> float | None:
-        """Its own evidence that what it assumes is broken; None where violations are the evidence."""
+        """Its own evidence against its assumptions; None if violations are the evidence."""
         return None
 
     @property
     def stop_rule(self) -> str:
-        """The rule that its evidence belongs to."""
+        """The rule that its evidence triggers."""
         return "drift" if self.watches_itself else "alarm"
 
     def begin(self) -> None:
-        """Before a decision."""
+        """Called before a decision."""
 
     @abstractmethod
     def predict(self, context: Array, norm: float) -> Any:
-        """What a decision depends on. Changes nothing."""
+        """What a decision depends on. Must not change the learner."""
 
     def foresee(self, context: Array, norm: float) -> Any:
         """`predict` as it will be after the next `begin`."""
         return self.predict(context, norm)
 
     def rounding(self, context: Array, norm: float) -> float | None:
-        """How far rounding may move its predictions on another processor; None where it does not say."""
+        """How far rounding may move its predictions on another processor; None if unknown."""
         return None
 
     def view(self, prediction: Any, choice: Choice) -> tuple[Any, Choice]:
-        """What a decision keeps: plain values that later rounds leave alone. The choice's bounds are marked as refuted
-        where the data contradict what the spec states.
+        """The prediction and choice that a decision keeps: plain values that later rounds do not change. The bounds
+        are marked as refuted if the data contradict the spec.
         """
         return prediction, plain_choice(choice)
 
     def open(self, context: Array) -> Any:
-        """A round was decided; what is returned names its place when its outcome comes."""
+        """Register a decided round. Returns its place, which comes back with its outcome."""
         return None
 
     def check_report(self, context: Array, round: int, place: Any, decisions: int) -> None:
-        """Refuse an outcome that is reported by its context and fits no round."""
+        """Refuse an outcome that is reported by its context but fits no round."""
 
     @abstractmethod
     def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
-        """Learn from the outcome of the round at `place`; None: of a round from before the first decision."""
+        """Learn from the outcome of the round at `place`; None: a round from before the first decision."""
 
     def residuals(self, rules: Any, context: Array, norm: float, sample: Sample) -> Residuals | None:
-        """(reward's residual, its slack, cost's residual, its slack, rounding) of an outcome that is yet to be learned:
-        how far it lies from the predicted means and how far it may lie from them without any noise, times √ω, and what
-        rounding may add to the cost's. None where this says nothing about the noise.
+        """(reward residual, its slack, cost residual, its slack, rounding) of an outcome not yet learned, or None if
+        they say nothing about the noise. A residual is the distance from the predicted mean, the slack is how far it
+        may lie without any noise, both times √ω; rounding is what rounding may add to the cost's.
         """
         return None
 
     def leave_out(self, place: Any) -> None:
-        """The round at `place` has no outcome, for a reason that has nothing to do with it."""
+        """The round at `place` has no outcome, for a reason unrelated to it."""
 
     def count_start(self, promise: str) -> None:
-        """Count a decision by its promise, where `starts` is a number."""
+        """Count a decision at the start dose, by its promise, if `starts` is a number."""
 
     def watch_afresh(self) -> None:
-        """Begin its own evidence anew."""
+        """Restart its own evidence."""
 
     def forget(self) -> None:
-        """Begin again without the earlier rounds."""
-        raise InvalidInput("forget = True: is for hp_conformal: a certified learner's rounds stay true")
+        """Start again without the earlier rounds."""
+        raise InvalidInput("forget = True: only hp_conformal can forget; the rounds of a certified learner stay valid")
 
     def coef(self, target: str) -> Array:
         """The coefficients of "reward" or "cost"."""
@@ -232,11 +240,11 @@ class Learner(ABC):
 
     @abstractmethod
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Take back, bit for bit, what `state` gave."""
+        """Restore, bit for bit, what `state` gave."""
 
 
 def plain_choice(choice: Choice) -> Choice:
-    """The choice in plain floats, whatever kind of numbers the policy gave."""
+    """The choice in plain floats, whatever numbers the policy used."""
     bounds, safe = choice.bounds, choice.safe
     radii = float(bounds.reward_radius), float(bounds.cost_radius)
     noise = None if bounds.noise is None else float(bounds.noise)

@@ -1,6 +1,6 @@
-"""What an online learner keeps beside its estimate for the tighter radii and the learned margins, rounded up.
+"""What an online learner keeps besides its estimate for tighter radii and learned margins, rounded up.
 
-The same as `core.tight` keeps for a batch: energies of residuals (`noise-adaptive`), learners with other ridges
+It is what `core.tighter_radii` keeps for a batch: energies of residuals (`noise-adaptive`), learners with other ridges
 (`constrained`), past rounds (margins that learn the noise). Here every number is a bound that holds whatever rounding
 did: energies and bᵀA_a⁻¹b from above, bᵀΣ⁻¹b from below.
 """
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 def make_radius_state(policy: Policy, dim: int, spec: SafetySpec) -> RadiusState | None:
-    """What a policy's radius and a spec's margin need, or None; `spec` is the one that is rounded to the safe side."""
+    """What a policy's radius and a spec's margin need, or None; `spec` is rounded to the safe side."""
     radius = policy.options.get("radius")
     return RadiusState(radius or "mixture", dim, spec) if needs_more(radius, spec) else None
 
@@ -57,7 +57,7 @@ class RadiusState:
         return Ridges(ridge, cost, width, most - least + lost)
 
     def learn(self, learner: LinearLearner, context: Array, norm: float, sample: tuple[float, float, float]) -> None:
-        """Before the learner's own update: residuals are taken from what was known before the outcome."""
+        """Called before the learner's own update, because residuals use only what was known before the outcome."""
         reward, cost, weight = sample
         if self.radius == "noise-adaptive":
             width, reward_error, cost_error = learner.error(context, norm, reward, cost)
@@ -69,7 +69,7 @@ class RadiusState:
             self.rounds.append(context, cost)
 
     def look(self, learner: LinearLearner) -> None:
-        """After the learner's update: look at past noise, if there are a tenth more rounds than at the last look."""
+        """Called after the learner's update: estimate the past noise again if rounds have grown by a tenth."""
         rounds, spec = self.rounds, self.spec
         if rounds is None or not rounds.due:
             return
