@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, Policy, SafetySpec
+from safedial import Agent, InvalidInput, Policy, SafetySpec, simulate
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction
 from safedial.core.safe_set import SafeSet
 from safedial.decision.learners.protocol import Learner
+from safedial.worlds import LinearWorld
 
 SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1)
 
@@ -67,6 +68,12 @@ def test_it_decides_learns_explains_and_is_saved_and_loaded(tmp_path):
 def test_without_a_learner_class_an_agent_says_what_is_missing():
     with pytest.raises(InvalidInput, match="give the policy a `learner`"):
         Agent(2, SPEC, policy=by_mean(learner=None))
+
+
+def test_a_policy_whose_learner_is_for_agents_alone_is_not_simulated_with_another():
+    policy = Policy("mine", "Mine", "expected", decide, {}, learner=MeanLearner)
+    with pytest.raises(InvalidInput, match="has a learner for agents and studies only; give the policy init, predict"):
+        simulate(policy, LinearWorld(dim=2), SPEC, rounds=5, seeds=1)
 
 
 def test_what_a_learner_has_not_is_refused_in_words():

@@ -181,6 +181,8 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
 def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
     """Refuse what the policy's learner cannot be played with: an adversary and a noise scale need the linear one."""
     linear, scale, name = policy.is_linear, spec.noise_scale, policy.name
+    words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
+    require(policy.learner is None or not linear, "policy", name, words, way_out)
     require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")
     if world.adversarial:
         exchangeable = PROMISES[policy.promise].exchangeable

@@ -14,7 +14,7 @@ from typing import Any
 from safedial.decision.learners.blas import dnrm2
 from safedial.errors import require
 from safedial.study.agreement import Agreement
-from safedial.study.errors import StoreUnavailable
+from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.event import START, Event, canonical, follows
 from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS
@@ -187,6 +187,9 @@ class _Check:
             self.follow(event)
         except StoreUnavailable:
             raise
+        except StudyError as error:
+            words = "was not checked" if error.code == "own_policy" else "cannot be applied"
+            raise _Bad(event.seq, f"{words} ({error})") from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise _Bad(event.seq, f"cannot be applied ({type(error).__name__}: {str(error)[:200]})") from error
 
