@@ -33,7 +33,6 @@ VARIADIC = {
     # Options of an experiment's `run`, which the command declares from its signature.
     "cli/reproduce.py: command",
     # Any number of values of one kind: columns, extras, arrays, status codes, names of an option.
-    "cli/output.py: new_table",
     "cli/simulate.py: _in",
     "cli/simulate.py: _promise",
     "cli/simulate.py: _rule",

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from safedial.cli.inputs import Json
+
 battery = typer.Typer(no_args_is_help=True, help="NASA's battery data: download it, list it, embed its texts.")
 
 Data = Annotated[Path | None, typer.Option(help="The folder that holds the data. Default: SAFEDIAL_DATA.")]
@@ -16,7 +18,6 @@ Weights = Annotated[
 Cache = Annotated[
     Path | None, typer.Option(help="Where to keep the vectors. Default: SAFEDIAL_CACHE, or ~/.cache/safedial.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
 @battery.command()
@@ -69,7 +70,7 @@ def embed(
 @battery.command()
 def info(data: Data = None, json: Json = False) -> None:
     """List the sources in a folder: rows of each battery and kind, time span, what to cite."""
-    from safedial.cli.output import new_table, print_json, print_table
+    from safedial.cli.output import print_json, print_table
     from safedial.datasets.battery.folder_summary import summarize
 
     content = summarize(data)
@@ -79,11 +80,11 @@ def info(data: Data = None, json: Json = False) -> None:
     for name, facts in content["sources"].items():
         labels = ", ".join(dict.fromkeys(row["source"] for row in facts["batteries"]))
         columns = ("charge", "discharge", "rest", "hours")
-        table = new_table(f"{name}: {facts['rows']:,} rows of {labels}", "battery", *columns, "from", "to")
-        for row in facts["batteries"]:
-            counts = [f"{row[column]:,}" for column in columns]
-            table.add_row(row["battery"], *counts, row["first"] or "", row["last"] or "")
-        print_table(table)
+        rows = (
+            (row["battery"], *(f"{row[column]:,}" for column in columns), row["first"] or "", row["last"] or "")
+            for row in facts["batteries"]
+        )
+        print_table(f"{name}: {facts['rows']:,} rows of {labels}", ("battery", *columns, "from", "to"), rows)
     for name, error in content["unreadable"].items():
         typer.echo(f"{name} cannot be used: {error}")
     if not content["sources"]:

@@ -7,12 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.cli.inputs import Json
+
 bench = typer.Typer(no_args_is_help=True, help="Measure speed on this machine, beside the bare arithmetic.")
-
-
-@bench.callback()
-def group() -> None:
-    """Measure speed on this machine, beside the bare arithmetic."""
 
 
 @bench.command()
@@ -21,12 +18,12 @@ def online(
     policy: Annotated[str, typer.Option(help="hp_probe or hp_conformal.")] = "hp_probe",
     form: Annotated[str, typer.Option(help="hp_conformal: split or full.")] = "split",
     rounds: Annotated[int, typer.Option(help="hp_conformal: rounds before the first timed decision.")] = 100_000,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Time Agent.decide and Agent.update, in microseconds."""
     from safedial.bench.conformal_speed import bench_conformal
     from safedial.bench.online_speed import bench_online
-    from safedial.cli.output import print_json, print_pairs
+    from safedial.cli.output import print_pairs
     from safedial.errors import require
 
     benches: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
@@ -38,11 +35,7 @@ def online(
     }
     require(policy in benches, "--policy", policy, "must be hp_probe or hp_conformal")
     title, run = benches[policy]
-    report = run()
-    if json:
-        print_json(report)
-    else:
-        print_pairs(title, report)
+    print_pairs(title, run(), json)
 
 
 @bench.command()
@@ -53,37 +46,33 @@ def replay(
     engine: Annotated[str, typer.Option(help="all (reference, rank_one, blocked), one of them, or jax.")] = "all",
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     device: Annotated[str | None, typer.Option(help="For jax: cpu or gpu.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Time the replay engines, in microseconds per round, beside a matrix product."""
     from safedial.bench.replay_speed import bench_replay
-    from safedial.cli.output import print_json, print_pairs
+    from safedial.cli.output import print_pairs
 
     report = bench_replay(dim, rounds=rounds, engine=engine, dtype=dtype, device=device)
-    if json:
-        print_json(report)
-    else:
-        print_pairs("Replay, hp_ucb (GFLOP/s of blocked count 4d² per round)", report)
+    print_pairs("Replay, hp_ucb (GFLOP/s of blocked count 4d² per round)", report, json)
 
 
 @bench.command()
 def checks(
     runs: Annotated[int, typer.Option(help="Logs of each world.")] = 100,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure how often each check of a log catches a broken assumption, and how often clean logs raise a flag."""
     from safedial.bench.checks_power import BREAKS, bench_checks
-    from safedial.cli.output import new_table, print_json, print_table, progress_bar
+    from safedial.cli.output import print_json, print_table, progress_bar
 
     with progress_bar(f"checks, {runs} logs of each world", len(BREAKS)) as advance:
         report = bench_checks(runs, progress=advance)
     if json:
         print_json(report)
         return
-    table = new_table(f"{runs} logs of each world", "what is broken", "check", "rounds", "caught")
-    for world, row in report["caught"].items():
-        table.add_row(world, row["check"], f"{row['rounds']}", f"{row['caught']:.2f}")
-    print_table(table)
+    caught = report["caught"].items()
+    rows = ((world, row["check"], f"{row['rounds']}", f"{row['caught']:.2f}") for world, row in caught)
+    print_table(f"{runs} logs of each world", ("what is broken", "check", "rounds", "caught"), rows)
     rates = ", ".join(f"{name} {rate:g}" for name, rate in report["false_flags_by_check"].items())
     typer.echo(f"Clean logs with any flag: {report['false_flags']:g} (promised: at most {report['level']:g}); {rates}.")
 
@@ -94,17 +83,14 @@ def monitor(
     rounds: Annotated[int, typer.Option(help="Rounds in each run.")] = 2000,
     risk: Annotated[float, typer.Option(help="The promised risk per round.")] = 0.05,
     level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure the monitor's false alarms at the promised rate, and how soon it catches three times that rate."""
     from safedial.bench.monitor_power import bench_monitor
-    from safedial.cli.output import print_json, print_pairs
+    from safedial.cli.output import print_pairs
 
     report = bench_monitor(runs=runs, rounds=rounds, risk=risk, level=level)
-    if json:
-        print_json(report)
-    else:
-        print_pairs("The monitor: false alarms, and rounds until the alarm at three times the risk", report)
+    print_pairs("The monitor: false alarms, and rounds until the alarm at three times the risk", report, json)
 
 
 @bench.command()
@@ -115,19 +101,16 @@ def study(
     decisions: Annotated[int, typer.Option(help="Decisions under load.")] = 5_000,
     threads: Annotated[int, typer.Option(help="Concurrent callers.")] = 16,
     storage: Annotated[str | None, typer.Option(help="A store's URL. Default: SQLite in a temporary folder.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Time a study: decisions per second, and how fast its log is verified and replayed."""
     from safedial.bench.study_speed import bench_load, bench_log
-    from safedial.cli.output import print_json, print_pairs, progress_bar
+    from safedial.cli.output import print_pairs, progress_bar
 
     report = bench_load(storage, dim=dim, decisions=decisions, threads=threads)
     with progress_bar("filling a log", events // 2) as advance:
         report |= bench_log(storage, dim=dim, events=events, progress=advance)
-    if json:
-        print_json(report)
-    else:
-        print_pairs("A study, every answer after its commit", report)
+    print_pairs("A study, every answer after its commit", report, json)
 
 
 @bench.command()
@@ -135,14 +118,11 @@ def nonlinear(
     functions: Annotated[int, typer.Option(help="Functions of the finite class.")] = 10_000,
     points: Annotated[int, typer.Option(help="Rounds before the kernel class's decision.")] = 2000,
     rounds: Annotated[int, typer.Option(help="Rounds in the finite class's simulation.")] = 4000,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Time the finite and the kernel class, beside a scikit-learn Gaussian process refitted in each round."""
     from safedial.bench.nonlinear_speed import bench_nonlinear
-    from safedial.cli.output import print_json, print_pairs
+    from safedial.cli.output import print_pairs
 
     report = bench_nonlinear(functions=functions, rounds=rounds, points=points)
-    if json:
-        print_json(report)
-    else:
-        print_pairs("Function classes (ratio: scikit-learn's time over ours)", report)
+    print_pairs("Function classes (ratio: scikit-learn's time over ours)", report, json)

@@ -155,6 +155,7 @@ def _report(found: Any) -> dict[str, Any]:
 
 
 def _print(found: Any, paths: list[Path]) -> None:
+    from safedial.cli.output import print_written
     from safedial.diagnostics.finding import shown
 
     flag = found.confounding
@@ -167,9 +168,8 @@ def _print(found: Any, paths: list[Path]) -> None:
         typer.echo(f"The {name}'s {found.words(name)}\n")
     for name, proposal in found.proposals.items():
         typer.echo(f"{name} = {proposal.value:g}. {proposal.reason}")
-    if paths:
-        typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))
-    elif not found.problem:
+    print_written(paths)
+    if not paths and not found.problem:
         typer.echo("Nothing written: give --threshold and --out to write a spec file, --plot for a picture.")
 
 
@@ -177,12 +177,12 @@ TABLE = ("loss", "difference", "error")
 
 
 def _print_families(name: str, chosen: Any) -> None:
-    from safedial.cli.output import new_table, print_table
+    from safedial.cli.output import print_table
 
-    heads = ("free numbers", "held-out loss", "behind the best", "± one error")
-    table = new_table(f"Dose curve of the {name}, by cross-validation", "family", *heads)
+    heads = ("family", "free numbers", "held-out loss", "behind the best", "± one error")
+    rows = []
     for family, row in chosen.table.items():
         mark = " *" if family == chosen.fit.family else ""
         numbers = (f"{row[key]:.4f}" if abs(row[key]) < 1e5 else f"{row[key]:.1e}" for key in TABLE)
-        table.add_row(family + mark, f"{row['free']:.0f}", *numbers)
-    print_table(table)
+        rows.append((family + mark, f"{row['free']:.0f}", *numbers))
+    print_table(f"Dose curve of the {name}, by cross-validation", heads, rows)

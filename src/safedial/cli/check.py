@@ -27,7 +27,7 @@ def check(
 
     Exit status: 0 if no check raises a flag, 1 if one does, 2 if the input is wrong.
     """
-    from safedial.cli.output import need_pictures, print_json
+    from safedial.cli.output import need_pictures, print_json, print_written
     from safedial.diagnostics import check_log
     from safedial.report.checks_page import verdict, write_checks
 
@@ -50,20 +50,17 @@ def check(
         print_json(report | {"findings": [each.to_dict() for each in findings]} | ({"out": str(out)} if out else {}))
     else:
         _print(findings, verdict(findings), f"{log.name}: {len(rounds)} rounds with a dose, {target} checked")
-        if out:
-            typer.echo(f"Written:\n  {out}")
+        print_written([out])
     if flagged:
         raise typer.Exit(1)
 
 
 def _print(findings: list, words: str, title: str) -> None:
-    from safedial.cli.output import new_table, print_table
+    from safedial.cli.output import print_table
     from safedial.diagnostics.finding import shown
 
-    table = new_table(title, "check", "evidence", f"flag at {findings[0].needed:.0f}")
-    for each in findings:
-        table.add_row(each.title, shown(each.evidence), each.word)
-    print_table(table)
+    rows = ((each.title, shown(each.evidence), each.word) for each in findings)
+    print_table(title, ("check", "evidence", f"flag at {findings[0].needed:.0f}"), rows)
     for each in findings:
         if each.word in ("FLAG", "shown", "not applicable"):
             typer.echo(f"{each.title}. {each.found} {each.means}\n")

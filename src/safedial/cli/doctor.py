@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from safedial.cli.inputs import Json
 from safedial.errors import EXTRAS, how_to_install
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
+def doctor(json: Json = False) -> None:
     """List what is installed and what each missing extra would add."""
-    from safedial.cli.output import new_table, print_json, print_table
+    from safedial.cli.output import print_json, print_table
 
     report = diagnose()
     if json:
         print_json(report)
         return
-    table = new_table(f"safedial {report['safedial']} on Python {report['python']}", "extra", "state", "what it adds")
-    for name, extra in report["extras"].items():
-        table.add_row(name, "installed" if extra["installed"] else "missing", extra["adds"])
-    print_table(table)
+    extras = report["extras"].items()
+    rows = ((name, "installed" if extra["installed"] else "missing", extra["adds"]) for name, extra in extras)
+    title = f"safedial {report['safedial']} on Python {report['python']}"
+    print_table(title, ("extra", "state", "what it adds"), rows)
     if report["sqlite"]["warning"]:
         typer.echo(report["sqlite"]["warning"])
-    missing = [name for name, extra in report["extras"].items() if not extra["installed"]]
+    missing = [name for name, extra in extras if not extra["installed"]]
     if missing:
         typer.echo(f"To add them: {how_to_install(*missing)}")
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.cli.inputs import Json
 from safedial.errors import InvalidInput, require
 
 CLASSES = ("finite", "linear", "kernel")
@@ -34,7 +35,7 @@ def eluder(
     cost_noise: Annotated[float, typer.Option(help="Theorem 3: sub-Gaussian constant of the cost.")] = 1.0,
     estimation_risk: Annotated[float, typer.Option(help="Theorem 3: chance that the bound fails.")] = 0.01,
     ridge: Annotated[float, typer.Option(help="Theorem 3, linear and kernel: regularisation.")] = 1.0,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Compute the eluder dimension of a class (exact, or marked as a bound) and Theorem 3's regret bound."""
     from safedial.cli.output import print_json, progress_bar
@@ -104,7 +105,7 @@ def _gram(kernel: str, dim: int, contexts: int, context_bound: float, seed: int)
 
 def _print(content: dict[str, Any], estimation_risk: float) -> None:
     """Two tables: the dimension, and Theorem 3's curve."""
-    from safedial.cli.output import new_table, print_pairs, print_table, shown
+    from safedial.cli.output import print_pairs, print_table, shown
 
     hidden = ("theorem3", "sequence", "pairs", "dimension", "kind", "class")
     if content["lower_method"] == content["upper_method"]:
@@ -117,14 +118,13 @@ def _print(content: dict[str, Any], estimation_risk: float) -> None:
     print_pairs(f"Eluder dimension, {content['class']} class", pairs)
     if content["theorem3"] is None:
         return
-    table = new_table(
-        "Theorem 3: regret at most", "rounds", "dimension at 1/T", "radius, reward", "cost", "bound", "trivial"
+    heads = ("rounds", "dimension at 1/T", "radius, reward", "cost", "bound", "trivial")
+    names = ("reward_radius", "cost_radius", "bound", "trivial_bound")
+    rows = (
+        (shown(row["rounds"]), f"{row['dimension']} ({row['kind']})", *(shown(row[name]) for name in names))
+        for row in content["theorem3"]
     )
-    for row in content["theorem3"]:
-        told = f"{row['dimension']} ({row['kind']})"
-        figures = (row[name] for name in ("reward_radius", "cost_radius", "bound", "trivial_bound"))
-        table.add_row(shown(row["rounds"]), told, *map(shown, figures))
-    print_table(table)
+    print_table("Theorem 3: regret at most", heads, rows)
     typer.echo(
         f"Holds with probability {1.0 - estimation_risk:g} if mean reward and mean cost lie in this class "
         "and the noise constants are right."

@@ -25,7 +25,7 @@ def monitor(
 
     Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """
-    from safedial.cli.output import need_pictures, print_json, print_pairs
+    from safedial.cli.output import need_pictures, print_json, print_pairs, print_written
     from safedial.diagnostics.promise_watch import watch_log
     from safedial.errors import require
 
@@ -44,7 +44,6 @@ def monitor(
         shown = {name: "none" if value is None else value for name, value in watch.to_dict().items()}
         print_pairs(f"{log.name}: is P(cost > {file.spec.threshold:g}) as promised?", shown)
         typer.echo(watch.verdict())
-        if out:
-            typer.echo(f"Written:\n  {out}")
+        print_written([out])
     if watch.alarm_round is not None:
         raise typer.Exit(1)

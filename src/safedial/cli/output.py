@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from json import dumps
 from typing import Any
 
 from safedial.errors import printable
@@ -13,28 +13,39 @@ from safedial.errors import printable
 
 def print_json(content: Any) -> None:
     """Print one JSON object and nothing else on stdout."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    text = dumps(content, ensure_ascii=False, allow_nan=False)
     if not text.isprintable():
-        text = json.dumps(content, allow_nan=False)
+        text = dumps(content, allow_nan=False)
     sys.stdout.write(text + "\n")
 
 
-def print_pairs(title: str, pairs: dict[str, Any]) -> None:
-    """A two-column table of names and values."""
-    table = new_table(title, "", "")
-    for name, value in pairs.items():
-        table.add_row(name.replace("_", " "), shown(value))
-    print_table(table)
+def print_pairs(title: str, pairs: dict[str, Any], json: bool = False) -> None:
+    """A two-column table of names and values, or one JSON object."""
+    if json:
+        print_json(pairs)
+    else:
+        print_table(title, ("", ""), ((name.replace("_", " "), shown(value)) for name, value in pairs.items()))
 
 
-def new_table(title: str, *columns: str) -> Any:
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table; the first column is aligned on the left, the others on the right."""
     from rich.box import SIMPLE_HEAD
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_header=any(columns), box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
-    return table
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def print_written(paths: Iterable[Any]) -> None:
+    """The files that were written; nothing if there are none."""
+    lines = [f"  {path}" for path in paths if path]
+    if lines:
+        sys.stdout.write("\n".join(["Written:", *lines]) + "\n")
 
 
 def need_pictures(path: Any) -> None:
@@ -43,12 +54,6 @@ def need_pictures(path: Any) -> None:
 
     if path:
         import_extra("matplotlib", "plot")
-
-
-def print_table(table: Any) -> None:
-    from rich.console import Console
-
-    Console().print(table)
 
 
 def shown(value: Any) -> str:
@@ -66,13 +71,8 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
+    name, share = TextColumn("{task.description}"), TextColumn("{task.percentage:>3.0f} %")
+    columns, console = (name, BarColumn(), share, TimeRemainingColumn()), Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=total)
         yield lambda step: progress.advance(task, step)

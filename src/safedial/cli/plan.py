@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.inputs import Json
-from safedial.cli.simulate import DOSES, SpecOptions, read_curve, stated_spec
+from safedial.cli.simulate import DOSES, read_curve, spec_options, stated_spec
 
 
 def plan(
+    context: typer.Context,
     rounds: Annotated[int, typer.Option(help="Rounds in the study.")],
     *,
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
@@ -47,14 +48,7 @@ def plan(
     from safedial.report.plan_page import write_plan
     from safedial.specfile import load_spec
 
-    fields = SpecOptions(
-        threshold=threshold,
-        total_risk=total_risk,
-        cost_noise=cost_noise,
-        reward_noise=reward_noise,
-        coefficient_bound=coefficient_bound,
-        context_bound=context_bound,
-    ).given()
+    fields = spec_options(context)
     need_pictures(out)
     file = load_spec(spec) if spec else None
     open_ = [name for name in CONSTANTS if file and getattr(file.spec, name) is None]
@@ -79,17 +73,13 @@ def plan(
 
 
 def _print(made: Any, paths: list[Path]) -> None:
-    from safedial.cli.output import new_table, print_table
+    from safedial.cli.output import print_table, print_written
     from safedial.report.plan_page import lines
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
     shown = {"violations": "viol.", "violations_high": "19 of 20", "violation_rate": "rate", "reward_share": "reward"}
     shown |= {"half_reward_round": "half from", "last_dose": f"dose, {made.dial.unit}" if made.dial.unit else "dose"}
-    table = new_table(title, "scenario", *shown.values())
-    for line in lines(made, ("scenario", *shown)):
-        table.add_row(*line)
-    print_table(table)
+    print_table(title, ("scenario", *shown.values()), lines(made, ("scenario", *shown)))
     typer.echo("\n".join(made.words()))
     typer.echo("(* the promise is not proved there. Reward: as a share of an all-knowing policy's.)")
-    if paths:
-        typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))
+    print_written(paths)

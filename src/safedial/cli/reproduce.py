@@ -11,13 +11,14 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from safedial.cli.inputs import Json
+
 if TYPE_CHECKING:
     from safedial.experiments.experiment import Experiment, Result
 
 Seeds = Annotated[int, typer.Option(help="How many seeds; the paper uses 5.")]
 Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper uses 10000.")]
 Out = Annotated[Path, typer.Option(help="The output folder.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 HELP_OF_ALL = (
     "Run all experiments and write the report; the closed loop, non-linear worlds and toolkit use fewer rounds."
@@ -82,17 +83,11 @@ def _make_command(group: Sequence[Experiment]) -> Callable[..., None]:
     from safedial.experiments.experiment import run_and_draw
 
     def command(out: Path, json: bool, **options: Any) -> None:
-        from safedial.cli.output import new_table, print_table, progress_bar
+        from safedial.cli.output import print_table, progress_bar
 
         result = run_and_draw(group, out, options, bar=progress_bar)
         for part in [] if json else [part for each in group for part in each.table(out)]:
-            if isinstance(part, str):
-                typer.echo(part)
-                continue
-            table = new_table(part.title, *part.columns)
-            for row in part.rows:
-                table.add_row(*row)
-            print_table(table)
+            typer.echo(part) if isinstance(part, str) else print_table(*part)
         _show(result, json)
 
     command.__doc__ = group[0].run.__doc__
@@ -117,12 +112,10 @@ _OUT_AND_JSON = [
 
 
 def _show(result: Result, json: bool) -> None:
-    files = [str(path) for path in result.files]
-    if json:
-        from safedial.cli.output import print_json
+    from safedial.cli.output import print_json, print_written
 
-        print_json({**result.content, "files": files})
-        return
-    typer.echo("\nWritten:")
-    for file in files:
-        typer.echo(f"  {file}")
+    if json:
+        print_json({**result.content, "files": [str(path) for path in result.files]})
+    else:
+        typer.echo()
+        print_written(result.files)

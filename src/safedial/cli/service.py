@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from safedial.cli.inputs import Json
 from safedial.cli.study_output import Storage
 
 key = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a store.")
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Reason = Annotated[str, typer.Option(help="The reason, for the store's log.")]
 
 
@@ -57,7 +57,7 @@ def create(
 @key.command("list")
 def list_(storage: Storage, json: Json = False) -> None:
     """List every key ever created, including revoked ones."""
-    from safedial.cli.output import new_table, print_json, print_table
+    from safedial.cli.output import print_json, print_table
     from safedial.study import Store
     from safedial.study.keys import list_keys
 
@@ -66,11 +66,11 @@ def list_(storage: Storage, json: Json = False) -> None:
     if json:
         print_json({"keys": found})
         return
-    table = new_table("Keys", "id", "role", "study", "created", "revoked")
+    heads, rows = ("id", "role", "study", "created", "revoked"), []
     for made in found:
-        words = [str(made[name] or "") for name in ("id", "role", "study", "created", "revoked")]
-        table.add_row(*words[:3], *(when[:16].replace("T", " ") for when in words[3:]))
-    print_table(table)
+        words = [str(made[name] or "") for name in heads]
+        rows.append((*words[:3], *(when[:16].replace("T", " ") for when in words[3:])))
+    print_table("Keys", heads, rows)
 
 
 @key.command()
@@ -99,8 +99,7 @@ def revoke(
 def verify(
     storage: Storage,
     checkpoint: Annotated[
-        str | None,
-        typer.Option(help="The latest SEQ:HASH from `create` or `revoke`; detects a key added since."),
+        str | None, typer.Option(help="The latest SEQ:HASH from `create` or `revoke`; detects a key added since.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from safedial.cli.inputs import Json
 from safedial.core.confidence import NAMES as RADIUS_NAMES
 from safedial.core.confidence import resolve_clip
 from safedial.core.promise import PROMISES
@@ -45,6 +45,7 @@ CLIP = "Cut the cost bound at S times the context's norm. Default: yes, but no w
 
 
 def simulate(
+    context: typer.Context,
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, ...")],
     *,
@@ -109,7 +110,7 @@ def simulate(
     reward_sensor_noise: Annotated[float | None, _world("Additive sensor error of the reward [0].")] = None,
     cost_sensor_noise: Annotated[float | None, _world("Additive sensor error of the cost [0].")] = None,
     dose: Annotated[str | None, _world(f"The dose curve: {DOSES} [identity].")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Simulate a policy in a world, the paper's linear one by default, and report violations, regret and reward."""
     from safedial.cli.nonlinear import Shape, default_dose, make_classes, make_world
@@ -123,28 +124,8 @@ def simulate(
     from safedial.simulation.summary import summary
     from safedial.specfile import load_spec
 
-    stated_options = SpecOptions(
-        threshold=threshold,
-        violation_risk=violation_risk,
-        estimation_risk=estimation_risk,
-        total_risk=total_risk,
-        threshold_on=threshold_on,
-        sensor_dependent=sensor_dependent,
-        promise=promise,
-        reward_noise=reward_noise,
-        cost_noise=cost_noise,
-        coefficient_bound=coefficient_bound,
-        context_bound=context_bound,
-        ridge=ridge,
-        reward_sensor_noise=reward_sensor_noise,
-        cost_sensor_noise=cost_sensor_noise,
-        margin=margin,
-        margin_risk=margin_risk,
-        noise_low=noise_low,
-        noise_high=noise_high,
-    )
     file = load_spec(spec) if spec else None
-    stated = stated_spec(stated_options.given(), file)
+    stated = stated_spec(spec_options(context), file)
     known = dim if dim is not None else file and file.dim
     require(known is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
     shape = Shape(functions, kernel, norm, odds, features, misspecification, max_points, radius)
@@ -183,42 +164,20 @@ def simulate(
         _print(report, f"{chosen.label} in the {world} world", seeds, log, heuristic=PROMISES[chosen.promise].empty)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpecOptions:
-    """The options that are fields of a SafetySpec; None where one is not given."""
+def spec_options(context: typer.Context) -> dict[str, Any]:
+    """The options given on the command line that are fields of a SafetySpec, by name."""
+    from safedial.core.spec import SafetySpec
 
-    threshold: float | None = None
-    violation_risk: float | None = None
-    estimation_risk: float | None = None
-    total_risk: float | None = None
-    threshold_on: str | None = None
-    sensor_dependent: bool | None = None
-    promise: str | None = None
-    reward_noise: float | None = None
-    cost_noise: float | None = None
-    coefficient_bound: float | None = None
-    context_bound: float | None = None
-    ridge: float | None = None
-    reward_sensor_noise: float | None = None
-    cost_sensor_noise: float | None = None
-    margin: str | None = None
-    margin_risk: float | None = None
-    noise_low: float | None = None
-    noise_high: float | None = None
-
-    def given(self) -> dict[str, Any]:
-        """The given options, by name."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+    given = {name: value for name, value in context.params.items() if value is not None}
+    return {name: given[name] for name in SafetySpec.__dataclass_fields__ if name in given}
 
 
 def stated_spec(fields: dict[str, Any], file: Any) -> Any:
     """The spec of the file, or the default one, with the command line's options in place."""
-    from safedial.core.spec import SafetySpec
+    from safedial.core.spec import CONSTANTS, SafetySpec
 
-    constants = {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 1.0, "context_bound": 1.0}
-    base: dict[str, Any] = (
-        file.spec.to_dict() if file else constants | {"violation_risk": 0.01, "estimation_risk": 0.01}
-    )
+    risks = {"violation_risk": 0.01, "estimation_risk": 0.01}
+    base: dict[str, Any] = file.spec.to_dict() if file else dict.fromkeys(CONSTANTS, 1.0) | risks
     require("threshold" in base | fields, "--threshold", None, "is missing", "give it, or a spec file")
     if "total_risk" in fields:
         parts = ("violation_risk", "estimation_risk", "margin_risk")
@@ -229,7 +188,7 @@ def stated_spec(fields: dict[str, Any], file: Any) -> Any:
 
 
 def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, heuristic: bool) -> None:
-    from safedial.cli.output import print_pairs
+    from safedial.cli.output import print_pairs, print_written
 
     shown = {name: value for name, value in report.items() if name != "settings"}
     promised = report["promised_risk"]
@@ -248,8 +207,7 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
             "In uncertified rounds even a dose of 0 may break the promise: baseline cost or sensor noise uses up the "
             "threshold."
         )
-    if log:
-        typer.echo(f"Written:\n  {log}")
+    print_written([log])
 
 
 def _policy(name: str, given: dict[str, Any]) -> Any:

@@ -19,7 +19,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format jso
 
 def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
     """Print an answer as JSON, as `words` if there are any, or else as a table."""
-    from safedial.cli.output import new_table, print_json, print_pairs, print_table, shown
+    from safedial.cli.output import print_json, print_pairs, print_table, shown
 
     require(format in ("table", "json"), "--format", format, "must be table or json")
     if json or format == "json":
@@ -27,10 +27,7 @@ def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "
     elif words:
         typer.echo(words)
     elif isinstance(answer.get("studies"), list):
-        table = new_table("Studies", "name", "events")
-        for row in answer["studies"]:
-            table.add_row(row["name"], shown(row["events"]))
-        print_table(table)
+        print_table("Studies", ("name", "events"), ((row["name"], shown(row["events"])) for row in answer["studies"]))
     else:
         print_pairs("", {name: _short(value) for name, value in answer.items()})
 

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.cli.inputs import Json
+
 sweep = typer.Typer(
     no_args_is_help=True, help="Run grids of simulations; an interrupted sweep continues where it stopped."
 )
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Folder = Annotated[Path, typer.Argument(help="The sweep's folder.")]
 
 
@@ -68,7 +69,7 @@ def plot(
     json: Json = False,
 ) -> None:
     """Draw violations and reward against one setting, using only the written cells."""
-    from safedial.cli.output import print_json
+    from safedial.cli.output import print_json, print_written
     from safedial.plots.sweep_picture import draw_sweep
     from safedial.sweep.table import write_table
 
@@ -76,11 +77,11 @@ def plot(
     if json:
         print_json({"files": paths})
     else:
-        typer.echo("Written:\n" + "\n".join(f"  {path}" for path in paths))
+        print_written(paths)
 
 
 def _report(state: Any, table: str | None, json: bool) -> None:
-    from safedial.cli.output import print_json
+    from safedial.cli.output import print_json, print_written
 
     if json:
         print_json({**state._asdict(), **({"table": table} if table else {})})
@@ -90,5 +91,4 @@ def _report(state: Any, table: str | None, json: bool) -> None:
         typer.echo(f"{state.computed} computed now.")
     for key, error in state.failed.items():
         typer.echo(f"failed: {key}: {error}")
-    if table:
-        typer.echo(f"Written:\n  {os.path.relpath(table)}")
+    print_written([table and os.path.relpath(table)])
