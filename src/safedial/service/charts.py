@@ -57,6 +57,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
         status, start = track.column("status"), track.column("start") > 0
         known, over = over_threshold(track)
         _, steps = log_path(track) if path is None else path
+        evidence = float(evidence_at(steps, -1)) if len(steps) else 1.0
         waiting = track.column("at")[status == OPEN]
         return {
             "decisions": track.rows,
@@ -66,11 +67,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "expired": int(track.overdue.sum()),
             "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + track.column("withheld").sum()),
             "imported": track.imported,
-            "evidence": None
-            if track.study.spec.learner.watches_itself
-            else float(evidence_at(steps, -1))
-            if len(steps)
-            else 1.0,
+            "evidence": None if track.study.spec.learner.watches_itself else evidence,
             "stopped": track.stopped,
             "resumes": len(track.resumes),
             "unwatched": unwatched(track) if track.study.spec.rules_version > 1 else None,

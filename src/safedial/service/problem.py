@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterable
-from typing import Any
 
 from starlette.responses import Response
 
@@ -20,37 +19,31 @@ from safedial.study.event import orjson
 
 log = logging.getLogger("safedial.service")
 
-STATUS = {
-    "invalid_input": 422,
-    "not_finite": 422,
-    "wrong_dimension": 422,
-    "wrong_features": 422,
-    "context_out_of_bounds": 422,
-    "out_of_range": 422,
-    "key_reused": 422,
-    "reason_required": 422,
-    "unknown_study": 404,
-    "unknown_decision": 404,
-    "unknown_key": 404,
-    "study_exists": 409,
-    "conflict": 409,
-    "own_policy": 409,
-    "store_unavailable": 503,
-    "wrong_schema": 503,
-    "log_broken": 500,
-    "malformed": 400,
-    "too_deep": 400,
-    "unauthenticated": 401,
-    "forbidden": 403,
-    "not_found": 404,
-    "method_not_allowed": 405,
-    "slow_body": 408,
-    "too_large": 413,
-    "not_json": 415,
-    "too_many_requests": 429,
-    "fault": 500,
-    "overloaded": 503,
+_CODES = {
+    400: ("malformed", "too_deep"),
+    401: ("unauthenticated",),
+    403: ("forbidden",),
+    404: ("unknown_study", "unknown_decision", "unknown_key", "not_found"),
+    405: ("method_not_allowed",),
+    408: ("slow_body",),
+    409: ("study_exists", "conflict", "own_policy"),
+    413: ("too_large",),
+    415: ("not_json",),
+    422: (
+        "invalid_input",
+        "not_finite",
+        "wrong_dimension",
+        "wrong_features",
+        "context_out_of_bounds",
+        "out_of_range",
+        "key_reused",
+        "reason_required",
+    ),
+    429: ("too_many_requests",),
+    500: ("log_broken", "fault"),
+    503: ("store_unavailable", "wrong_schema", "overloaded"),
 }
+STATUS = {code: status for status, codes in _CODES.items() for code in codes}
 WORDS = {
     **MEANINGS,
     "malformed": "the body is not JSON",
@@ -84,16 +77,9 @@ class Problem(Exception):
 def answer(code: str, detail: str = "", *, field: str = "", headers: dict[str, str] | None = None) -> Response:
     """The response for a code."""
     status = STATUS.get(code, 422)
-    content: dict[str, Any] = {
-        "type": f"urn:safedial:problem:{code}",
-        "title": WORDS.get(code, WORDS["invalid_input"]),
-        "status": status,
-        "code": code,
-    }
-    if detail:
-        content["detail"] = detail
-    if field:
-        content["field"] = field
+    words = WORDS.get(code, WORDS["invalid_input"])
+    content = {"type": f"urn:safedial:problem:{code}", "title": words, "status": status, "code": code}
+    content |= {name: text for name, text in (("detail", detail), ("field", field)) if text}
     more = dict(headers or {})
     if code in RETRY_SECONDS:
         more["Retry-After"] = str(RETRY_SECONDS[code])

@@ -25,13 +25,10 @@ LOOK_SECONDS = 0.4
 """Seconds that the page waits for a log that is still being read; it then shows what was read so far."""
 
 
-@route(
-    "GET",
-    "/v1/studies/{name}/events",
-    role="read",
-    gives=schemas.Events,
-    query={"from_seq": "the first seq to return", "limit": "the largest number of events"},
-)
+EVENTS_QUERY = {"from_seq": "the first seq to return", "limit": "the largest number of events"}
+
+
+@route("GET", "/v1/studies/{name}/events", gives=schemas.Events, query=EVENTS_QUERY)
 async def events(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """The log, one page at a time: the next page begins at `next_seq`."""
     study = await service.study(request.path_params["name"])
@@ -39,13 +36,10 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     return reply(await asyncio.to_thread(study.events, first, most))
 
 
-@route(
-    "GET",
-    "/v1/studies/{name}/verify",
-    role="read",
-    gives=schemas.Verification,
-    query={"checkpoint": "SEQ:HASH, as `safedial study checkpoint` printed it, or seq and hash of any answer"},
-)
+VERIFY_QUERY = {"checkpoint": "SEQ:HASH, as `safedial study checkpoint` printed it, or seq and hash of any answer"}
+
+
+@route("GET", "/v1/studies/{name}/verify", gives=schemas.Verification, query=VERIFY_QUERY)
 async def verify(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Check the hash chain, rebuild the state from the log and recompute every decision.
 
@@ -62,7 +56,6 @@ async def verify(service: Service, request: Request, caller: Caller, fields: dic
 @route(
     "GET",
     "/v1/studies/{name}/series",
-    role="read",
     gives=schemas.Series,
     query={"points": "the largest number of points per curve"},
     also={304: "nothing has changed since the ETag"},
@@ -95,7 +88,6 @@ def draw(track: Any, points: int) -> bytes:
 @route(
     "GET",
     "/v1/studies/{name}/decisions",
-    role="read",
     gives=schemas.Rows,
     query={
         "before": "decisions before this seq",
@@ -124,7 +116,7 @@ async def ready(service: Service, request: Request, caller: Caller, fields: dict
     return reply({"status": "ready", "version": __version__})
 
 
-@route("GET", "/metrics", role="read", gives=None)
+@route("GET", "/metrics", gives=None)
 async def metrics(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Prometheus metrics of this worker."""
     seen = {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,7 +16,7 @@ from safedial.service import schemas
 from safedial.service.access import Caller
 from safedial.service.app_state import Service
 from safedial.service.problem import Problem
-from safedial.service.routing import idempotency_key, reply, route
+from safedial.service.routing import Handler, idempotency_key, reply, route
 from safedial.study import Receipt, list_studies
 from safedial.study.errors import StudyError
 from safedial.study.manage import make_study
@@ -24,7 +26,7 @@ LARGEST_DIM = 1_000
 """The largest dimension of a study created over HTTP, because d x d numbers are held in memory."""
 
 
-@route("POST", "/v1/studies", role="admin", takes=schemas.NewStudy, gives=schemas.NewStudyState, status=201, key=True)
+@route("POST", "/v1/studies", role="admin", takes=schemas.NewStudy, gives=schemas.NewStudyState, key=True)
 async def create(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Create a study. With an Idempotency-Key, repeating the request returns the study that it created."""
     if caller.study:
@@ -32,12 +34,7 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
     again = idempotency_key(request) is not None
     check_spec(fields["spec"])
     made, notes = await asyncio.to_thread(
-        make_study,
-        fields["name"],
-        fields["spec"],
-        storage=service.store,
-        actor=caller.actor,
-        load_if_exists=again,
+        make_study, fields["name"], fields["spec"], storage=service.store, actor=caller.actor, load_if_exists=again
     )
     service.studies[made.name] = made
     again = not made.created
@@ -56,14 +53,14 @@ def check_spec(given: Any) -> None:
         raise Problem("invalid_input", f"dim: a study made over HTTP has at most {LARGEST_DIM}", field="spec")
 
 
-@route("GET", "/v1/studies", role="read", gives=schemas.Studies)
+@route("GET", "/v1/studies", gives=schemas.Studies)
 async def studies(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """The studies that the key may see."""
     found = await asyncio.to_thread(list_studies, service.store)
     return reply({"studies": [row for row in found if caller.study in ("", row["name"])]})
 
 
-@route("GET", "/v1/studies/{name}", role="read", gives=schemas.StudyState)
+@route("GET", "/v1/studies/{name}", gives=schemas.StudyState)
 async def state(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """A study's counts, the monitor's evidence, whether and why it has stopped, and its specification."""
     return reply(await state_of(await service.study(request.path_params["name"])))
@@ -73,15 +70,7 @@ async def state_of(study: Any) -> dict[str, Any]:
     return {**await asyncio.to_thread(study.status), "spec": study.spec.fields}
 
 
-@route(
-    "POST",
-    "/v1/studies/{name}/decisions",
-    role="decide",
-    takes=schemas.Ask,
-    gives=schemas.Decision,
-    status=201,
-    key=True,
-)
+@route("POST", "/v1/studies/{name}/decisions", role="decide", takes=schemas.Ask, gives=schemas.Decision, key=True)
 async def decide(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Advise an action for a context. Answered after the commit.
 
@@ -102,7 +91,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
     return reply(made.to_dict(), 201, replayed=made.replayed)
 
 
-@route("GET", "/v1/decisions/{decision_id}", role="read", gives=schemas.DecisionRecord)
+@route("GET", "/v1/decisions/{decision_id}", gives=schemas.DecisionRecord)
 async def decision(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """A decision, its certificate, an explanation in plain words, and later reports about it."""
     name = request.path_params["decision_id"]
@@ -127,18 +116,13 @@ def receipt_of(receipt: Receipt) -> Response:
     return reply(receipt.to_dict(), 201 if receipt.created else 200, replayed=not receipt.created)
 
 
-AGAIN = {200: "already recorded by an earlier request"}
+def writes(path: str, *, role: str, takes: type[BaseModel], key: bool = False) -> Callable[[Handler], Handler]:
+    """A route that writes one event and answers with its receipt."""
+    again = {200: "already recorded by an earlier request"}
+    return route("POST", path, role=role, takes=takes, gives=schemas.Receipt, key=key, also=again)
 
 
-@route(
-    "POST",
-    "/v1/decisions/{decision_id}/outcome",
-    role="observe",
-    takes=schemas.Outcome,
-    gives=schemas.Receipt,
-    status=201,
-    also=AGAIN,
-)
+@writes("/v1/decisions/{decision_id}/outcome", role="observe", takes=schemas.Outcome)
 async def outcome(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Report the outcome of a decision, once. A different outcome is a conflict: send a correction instead."""
     try:
@@ -150,45 +134,19 @@ async def outcome(service: Service, request: Request, caller: Caller, fields: di
         raise Problem("conflict", way) from None
 
 
-@route(
-    "POST",
-    "/v1/decisions/{decision_id}/correction",
-    role="observe",
-    takes=schemas.Correction,
-    gives=schemas.Receipt,
-    status=201,
-    key=True,
-    also=AGAIN,
-)
+@writes("/v1/decisions/{decision_id}/correction", role="observe", takes=schemas.Correction, key=True)
 async def correction(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Correct values of a reported outcome; the model is rebuilt with the corrected ones."""
     return await _told(service, request, "correct", caller, {**fields, "key": idempotency_key(request)})
 
 
-@route(
-    "POST",
-    "/v1/decisions/{decision_id}/void",
-    role="observe",
-    takes=schemas.Void,
-    gives=schemas.Receipt,
-    status=201,
-    also=AGAIN,
-)
+@writes("/v1/decisions/{decision_id}/void", role="observe", takes=schemas.Void)
 async def void(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Declare a round void. Unless the reason is unrelated to the outcome, the model stops learning before it."""
     return await _told(service, request, "void", caller, fields)
 
 
-@route(
-    "POST",
-    "/v1/studies/{name}/resume",
-    role="admin",
-    takes=schemas.Resume,
-    gives=schemas.Receipt,
-    status=201,
-    key=True,
-    also=AGAIN,
-)
+@writes("/v1/studies/{name}/resume", role="admin", takes=schemas.Resume, key=True)
 async def resume(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Clear an alarm. A person decides this and gives the reason."""
     study = await service.study(request.path_params["name"])

@@ -33,18 +33,18 @@ def route(
     method: str,
     path: str,
     *,
-    role: str | None,
     gives: type[BaseModel] | None,
-    status: int = 200,
+    role: str | None = "read",
     takes: type[BaseModel] | None = None,
     key: bool = False,
     query: dict[str, str] | None = None,
     also: dict[int, str] | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Wrap a handler with access control, reading of the body and error answers.
+    """Wrap a handler with access control, reading of the body and error answers; a POST is answered with 201.
 
     The parameters also describe the route in the OpenAPI document.
     """
+    status = 201 if method == "POST" else 200
 
     def put(handler: Handler) -> Handler:
         async def endpoint(request: Request) -> Response:
@@ -64,15 +64,9 @@ def route(
         answers: dict[int | str, Any] = {status: {"model": gives} if gives else {"description": "text"}}
         for code, words in (also or {}).items():
             answers[code] = {"description": words, **({"model": gives} if code == 200 else {})}
-        router.add_api_route(
-            path,
-            endpoint,
-            methods=[method],
-            status_code=status,
-            response_model=None,
-            responses={**answers, "default": {"model": schemas.ProblemDetails, "description": "problem+json"}},
-            openapi_extra=described,
-        )
+        answers["default"] = {"model": schemas.ProblemDetails, "description": "problem+json"}
+        about: dict[str, Any] = {"responses": answers, "response_model": None, "openapi_extra": described}
+        router.add_api_route(path, endpoint, methods=[method], status_code=status, **about)
         return handler
 
     return put
@@ -107,27 +101,16 @@ _KIND = {"checkpoint": "string", "search": "string"}
 
 def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str], needs_key: bool) -> dict[str, Any]:
     """The OpenAPI entries that FastAPI cannot infer, because the route reads its own body."""
-    parameters: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "in": "query",
-            "required": False,
-            "description": words,
-            "schema": {"type": _KIND.get(name, "integer")},
-        }
-        for name, words in query.items()
+
+    def parameter(name: str, place: str, words: str, kind: dict[str, Any]) -> dict[str, Any]:
+        return {"name": name, "in": place, "required": False, "description": words, "schema": kind}
+
+    parameters = [
+        parameter(name, "query", words, {"type": _KIND.get(name, "integer")}) for name, words in query.items()
     ]
     if key:
         words = "the same key and body give the same answer; another body is refused"
-        parameters.append(
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "required": False,
-                "description": words,
-                "schema": {"type": "string", "maxLength": 200},
-            }
-        )
+        parameters.append(parameter("Idempotency-Key", "header", words, {"type": "string", "maxLength": 200}))
     said: dict[str, Any] = {"parameters": parameters} if parameters else {}
     if takes is not None:
         content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{takes.__name__}"}}}

@@ -21,13 +21,7 @@ STORAGE = "SAFEDIAL_STORAGE"
 HOST = "SAFEDIAL_HOST"
 RATE = "SAFEDIAL_RATE"
 
-
-QUIET: dict[str, Any] = {
-    "access_log": False,
-    "log_level": "warning",
-    "server_header": False,
-    "timeout_keep_alive": 30,
-}
+QUIET: dict[str, Any] = {"access_log": False, "log_level": "warning", "server_header": False, "timeout_keep_alive": 30}
 """The settings of every server: without an access log, so that no address or id is written anywhere."""
 
 
@@ -40,16 +34,8 @@ def serve(
     with Store(storage) as store:
         refuse_open_address(store, host)
     os.environ.update({STORAGE: storage, HOST: host} | ({} if rate is None else {RATE: repr(rate)}))
-    uvicorn.run(
-        "safedial.service.server:worker",
-        factory=True,
-        host=host,
-        port=port,
-        workers=workers,
-        lifespan="on",
-        timeout_graceful_shutdown=10,
-        **QUIET,
-    )
+    options = {"factory": True, "lifespan": "on", "timeout_graceful_shutdown": 10, **QUIET}
+    uvicorn.run("safedial.service.server:worker", host=host, port=port, workers=workers, **options)
 
 
 def worker() -> Any:
