@@ -29,7 +29,7 @@ from safedial.calibration.result import Calibration
 from safedial.decision.units import Dial
 from safedial.diagnostics.confounding import BROKEN, assignment, words
 from safedial.diagnostics.evidence import average
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.errors import require
 from safedial.rounds_io import Log
 
@@ -117,9 +117,7 @@ def _confounding(log: Log) -> Finding:
     return finding(
         "confounding",
         "Confounded doses",
-        needed=1.0 / LEVEL,
-        rounds=np.array([float(count)]),
-        log_evidence=np.array([evidence]),
+        Process(np.array([float(count)]), np.array([evidence]), 1.0 / LEVEL),
         tested="Were doses chosen without the context, or does it predict them?",
         found=words(found[0], pilot.names, count) if count else "Advice is on record for every round.",
         fine="Nothing speaks against doses chosen without the context. No check can see reasons outside the log.",

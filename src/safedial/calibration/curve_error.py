@@ -56,12 +56,8 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
     stated = PROMISES[spec.promise]
     plain = not sensed and stated.from_constants and stated.each_round and spec.noise_scale is None
-    require(
-        plain,
-        "spec",
-        spec.promise,
-        "works only with promise='certified', the sub-Gaussian margin, no sensor noise and no noise_scale",
-    )
+    rule = "works only with promise='certified', the sub-Gaussian margin, no sensor noise and no noise_scale"
+    require(plain, "spec", spec.promise, rule)
     words = "has no proof for an uncertain curve"
     require(radius in RADII, "radius", radius, words, "use " + " or ".join(map(repr, RADII)))
     check_dim(radius, dim)

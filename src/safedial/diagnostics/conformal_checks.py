@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, evidence_path
-from safedial.diagnostics.finding import Finding, finding, stated
+from safedial.diagnostics.finding import Finding, Process, finding, stated
 from safedial.policies.conformal.predictors import ridge_fit
 
 BETS = 3
@@ -57,9 +57,7 @@ def check_exchangeability(walked: ConformalRounds, *, needed: float) -> Finding:
     return finding(
         "exchangeability",
         "Exchangeability",
-        needed=needed,
-        rounds=walked.number[walked.ranked],
-        log_evidence=_log(walked.evidence),
+        Process(walked.number[walked.ranked], _log(walked.evidence), needed),
         tested="Do the costs of later rounds rank higher than those of the calibration rounds before them?",
         found=f"Of {walked.chance.size} calibration rounds {low:.2g} lie among the highest 0.05 of those before them.",
         fine="Nothing speaks against exchangeable rounds.",
@@ -81,9 +79,7 @@ def check_contexts(walked: ConformalRounds, *, needed: float) -> Finding:
     return finding(
         "contexts",
         "Contexts",
-        needed=needed,
-        rounds=walked.number,
-        log_evidence=_log(paths.max(axis=1) / paths.shape[1]),
+        Process(walked.number, _log(paths.max(axis=1) / paths.shape[1]), needed),
         tested="Do the contexts of later rounds come from the same source as those of earlier rounds?",
         found=f"The feature with the largest bet, {paths.max():.3g}, is {named}.",
         fine="Nothing speaks against contexts from one source.",
@@ -110,9 +106,7 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
     return finding(
         "carry_over",
         "Carry-over",
-        needed=needed,
-        rounds=walked.number[later],
-        log_evidence=_log(paths.mean(axis=1)),
+        Process(walked.number[later], _log(paths.mean(axis=1)), needed),
         tested="Does a round's cost predict the next one's?",
         found=f"Costs lie on the same side of the middle as the one before in {agree:.2g} of the rounds (0.5 if not).",
         fine="Nothing speaks for an influence of one round on the next.",

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.diagnostics.evidence import average, marks
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 BOLDNESS = np.array([0.1, 0.3, 1.0])
@@ -128,9 +128,7 @@ def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "confounding",
         "Confounded doses",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=logs,
+        Process(rounds.number[at - 1], logs, needed),
         tested="In rounds without recorded advice: were doses chosen without the context, or does it predict them?",
         found=told if free.size else "Advice is on record for every round.",
         fine=quiet if free.size else "Doses that followed advice depend on the context by a known rule.",

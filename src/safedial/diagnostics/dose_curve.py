@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from safedial.diagnostics.evidence import average, marks
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.linearity import against_features
 from safedial.diagnostics.residuals import Array, Rounds
 
@@ -42,9 +42,7 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "dose_curve",
         "Dose curve",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=average([by_ratio, by_base], axis=0),
+        Process(rounds.number[at - 1], average([by_ratio, by_base], axis=0), needed),
         tested=f"Once divided by g, does the mean {rounds.target} still depend on the dose: another curve, or a part "
         "that does not vanish at dose 0?",
         found=f"Mean residuals in {len(means)} bands of the action range from {min(means):.2g} to {max(means):.2g} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from safedial.diagnostics.evidence import average, marks
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.linearity import against_features
 from safedial.diagnostics.residuals import Rounds
 
@@ -31,9 +31,7 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "drift",
         "Drift",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=logs,
+        Process(rounds.number[at - 1], logs, needed),
         tested=f"Are the {rounds.target}'s coefficients the same from the first round to the last?",
         found=f"Fitted to either half, they differ by a vector of norm {moved:.2g} (S = "
         f"{rounds.spec.coefficient_bound:g}).",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,14 @@ class Finding:
 
     name: str
     title: str
-    evidence: float | None
-    needed: float | None
+    evidence: float | None = None
+    needed: float | None = None
     word: str
     tested: str
     found: str
     means: str
-    rounds: NDArray[np.float64] = field(repr=False)
-    curve: NDArray[np.float64] = field(repr=False)
+    rounds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
+    curve: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
     details: dict[str, Any] = field(repr=False)
 
     @property
@@ -49,53 +49,29 @@ class Finding:
         return {**words, "tested": self.tested, "found": self.found, "means": self.means, **self.details}
 
 
+class Process(NamedTuple):
+    """An e-process over time, in logarithms, and the evidence at which it raises a flag."""
+
+    rounds: Any
+    log_evidence: Any
+    needed: float
+
+
 def finding(
-    name: str,
-    title: str,
-    *,
-    needed: float,
-    rounds: Any,
-    log_evidence: Any,
-    tested: str,
-    found: str,
-    fine: str,
-    broken: str,
-    **details: Any,
+    name: str, title: str, process: Process, *, tested: str, found: str, fine: str, broken: str, **details: Any
 ) -> Finding:
-    """A finding from an e-process over time; `fine` and `broken` say what it means for the promise."""
-    curve = np.exp(np.minimum(np.asarray(log_evidence, dtype=float), LARGEST_LOG))
+    """A finding from an e-process; `fine` and `broken` say what it means for the promise."""
+    curve = np.exp(np.minimum(np.asarray(process.log_evidence, dtype=float), LARGEST_LOG))
     largest = float(curve.max()) if curve.size else 1.0
-    return Finding(
-        name=name,
-        title=title,
-        evidence=largest,
-        needed=needed,
-        word="FLAG" if largest >= needed else "quiet",
-        tested=tested,
-        found=found,
-        means=broken if largest >= needed else fine,
-        rounds=np.asarray(rounds, dtype=float),
-        curve=curve,
-        details=details,
-    )
+    word, means = ("FLAG", broken) if largest >= process.needed else ("quiet", fine)
+    result = stated(name, title, word, tested=tested, found=found, means=means, **details)
+    rounds = np.asarray(process.rounds, dtype=float)
+    return replace(result, evidence=largest, needed=process.needed, rounds=rounds, curve=curve)
 
 
 def stated(name: str, title: str, word: str, *, tested: str, found: str, means: str, **details: Any) -> Finding:
     """A finding of a check that is not a bet: `word` states its result."""
-    nothing = np.empty(0)
-    return Finding(
-        name=name,
-        title=title,
-        evidence=None,
-        needed=None,
-        word=word,
-        tested=tested,
-        found=found,
-        means=means,
-        rounds=nothing,
-        curve=nothing,
-        details=details,
-    )
+    return Finding(name=name, title=title, word=word, tested=tested, found=found, means=means, details=details)
 
 
 def shown(evidence: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from safedial.diagnostics.evidence import marks
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 NAMED = 5
@@ -43,9 +43,7 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "influence",
         "Influential rounds",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=logs,
+        Process(rounds.number[at - 1], logs, needed),
         tested=f"Is there a single round whose {rounds.target} no noise with constant κ = {rounds.noise:g} explains?",
         found=f"{words}Leaving out round {top[0]['round']} would move the estimate the most, by {top[0]['shift']:.2g} "
         f"in the norm of the radius (κ = {rounds.noise:g}).",

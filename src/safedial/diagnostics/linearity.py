@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from safedial.diagnostics.evidence import average, least_squares, marks, mixture, running
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 SIZES = (0.1, 0.4, 1.5)
@@ -51,9 +51,7 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "linearity",
         "Linearity",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=logs,
+        Process(rounds.number[at - 1], logs, needed),
         tested=f"Is the mean {rounds.target} per unit of intensity linear in the context, or does a constant, a "
         "square, a cube of the prediction or a product of features help?",
         found=f"Mean residuals in five bands of the prediction range from {min(rise):.2g} to {max(rise):.2g} "

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.diagnostics.evidence import Moments, average, least_squares, marks, running, spread
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 FIRST = 16
@@ -68,9 +68,7 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "noise",
         "Noise by context and action",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=logs,
+        Process(rounds.number[at - 1], logs, needed),
         tested=f"Is the {rounds.target}'s noise wider than κ = {rounds.noise:g} in some part of the contexts, the "
         "actions or the predictions?",
         found=f"The most suspect part is {worst}, with deviation {sizes.get(worst, 0.0):.3g}; over all parts from "

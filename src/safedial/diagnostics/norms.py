@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from safedial.diagnostics.evidence import average, bounded_least_squares, marks, mixture, running
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.residuals import Rounds
 
 SIZES = (1.0, 3.0, 10.0)
@@ -34,9 +34,7 @@ def check_norms(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "norms",
         "Norm bounds",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=np.full(len(at), np.inf) if beyond else logs,
+        Process(rounds.number[at - 1], np.full(len(at), np.inf) if beyond else logs, needed),
         tested=f"Is every context at most L = {spec.context_bound:g} long, and can the {rounds.target}'s coefficients "
         f"have norm at most S = {spec.coefficient_bound:g}?",
         found=f"The longest context has norm {longest:.3g}: {where}. The estimated coefficients have norm {size:.3g}.",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.diagnostics.evidence import average, marks, running, spread
-from safedial.diagnostics.finding import Finding, finding
+from safedial.diagnostics.finding import Finding, Process, finding
 from safedial.diagnostics.residuals import Array, Rounds
 
 HEIGHTS = np.array([2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0])
@@ -47,9 +47,7 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
     return finding(
         "tails",
         "Sub-Gaussian tails",
-        needed=needed,
-        rounds=rounds.number[at - 1],
-        log_evidence=logs,
+        Process(rounds.number[at - 1], logs, needed),
         tested=f"Are one-step-ahead residuals of the {rounds.target} as small, and large ones as rare, as noise with "
         f"constant κ = {rounds.noise:g} allows?",
         found=f"Their root mean square is {deviation:.3g} (κ = {rounds.noise:g}); the largest exceeds its slack by "
