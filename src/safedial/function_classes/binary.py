@@ -142,24 +142,13 @@ def binary(*, norm: float = 1.0, odds: float = 1.0) -> FunctionClass:
             state.next_fit = max(state.count + 1, int(state.count * GROWTH))
         return state
 
-    return FunctionClass(
-        "binary",
-        "certified",
-        {"norm": size, "odds": odds},
-        (
-            f"the cost is 0 or 1, with odds {odds:g}·z·exp⟨x, μ⟩, ‖μ‖ at most {size:g}, given all earlier rounds",
-            "each dose uses nothing about its round's outcome beyond the context",
-        ),
-        init,
-        look,
-        bounds,
-        update,
-        ceiling=lambda view, spec: size * view.norm + base,
-        first=lambda spec: size * spec.context_bound + base,
-        pack=_pack,
-        unpack=_unpack,
-        binary=True,
+    assumptions = (
+        f"the cost is 0 or 1, with odds {odds:g}·z·exp⟨x, μ⟩, ‖μ‖ at most {size:g}, given all earlier rounds",
+        "each dose uses nothing about its round's outcome beyond the context",
     )
+    limits = (lambda view, spec: size * view.norm + base, lambda spec: size * spec.context_bound + base)
+    steps = (init, look, bounds, update, *limits, _pack, _unpack)
+    return FunctionClass("binary", "certified", {"norm": size, "odds": odds}, assumptions, *steps, binary=True)
 
 
 def _pack(state: Trials) -> dict[str, Any]:

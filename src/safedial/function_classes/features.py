@@ -123,24 +123,18 @@ def features(
             return limit
         return spec.coefficient_bound * spec.context_bound + error if transform is None else np.inf
 
-    return FunctionClass(
-        "features",
-        "certified",
-        {"transform": transform, "misspecification": error, "radius": radius, "bound": bound},
-        (
-            "the mean is linear in the features, ‖θ‖ ≤ S" + (f", up to an error of {error:g}" if error else ""),
-            *(() if limit is None else (f"and is bounded by {limit:g}",)),
-            "features and ridge fixed in advance",
-        ),
-        init,
-        look,
-        bounds,
-        _update,
-        ceiling,
-        first,
-        pack=lambda state: state._asdict(),
-        unpack=lambda arrays: estimate.Estimate(**arrays),
+    options = {"transform": transform, "misspecification": error, "radius": radius, "bound": bound}
+    assumptions = (
+        "the mean is linear in the features, ‖θ‖ ≤ S" + (f", up to an error of {error:g}" if error else ""),
+        *(() if limit is None else (f"and is bounded by {limit:g}",)),
+        "features and ridge fixed in advance",
     )
+    steps = (init, look, bounds, _update, ceiling, first, lambda state: state._asdict(), _unpack)
+    return FunctionClass("features", "certified", options, assumptions, *steps)
+
+
+def _unpack(arrays: dict[str, Any]) -> estimate.Estimate:
+    return estimate.Estimate(**arrays)
 
 
 def _map(transform: Callable[[Any], Any] | None, context: Any) -> Any:

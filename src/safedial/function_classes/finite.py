@@ -154,20 +154,10 @@ def finite(
         count = state.informative_rounds + (weight > 0.0)
         return state._replace(informative_rounds=count, weight_sum=state.weight_sum + weight)
 
-    return FunctionClass(
-        "finite",
-        "certified",
-        {"functions": functions, "radius": radius, "prior": prior, "bound": bound},
-        ("the mean is one of the functions of the list", "list and prior fixed in advance"),
-        init,
-        look,
-        bounds,
-        update,
-        ceiling=lambda view, spec: bound,
-        first=lambda spec: bound,
-        pack=_pack,
-        unpack=_unpack,
-    )
+    options = {"functions": functions, "radius": radius, "prior": prior, "bound": bound}
+    assumptions = ("the mean is one of the functions of the list", "list and prior fixed in advance")
+    steps = (init, look, bounds, update, lambda view, spec: bound, lambda spec: bound, _pack, _unpack)
+    return FunctionClass("finite", "certified", options, assumptions, *steps)
 
 
 def _as_one(functions: Any) -> Callable[[Any], Any]:

@@ -115,23 +115,18 @@ def kernel(
         rows = [_against(shape, points, spread[index]) for index, points in enumerate(state.points)]
         targets = range(len(state.points[0].half))
 
+        pairs = list(zip(rows, state.points, strict=True))
+
         def gather(values: Any) -> Array:
             return np.array(list(values)).reshape(state.batch)
 
         return View(
             tuple(gather(row[0][target] for row in rows) for target in targets),
-            np.sqrt(
-                gather(_variance(row, points, state.ridge) for row, points in zip(rows, state.points, strict=True))
-            ),
+            np.sqrt(gather(_variance(row, points, state.ridge) for row, points in pairs)),
             gather(row[2] for row in rows),
             gather(points.log_det for points in state.points),
             gather(float(points.count) for points in state.points),
-            tuple(
-                gather(
-                    _slack(points, row[2], state.ridge, target) for row, points in zip(rows, state.points, strict=True)
-                )
-                for target in targets
-            ),
+            tuple(gather(_slack(points, row[2], state.ridge, target) for row, points in pairs) for target in targets),
             spread,
             [row[3] for row in rows],
         )
@@ -154,38 +149,22 @@ def kernel(
         for index, points in enumerate(state.points):
             if weight[index] > 0.0:
                 check_room(points.count, most)
-                values = [target[index] for target in targets]
-                _append(
-                    points,
-                    view.context[index],
-                    view.projection[index],
-                    values=values,
-                    weight=weight[index],
-                    shape=shape,
-                    ridge=state.ridge,
-                    limit=most,
-                )
+                place = view.context[index], view.projection[index]
+                told = {"values": [target[index] for target in targets], "weight": weight[index]}
+                _append(points, *place, **told, shape=shape, ridge=state.ridge, limit=most)
         return state
 
-    return FunctionClass(
-        "kernel",
-        "certified",
-        {"kernel": str(shape), "norm": size, "bound": bound, "max_points": most},
-        (
-            f"the mean lies in the space of the kernel {shape}, with norm at most {size:g}",
-            *(() if limit is None else (f"and is bounded by {limit:g}",)),
-            "kernel and ridge fixed in advance",
-        ),
-        init,
-        look,
-        bounds,
-        update,
-        ceiling,
-        first=lambda spec: limit if limit is not None else np.inf,
-        pack=_pack,
-        unpack=_unpack,
-        max_points=most,
+    def first(spec: SafetySpec) -> float:
+        return np.inf if limit is None else limit
+
+    options = {"kernel": str(shape), "norm": size, "bound": bound, "max_points": most}
+    assumptions = (
+        f"the mean lies in the space of the kernel {shape}, with norm at most {size:g}",
+        *(() if limit is None else (f"and is bounded by {limit:g}",)),
+        "kernel and ridge fixed in advance",
     )
+    steps = (init, look, bounds, update, ceiling, first, _pack, _unpack)
+    return FunctionClass("kernel", "certified", options, assumptions, *steps, max_points=most)
 
 
 def check_room(count: int, most: int) -> None:
@@ -237,13 +216,8 @@ def _append(
     largest = float(shape.diagonal(context[None])[0])
     squared = ridge + weight * (largest - float(projection @ projection))
     sound = np.isfinite(squared) and squared >= ridge - TOLERANCE * (ridge + weight * largest)
-    require(
-        sound,
-        "kernel",
-        str(shape),
-        "is not positive semi-definite at these contexts",
-        "use a kernel of function_classes.kernels",
-    )
+    way_out = "use a kernel of function_classes.kernels"
+    require(sound, "kernel", str(shape), "is not positive semi-definite at these contexts", way_out)
     pivot = float(np.sqrt(max(squared, ridge)))
     points.reserve(limit)
     start = count * (count + 1) // 2

@@ -114,20 +114,10 @@ def parametric(
                 _learn(family, learner, view.context[index], [target[index] for target in targets], weight[index])
         return state
 
-    return FunctionClass(
-        "parametric",
-        "heuristic",
-        {"function": function, "start": origin.tolist(), "reach": wide, "bound": bound, "seed": seed, "starts": starts},
-        ("nothing is proved: the range is what an optimiser found, and the radius is by analogy",),
-        init,
-        look,
-        bounds,
-        update,
-        ceiling=lambda view, spec: limit,
-        first=lambda spec: limit,
-        pack=_pack,
-        unpack=_unpack,
-    )
+    options = {"function": function, "start": origin.tolist(), "reach": wide, "bound": bound}
+    assumptions = ("nothing is proved: the range is what an optimiser found, and the radius is by analogy",)
+    steps = (init, look, bounds, update, lambda view, spec: limit, lambda spec: limit, _pack, _unpack)
+    return FunctionClass("parametric", "heuristic", options | {"seed": seed, "starts": starts}, assumptions, *steps)
 
 
 class Family(NamedTuple):

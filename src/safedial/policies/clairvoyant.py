@@ -34,13 +34,5 @@ def clairvoyant(*, binary_cost: bool = False) -> Policy:
         return choose(prediction.reward, safe, bounds)
 
     options = {"binary_cost": binary_cost}
-    return Policy(
-        "clairvoyant",
-        "Clairvoyant",
-        "certified",
-        decide,
-        options,
-        knows_truth=True,
-        learns=False,
-        binary_cost=binary_cost,
-    )
+    told = Policy("clairvoyant", "Clairvoyant", "certified", decide, options, knows_truth=True, learns=False)
+    return told._replace(binary_cost=binary_cost)

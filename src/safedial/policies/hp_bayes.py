@@ -86,18 +86,8 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
         drawn = seen.reward + student_quantile(degrees, coin) * reward_scale * seen.width
         return choose(drawn, safe, Bounds(drawn, upper, 0.0, 0.0, False))
 
-    options = {"shape": float(shape)}
-    return Policy(
-        "hp_bayes",
-        "HP-Bayes",
-        "bayesian",
-        decide,
-        options,
-        randomised=True,
-        init=init,
-        predict=predict,
-        update=update,
-    )
+    own = {"init": init, "predict": predict, "update": update}
+    return Policy("hp_bayes", "HP-Bayes", "bayesian", decide, {"shape": float(shape)}, randomised=True, **own)
 
 
 def spread(seen: Prediction, loss: Any, noise: Any, shape: float) -> tuple[Any, Any]:

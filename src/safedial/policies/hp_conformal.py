@@ -183,18 +183,9 @@ def hp_conformal(
     options = {"form": form, "start_dose": start_dose, "probe": probe, "confidence": confidence}
     options |= {"group": group, "scaled": scaled, "predictor": predictor, "window": window, "lag": lag}
     options |= stated
-    return Policy(
-        "hp_conformal",
-        "HP-Conformal" if form == "split" else "HP-Conformal, full",
-        "conformal",
-        decide,
-        options,
-        init=init,
-        predict=predict,
-        update=update,
-        alarmed=lambda state: state.alarmed,
-        check=check,
-    )
+    label = "HP-Conformal" if form == "split" else "HP-Conformal, full"
+    own = {"init": init, "predict": predict, "update": update, "check": check}
+    return Policy("hp_conformal", label, "conformal", decide, options, alarmed=lambda state: state.alarmed, **own)
 
 
 def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) -> Any:
@@ -240,17 +231,10 @@ def _check_doses(form: Any, start_dose: Any, probe: Any, confidence: Any) -> Non
 
 
 def _check_model(form: Any, group: Any, predictor: Any, scaled: Any, *, window: Any, lag: Any) -> None:
-    column = _whole(group) and group >= 0
-    require(
-        group is None or column or isinstance(group, str) or callable(group),
-        "group",
-        group,
-        "must be a column's number, a feature's name or a function of a context",
-    )
-    own = predictor is not None
-    require(
-        not (own and form == "full"), "predictor", predictor, "works with the split form only", "choose form='split'"
-    )
+    known = group is None or (_whole(group) and group >= 0) or isinstance(group, str) or callable(group)
+    require(known, "group", group, "must be a column's number, a feature's name or a function of a context")
+    fits = predictor is None or form != "full"
+    require(fits, "predictor", predictor, "works with the split form only", "choose form='split'")
     require(_whole(window) and window >= 100, "window", window, "must be a whole number >= 100")
     require(_whole(lag) and 0 <= lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")
     require(scaled is not None, "scaled", scaled, "must be True, False or a model with fit and predict")

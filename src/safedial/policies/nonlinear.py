@@ -115,10 +115,8 @@ def _pair(reward: Any, cost: Any, clip: Any) -> Pair:
     cost = linear() if cost is None else cost
     if reward is None:
         reward = linear() if cost.binary else cost
-    name = reward.name
-    require(
-        not reward.binary, "reward_class", name, "is for costs that are 0 or 1", "choose another class for the reward"
-    )
+    way_out = "choose another class for the reward"
+    require(not reward.binary, "reward_class", reward.name, "is for costs that are 0 or 1", way_out)
     reachable = cost.name != "parametric" or cost.options["bound"] is not None
     rule = "has no bound, so the first safe dose is 0 and nothing is ever learned"
     require(reachable, "cost_class", cost.name, rule, "give it one: parametric(..., bound=1.0)")
@@ -188,16 +186,6 @@ def _policy(name: str, label: str, pair: Pair, decide: Any, options: dict[str, A
         way_out = "use hp_probe or hp_ucb, whose cost is linear, or state the noise as sensor noise"
         require(scale is None, "noise_scale", scale and scale.to_dict(), rule, way_out)
 
-    classes = {"cost_class": pair.cost, "reward_class": pair.reward, "clip": pair.clip}
-    return Policy(
-        name,
-        label,
-        pair.cost.label,
-        decide,
-        {**classes, **options},
-        init=init,
-        predict=predict,
-        update=update,
-        binary_cost=pair.cost.binary,
-        check=check,
-    )
+    options = {"cost_class": pair.cost, "reward_class": pair.reward, "clip": pair.clip, **options}
+    own = {"init": init, "predict": predict, "update": update, "check": check}
+    return Policy(name, label, pair.cost.label, decide, options, binary_cost=pair.cost.binary, **own)

@@ -133,10 +133,6 @@ def _said(error: Exception) -> str:
 def _one_each(name: str, answer: Any, count: int) -> Array:
     values = np.asarray(answer)
     fine = values.shape == (count,) and values.dtype.kind in "iuf"
-    require(
-        fine,
-        name,
-        f"an answer of shape {values.shape} and type {values.dtype}",
-        f"predict must return one number for each of {count} contexts",
-    )
+    given = f"an answer of shape {values.shape} and type {values.dtype}"
+    require(fine, name, given, f"predict must return one number for each of {count} contexts")
     return values.astype(float)
