@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,9 @@ from safedial.simulation.logged import simulated_log
 from safedial.worlds.linear import LinearWorld
 
 KAPPA = 0.3
+NOISE: dict[str, Any] = {"reward_noise": KAPPA, "cost_noise": KAPPA}
 SPEC = SafetySpec(
-    threshold=0.5,
-    violation_risk=0.045,
-    estimation_risk=0.005,
-    reward_noise=KAPPA,
-    cost_noise=KAPPA,
-    coefficient_bound=1.0,
-    context_bound=1.0,
+    threshold=0.5, violation_risk=0.045, estimation_risk=0.005, **NOISE, coefficient_bound=1.0, context_bound=1.0
 )
 
 
@@ -36,37 +32,12 @@ def played(seed: int, rounds: int, spec: SafetySpec = SPEC, dose: DoseCurve | No
     return simulated_log("hp_probe", LinearWorld(dim=3, **world), spec, rounds=rounds, seed=seed, dose=dose)
 
 
-def long_coefficients(seed: int, rounds: int) -> Log:
-    return played(seed, rounds, replace(SPEC, coefficient_bound=1.4))
-
-
-def long_contexts(seed: int, rounds: int) -> Log:
-    return played(seed, rounds, replace(SPEC, context_bound=1.2))
-
-
-def heavy_tails(seed: int, rounds: int) -> Log:
-    return played(seed, rounds, noise="student-t3")
-
-
-def wide_noise(seed: int, rounds: int) -> Log:
-    return played(seed, rounds, replace(SPEC, cost_noise=1.3 * KAPPA))
-
-
-def bent(seed: int, rounds: int) -> Log:
-    return played(seed, rounds, mean="sine")
-
-
 def changed(seed: int, rounds: int) -> Log:
     """The coefficients change halfway."""
     parts = [played(seed, rounds // 2), played(10_000 + seed, rounds - rounds // 2)]
     names = ("context", "action", "reward", "cost", "advised", "baseline_cost")
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return Log(names=parts[0].names, round=np.arange(1.0, rounds + 1.0), **joined)
-
-
-def other_curve(seed: int, rounds: int) -> Log:
-    """The true curve is α², the spec says α."""
-    return played(seed, rounds, dose=power(2.0))
 
 
 def hidden_baseline(seed: int, rounds: int) -> Log:
@@ -82,15 +53,6 @@ def doses_by_context(seed: int, rounds: int) -> Log:
     return replace(log, action=action, advised=np.full(rounds, np.nan), **outcomes)
 
 
-def noise_by_context(seed: int, rounds: int) -> Log:
-    return played(seed, rounds, noise="context-scale")
-
-
-def noise_by_action(seed: int, rounds: int) -> Log:
-    """A sensor error that the spec does not state: large if doses are small."""
-    return played(seed, rounds, replace(SPEC, cost_sensor_noise=0.04))
-
-
 def slipped_digit(seed: int, rounds: int) -> Log:
     """One record is off by ten times the noise."""
     log, row = played(seed, rounds), rounds // 2 + seed % 40
@@ -100,17 +62,17 @@ def slipped_digit(seed: int, rounds: int) -> Log:
 
 
 BREAKS: dict[str, tuple[str, Callable[[int, int], Log], int]] = {
-    "coefficients longer than S": ("norms", long_coefficients, 300),
-    "contexts longer than L": ("norms", long_contexts, 60),
-    "Student's t with 3 degrees": ("tails", heavy_tails, 1000),
-    "noise 1.3 κ": ("tails", wide_noise, 400),
-    "a sine mean": ("linearity", bent, 300),
+    "coefficients longer than S": ("norms", partial(played, spec=replace(SPEC, coefficient_bound=1.4)), 300),
+    "contexts longer than L": ("norms", partial(played, spec=replace(SPEC, context_bound=1.2)), 60),
+    "Student's t with 3 degrees": ("tails", partial(played, noise="student-t3"), 1000),
+    "noise 1.3 κ": ("tails", partial(played, spec=replace(SPEC, cost_noise=1.3 * KAPPA)), 400),
+    "a sine mean": ("linearity", partial(played, mean="sine"), 300),
     "coefficients that change": ("drift", changed, 300),
-    "another dose curve": ("dose_curve", other_curve, 400),
+    "another dose curve": ("dose_curve", partial(played, dose=power(2.0)), 400),
     "a hidden baseline cost": ("dose_curve", hidden_baseline, 300),
     "doses by context": ("confounding", doses_by_context, 100),
-    "noise by context": ("noise", noise_by_context, 500),
-    "noise by action": ("noise", noise_by_action, 400),
+    "noise by context": ("noise", partial(played, noise="context-scale"), 500),
+    "noise by action": ("noise", partial(played, spec=replace(SPEC, cost_sensor_noise=0.04)), 400),
     "a slipped digit": ("influence", slipped_digit, 300),
 }
 """World → the check that must catch it, the function that makes its log, and the number of rounds."""

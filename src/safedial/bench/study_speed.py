@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.core.spec import CONSTANTS
 from safedial.errors import require
 from safedial.study import Store, Study, create_study, verify_study
 from safedial.study.database import reading
@@ -35,18 +36,8 @@ PAIRS = 2_000
 
 def study_spec(dim: int) -> dict[str, Any]:
     """The paper's constants, in `dim` dimensions, with room for open outcomes."""
-    return {
-        "dim": dim,
-        "threshold": 0.5,
-        "violation_risk": 0.01,
-        "estimation_risk": 0.01,
-        "reward_noise": 1.0,
-        "cost_noise": 1.0,
-        "coefficient_bound": 1.0,
-        "context_bound": 1.0,
-        "fallback_action": 0.0,
-        "guard": {"max_open": 10**9, "alarm_level": 1e-9},
-    }
+    paper = {"threshold": 0.5, "violation_risk": 0.01, "estimation_risk": 0.01, **dict.fromkeys(CONSTANTS, 1.0)}
+    return {"dim": dim, **paper, "fallback_action": 0.0, "guard": {"max_open": 10**9, "alarm_level": 1e-9}}
 
 
 def bench_load(storage: str | None, *, dim: int, decisions: int, threads: int) -> dict[str, Any]:

@@ -65,16 +65,9 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def battery_spec(truth: Truth, thresholds: list[float]) -> SafetySpec:
-    return SafetySpec(
-        threshold=np.array(thresholds),
-        violation_risk=RISK,
-        estimation_risk=RISK,
-        reward_noise=truth.reward_noise,
-        cost_noise=truth.cost_noise,
-        coefficient_bound=truth.bound,
-        context_bound=1.0,
-        ridge=RIDGE,
-    )
+    known: dict[str, Any] = {"reward_noise": truth.reward_noise, "cost_noise": truth.cost_noise}
+    known |= {"coefficient_bound": truth.bound, "context_bound": 1.0, "ridge": RIDGE}
+    return SafetySpec(threshold=np.array(thresholds), violation_risk=RISK, estimation_risk=RISK, **known)
 
 
 def battery_rows(

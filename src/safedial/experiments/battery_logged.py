@@ -31,6 +31,7 @@ from safedial.datasets.battery.sources import FILES
 from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.units import Dial
 from safedial.errors import require
+from safedial.experiments.experiment import cells
 from safedial.io import output_folder, read_rows, write_rows
 from safedial.policies import make_policy
 from safedial.report.html import html_table
@@ -142,15 +143,9 @@ def logged_section(folder: Path) -> list[str]:
     if not (folder / "battery_logged.csv").exists():
         return []
     logged = read_rows(folder / "battery_logged.csv")
-    table = [
-        [
-            row["series"],
-            f"{row['accepted']:.0f} of {row['offered']:.0f}",
-            f"{row['violation_rate']:.1%}, at most {row['violation_high']:.1%}",
-            f"{row['reward_volts']:.3f}",
-        ]
-        for row in logged
-    ]
+    rate = "{violation_rate:.1%}, at most {violation_high:.1%}"
+    forms = ("{series}", "{accepted:.0f} of {offered:.0f}", rate, "{reward_volts:.3f}")
+    table = [cells(row, forms) for row in logged]
     return [
         f"<h3>On RW26's own outcomes</h3><p>Without a fitted truth: steps whose random current was the one a policy asked for, with their real "
         f"temperature rise, against {logged[0]['celsius']:g} °C (the certified policies and HP-Conformal promise at most 5 %). What it can and "

@@ -27,7 +27,7 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
 from safedial.errors import MissingExtra, import_extra, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, residuals_of_fits, run_loop
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
+from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
 from safedial.policies import make_policy
@@ -42,17 +42,9 @@ START = 0.25
 POINTS = 60
 """Checkpoints of a run."""
 
-CERTIFIED = SafetySpec(
-    threshold=0.3,
-    total_risk=RISK,
-    reward_noise=0.08,
-    cost_noise=0.08,
-    coefficient_bound=2.5,
-    context_bound=1.0,
-    reward_sensor_noise=0.01,
-    cost_sensor_noise=0.01,
-)
-UNSTATED = replace(CERTIFIED, reward_sensor_noise=0.0, cost_sensor_noise=0.0)
+NOISE: dict[str, Any] = {"reward_noise": 0.08, "cost_noise": 0.08}
+UNSTATED = SafetySpec(threshold=0.3, total_risk=RISK, **NOISE, coefficient_bound=2.5, context_bound=1.0)
+CERTIFIED = replace(UNSTATED, reward_sensor_noise=0.01, cost_sensor_noise=0.01)
 CONFORMAL = SafetySpec(threshold=0.3, total_risk=RISK, promise="conformal")
 LINE, SQUARE = Dose(identity(), identity()), Dose(identity(), power(2.0))
 
@@ -270,16 +262,10 @@ def table(folder: Path) -> list[Table | str]:
     """Violations, reward, heat and alarms of each agent."""
     rows = summary(read_rows(folder / "closed_loop.csv"))
     settings = read_provenance(folder, "closed_loop")["settings"]
-    lines = [
-        [
-            row["series"],
-            "–" if row["violation_rate"] is None else f"{row['violation_rate']:.4f}",
-            f"{row['mean_reward']:.3f}",
-            f"{row['largest_true_cost']:.2f}",
-            "/".join("–" if number is None else f"{number:.0f}" for number in row["alarm_rounds"]),
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        over = "–" if row["violation_rate"] is None else "{violation_rate:.4f}"
+        lines.append(cells(row, ("{series}", over, "{mean_reward:.3f}", "{largest_true_cost:.2f}", _alarms(row, "/"))))
     title = f"A battery in the loop ({len(settings['seeds'])} seeds × {settings['rounds']} rounds)"
     return [
         Table(title, ["agent", "over τ", "reward", "hottest", "alarm at"], lines),
@@ -288,19 +274,18 @@ def table(folder: Path) -> list[Table | str]:
     ]
 
 
+def _alarms(row: dict[str, Any], between: str) -> str:
+    return between.join("–" if number is None else f"{number:.0f}" for number in row["alarm_rounds"])
+
+
 def section(folder: Path) -> list[str]:
     rows = summary(read_rows(folder / "closed_loop.csv"))
-    lines = [
-        [
-            row["series"],
-            f"{row['promised_rounds']:.0f}",
-            "–" if row["violation_rate"] is None else f"{row['violation_rate']:.2%}",
-            f"{row['mean_reward']:.3f}",
-            f"{10 * row['largest_true_cost']:.1f} °C",
-            ", ".join("–" if number is None else f"{number:.0f}" for number in row["alarm_rounds"]),
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        over = "–" if row["violation_rate"] is None else "{violation_rate:.2%}"
+        hottest = f"{10 * row['largest_true_cost']:.1f} °C"
+        forms = ("{series}", "{promised_rounds:.0f}", over, "{mean_reward:.3f}", hottest, _alarms(row, ", "))
+        lines.append(cells(row, forms))
     heads = ["agent", "promised rounds", "over τ", "mean reward", "hottest, above ambient", "alarm in round, by seed"]
     return [
         "<h2>A battery in the loop</h2>",

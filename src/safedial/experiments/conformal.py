@@ -14,6 +14,7 @@ from typing import Any
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, cells, write_results
+from safedial.experiments.table1 import UNIT
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, MARKERS, legend_below, new_figure, point, save
 from safedial.policies import make_policy
@@ -54,17 +55,9 @@ RAREST = 1e-3
 
 def conformal_spec(promise: str) -> SafetySpec:
     """The same risk for every promise."""
-    conformal = PROMISES[promise].exchangeable
-    return SafetySpec(
-        threshold=0.5,
-        violation_risk=RISK if conformal else None,
-        total_risk=None if conformal else RISK,
-        promise="conformal" if conformal else "certified",
-        reward_noise=1.0,
-        cost_noise=1.0,
-        coefficient_bound=1.0,
-        context_bound=1.0,
-    )
+    if PROMISES[promise].exchangeable:
+        return SafetySpec(threshold=0.5, violation_risk=RISK, promise="conformal", **UNIT)
+    return SafetySpec(threshold=0.5, total_risk=RISK, **UNIT)
 
 
 def conformal_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
+from safedial.experiments.table1 import UNIT
 from safedial.io import output_folder, read_rows, write_rows
 from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
 from safedial.policies import Policy, make_policy
@@ -35,8 +36,7 @@ from safedial.worlds.linear import LinearWorld
 from safedial.worlds.noise import NOISES
 
 DIM, FACTOR = 10, 5.0
-PLAIN: dict[str, Any] = {"threshold": 0.5, "violation_risk": 0.01, "estimation_risk": 0.01, "reward_noise": 1.0}
-PLAIN |= {"cost_noise": 1.0, "coefficient_bound": 1.0, "context_bound": 1.0}
+PLAIN: dict[str, Any] = {"threshold": 0.5, "violation_risk": 0.01, "estimation_risk": 0.01, **UNIT}
 QUANTILE: dict[str, Any] = {"margin": "quantile", "margin_risk": 0.01}
 UNIFORM: dict[str, Any] = {"margin": "bounded", "noise_low": -(3.0**0.5), "noise_high": 3.0**0.5}
 
@@ -55,12 +55,8 @@ SERIES: list[tuple[str, str, str, dict[str, Any], dict[str, Any]]] = [
 """(label, policy, radius, changes of the spec, changes of the world)."""
 
 RISKS = (0.01, 0.05, 0.1)
-MARGINS: dict[str, dict[str, Any]] = {
-    "subgaussian": {},
-    "gaussian": {"margin": "gaussian"},
-    "quantile": QUANTILE,
-    "bounded by ±√3": UNIFORM,
-}
+MARGINS: dict[str, dict[str, Any]] = {"subgaussian": {}, "gaussian": {"margin": "gaussian"}}
+MARGINS |= {"quantile": QUANTILE, "bounded by ±√3": UNIFORM}
 PALETTE = [COLOURS[name] for name in ("hp_ucb", "on_expectation", "hp_probe", "thompson")]
 
 
@@ -264,10 +260,9 @@ def table(folder: Path) -> list[Table | str]:
     margins = list(dict.fromkeys(row["margin"] for row in rows["broken"]))
     learned = "The learned quantile over the sub-Gaussian margin (d = 5)"
     over = "Full doses over τ at δ = 0.01 (!: the margin's assumption is broken)"
+    heads = ["radius, margin", "share", "over τ", "promised"]
     return [
-        Table(
-            f"Reward, share of the clairvoyant's ({size})", ["radius, margin", "share", "over τ", "promised"], shares
-        ),
+        Table(f"Reward, share of the clairvoyant's ({size})", heads, shares),
         *losses,
         Table(learned, ["rounds", *risks], [[name, *cells] for name, cells in quantiles.items()]),
         Table(over, ["noise", *margins], [[name, *cells] for name, cells in rates.items()]),

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from safedial.core.spec import SafetySpec
+from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, Table, cells, write_results
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, LABELS, MARKERS, columns, new_figure, save
@@ -22,6 +22,9 @@ from safedial.report.html import claim, footer, html_table, image, read_provenan
 from safedial.simulation.run import simulate
 from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
+
+UNIT: dict[str, Any] = dict.fromkeys(CONSTANTS, 1.0)
+"""Unit noise, S = L = 1."""
 
 THRESHOLDS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 POLICIES = ("hp_ucb", "on_expectation")
@@ -49,16 +52,7 @@ DRAWN = ("threshold", "violation_rate", "ci_low", "ci_high", "paper_rate")
 
 def table1_spec() -> SafetySpec:
     """The inferred settings of the paper's synthetic experiments, all thresholds at once."""
-    return SafetySpec(
-        threshold=THRESHOLDS,
-        violation_risk=0.01,
-        estimation_risk=0.01,
-        reward_noise=1.0,
-        cost_noise=1.0,
-        coefficient_bound=1.0,
-        context_bound=1.0,
-        ridge=1.0,
-    )
+    return SafetySpec(threshold=THRESHOLDS, violation_risk=0.01, estimation_risk=0.01, **UNIT, ridge=1.0)
 
 
 def table1(

@@ -174,23 +174,16 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
     require(not odd, "assumed", odd, "are already stated, or not constants", "assume " + ", ".join(CONSTANTS))
     lacking = [name for name in CONSTANTS if getattr(spec, name) is None and name not in assumed]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in lacking)
-    require(
-        not lacking,
-        "spec",
-        lacking,
-        "are not stated, and a forecast needs a simulated world",
+    way_out = (
         f"assume them: {options} (in Python, assumed=); safedial calibrate proposes them from a pilot. The forecast "
-        "depends on them; the promise does not",
+        "depends on them; the promise does not"
     )
+    require(not lacking, "spec", lacking, "are not stated, and a forecast needs a simulated world", way_out)
     unknown = spec.cost_noise is None or spec.coefficient_bound is None
     uncertified = unknown and PROMISES[policy.promise].exchangeable
-    require(
-        not uncertified or policy.options["start_dose"] is not None,
-        "start_dose",
-        None,
-        "is missing: assumed constants cannot certify the start",
-        "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]",
-    )
+    started = not uncertified or policy.options["start_dose"] is not None
+    way_out = "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]"
+    require(started, "start_dose", None, "is missing: assumed constants cannot certify the start", way_out)
     return replace(spec, **assumed)
 
 

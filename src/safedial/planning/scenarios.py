@@ -47,20 +47,10 @@ SCENARIOS = (
     ),
     Scenario(name="drifting contexts", words="contexts turn towards one axis", world={"contexts": "drift"}),
     Scenario(name="two-point noise", words="noise ±κ", world={"noise": "rademacher"}),
+    Scenario(name="noise 2 κ", words="the noise is twice as wide as stated", factors=dict.fromkeys(NOISES, 2.0)),
+    Scenario(name="norm 2 S", words="coefficients twice as long as stated", factors={"coefficient_bound": 2.0}),
     Scenario(
-        name="noise 2 κ",
-        words="the noise is twice as wide as stated",
-        factors=dict.fromkeys(NOISES, 2.0),
-    ),
-    Scenario(
-        name="norm 2 S",
-        words="coefficients twice as long as stated",
-        factors={"coefficient_bound": 2.0},
-    ),
-    Scenario(
-        name="heavy tails",
-        words="Student's t with 3 degrees of freedom, of deviation κ",
-        world={"noise": "student-t3"},
+        name="heavy tails", words="Student's t with 3 degrees of freedom, of deviation κ", world={"noise": "student-t3"}
     ),
     Scenario(name="bent mean", words="means are a sine of the linear ones", world={"mean": "sine"}),
 )

@@ -97,15 +97,13 @@ def check_rounds(
         noise = getattr(spec, f"{name}_noise")
         require(given is not None or noise == 0, name, given, f"is missing, but the spec has {name}_noise = {noise}")
         require(given is None or has_sensor, name, "given", "is not allowed with a spec without sensor noise")
-    require(
-        coins is not None or not policy.randomised, "coins", coins, f"is missing; {policy.name} needs one per round"
-    )
+    tossed = coins is not None or not policy.randomised
+    require(tossed, "coins", coins, f"is missing; {policy.name} needs one per round")
     baseline = baseline_cost if np.ndim(baseline_cost) else float(_per_round("baseline_cost", [baseline_cost], 1)[0])
     baseline = _per_round("baseline_cost", baseline, count) if np.ndim(baseline) else baseline
     coins = None if coins is None else _per_round("coins", coins, count)
-    require(
-        coins is None or np.all((coins >= 0) & (coins < 1)), "coins", coins, "must lie in [0, 1)", "rng.random(rounds)"
-    )
+    proper = coins is None or np.all((coins >= 0) & (coins < 1))
+    require(proper, "coins", coins, "must lie in [0, 1)", "rng.random(rounds)")
     return Rounds(
         policy=policy,
         spec=spec,
@@ -143,13 +141,8 @@ def check_norms(rounds: Rounds, start: int, squares: NDArray[np.float64]) -> Non
         row = np.asarray(rounds.contexts[start + index], dtype=np.float64)
         label = f"contexts[{start + index}]"
         require(np.all(np.isfinite(row)), label, row.tolist(), "must be finite")
-        require(
-            False,
-            f"the norm of {label}",
-            math.hypot(*row.tolist()),
-            f"must be at most context_bound = {bound:g}",
-            "state a larger context_bound, or scale the contexts",
-        )
+        norm, way_out = math.hypot(*row.tolist()), "state a larger context_bound, or scale the contexts"
+        require(False, f"the norm of {label}", norm, f"must be at most context_bound = {bound:g}", way_out)
 
 
 def _contexts(contexts: Any) -> Any:
@@ -194,7 +187,5 @@ def check_ridge(rounds: Rounds, engine: str) -> None:
     """Refuse if u·L²/λ, about the error of engines that keep Σ⁻¹, is not small."""
     stretch = rounds.spec.context_bound**2 / rounds.spec.ridge
     small = float(np.finfo(rounds.dtype).eps) * stretch <= LARGEST_ERROR
-    ratio = f"L²/λ = {stretch:.3g}"
-    require(
-        small, "ridge", rounds.spec.ridge, f"is too small for engine {engine!r} in {rounds.dtype} ({ratio})", WAY_OUT
-    )
+    rule = f"is too small for engine {engine!r} in {rounds.dtype} (L²/λ = {stretch:.3g})"
+    require(small, "ridge", rounds.spec.ridge, rule, WAY_OUT)

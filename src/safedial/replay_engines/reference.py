@@ -60,13 +60,8 @@ def finish(state: Sums) -> Estimate:
 
 def _factor(state: Sums) -> NDArray[Any]:
     factor, failed = routines(state.gram.dtype).potrf(state.gram, lower=1)
-    require(
-        failed == 0,
-        "ridge",
-        state.ridge,
-        "is too small for the contexts in this dtype",
-        "use float64 or a larger ridge",
-    )
+    rule = "is too small for the contexts in this dtype"
+    require(failed == 0, "ridge", state.ridge, rule, "use float64 or a larger ridge")
     return factor
 
 

@@ -21,7 +21,7 @@ from safedial.core.action import Choice
 from safedial.core.estimate import Prediction
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import safe_set
-from safedial.core.spec import SafetySpec
+from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.errors import InvalidInput
 from safedial.policies import Policy, promised_risk
 from safedial.simulation.loop import Round
@@ -232,24 +232,17 @@ SPEC_CLAIMS: list[Callable[[Policy, SafetySpec], None]] = [
 
 
 def plain_spec(**changes: Any) -> SafetySpec:
-    settings: dict[str, Any] = {"threshold": 0.5, "violation_risk": 0.01, "estimation_risk": 0.01}
-    settings |= {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 1.0, "context_bound": 1.0}
-    return SafetySpec(**(settings | changes))
+    risks: dict[str, Any] = {"violation_risk": 0.01, "estimation_risk": 0.01}
+    return SafetySpec(**({"threshold": 0.5, **risks, **dict.fromkeys(CONSTANTS, 1.0)} | changes))
 
 
 def predictions(number: int) -> tuple[Prediction, Any]:
     """Random predictions of a linear learner in four dimensions, and uniform random numbers."""
     rng = np.random.default_rng(0)
     norm = rng.uniform(0.05, 1.0, number)
-    seen = Prediction(
-        rng.normal(0, 0.5, number),
-        rng.normal(0, 0.7, number),
-        norm * rng.uniform(0.01, 1.0, number),
-        norm,
-        rng.uniform(0, 40, number),
-        rng.integers(0, 3000, number).astype(float),
-        4,
-    )
+    means = rng.normal(0, 0.5, number), rng.normal(0, 0.7, number)
+    width, log_det = norm * rng.uniform(0.01, 1.0, number), rng.uniform(0, 40, number)
+    seen = Prediction(*means, width, norm, log_det, rng.integers(0, 3000, number).astype(float), 4)
     coins = rng.random(number)
     return seen._replace(**{name: rng.uniform(0, 40, number) for name in ENERGIES}), coins
 

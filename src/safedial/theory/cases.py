@@ -107,16 +107,9 @@ def theorem3_curve(case: Case, spec: SafetySpec, rounds: int) -> list[dict[str, 
     for horizon in (10**power for power in range(1, len(str(rounds)))):
         upper = case.upper(1.0 / horizon)
         radii = [case.radius(horizon, noise) for noise in (spec.reward_noise, spec.cost_noise)]
-        bound = theorem3_bound(
-            horizon,
-            threshold=spec.threshold,
-            reward_dimension=upper.dimension,
-            cost_dimension=upper.dimension,
-            reward_radius=radii[0],
-            cost_radius=radii[1],
-            value_bound=case.value_bound,
-        )
+        known = {"reward_dimension": upper.dimension, "cost_dimension": upper.dimension}
+        sizes = {"reward_radius": radii[0], "cost_radius": radii[1]}
+        bound = theorem3_bound(horizon, threshold=spec.threshold, **known, **sizes, value_bound=case.value_bound)
         row = {"rounds": horizon, "epsilon": 1.0 / horizon, "dimension": upper.dimension, "kind": upper.kind}
-        row |= {"reward_radius": radii[0], "cost_radius": radii[1], "bound": float(bound)}
-        curve.append(row | {"trivial_bound": case.value_bound * horizon})
+        curve.append(row | sizes | {"bound": float(bound), "trivial_bound": case.value_bound * horizon})
     return curve

@@ -58,13 +58,8 @@ def check_values(values: Any) -> Array:
         functions = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         functions = np.empty(())
-    require(
-        functions.ndim == 2,
-        "values",
-        values,
-        "must be a matrix of numbers",
-        "one function per row, one context per column",
-    )
+    way_out = "one function per row, one context per column"
+    require(functions.ndim == 2, "values", values, "must be a matrix of numbers", way_out)
     require(functions.size, "values", functions.shape, "must hold at least one function and one context")
     require(np.isfinite(functions).all(), "values", values, "must be finite numbers")
     return functions

@@ -66,14 +66,10 @@ def eluder_dimension(
     pairs = distinct[_pairs(len(distinct))]
     gaps, contexts = _gaps(functions, pairs)
     exact = method == "exact" or (method == "auto" and searchable(functions))
-    require(
-        not exact or searchable(functions),
-        "method",
-        "exact",
-        f"needs at most {EXACT_CONTEXTS} contexts that differ and {EXACT_PAIRS} pairs of functions, "
-        f"not {gaps.shape[1]} and {len(distinct) * (len(distinct) - 1) // 2}",
-        "use greedy, which gives a lower bound",
-    )
+    most = f"needs at most {EXACT_CONTEXTS} contexts that differ and {EXACT_PAIRS} pairs of functions"
+    rule = f"{most}, not {gaps.shape[1]} and {len(distinct) * (len(distinct) - 1) // 2}"
+    way_out = "use greedy, which gives a lower bound"
+    require(not exact or searchable(functions), "method", "exact", rule, way_out)
     levels = _levels(gaps, epsilon)
     best, level = _best(gaps, levels, exact=exact, progress=progress)
     kind = "exact" if exact else "lower bound"

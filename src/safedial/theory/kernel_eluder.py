@@ -145,10 +145,6 @@ def _checked(gram: Any, epsilon: float, norm: float) -> tuple[Array, float]:
     require(np.isfinite(scale), "gram", gram, "must hold finite numbers")
     require(np.abs(matrix - matrix.T).max() <= 1e-9 * scale, "gram", gram, "must be symmetric")
     least = float(np.linalg.eigvalsh(matrix)[0])
-    require(
-        least >= -1e-9 * scale * len(matrix),
-        "gram",
-        gram,
-        f"must be positive semi-definite, not with eigenvalue {least:.3g}",
-    )
+    rule = f"must be positive semi-definite, not with eigenvalue {least:.3g}"
+    require(least >= -1e-9 * scale * len(matrix), "gram", gram, rule)
     return matrix, (check_positive("epsilon", epsilon) / (2.0 * check_positive("norm", norm))) ** 2

@@ -58,24 +58,15 @@ def precomputed(path: Path, steps: Any, targets: Targets) -> tuple[Array, Target
     told = parts["text_sha256"][order]
     for number, text in enumerate(context_texts(steps, chosen)):
         hashed = text_hash(text).encode()
-        require(
-            hashed.startswith(bytes(told[number])),
-            "embeddings",
-            path.name,
-            f"was not computed from the text of step {int(chosen.rows[number])}",
-            "compute the vectors again from this table",
-        )
+        same = hashed.startswith(bytes(told[number]))
+        rule = f"was not computed from the text of step {int(chosen.rows[number])}"
+        require(same, "embeddings", path.name, rule, "compute the vectors again from this table")
     return parts["embedding"][order].astype(np.float64), chosen
 
 
 def _read(path: Path) -> dict[str, Any]:
-    require(
-        path.is_file(),
-        "embeddings",
-        str(path),
-        "there is no such file",
-        "use --embedder numeric, or name the data folder",
-    )
+    way_out = "use --embedder numeric, or name the data folder"
+    require(path.is_file(), "embeddings", str(path), "there is no such file", way_out)
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             parts = {name: archive[name] for name in archive.files}

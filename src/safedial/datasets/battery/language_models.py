@@ -140,12 +140,8 @@ def _width(folder: Path) -> int:
 def _fingerprint(folder: Path) -> str:
     """A SHA-256 over the names and contents of the model's files."""
     paths = sorted({path for pattern in FILES for path in folder.glob(pattern)})
-    require(
-        any(path.suffix in (".safetensors", ".gguf") for path in paths),
-        "weights",
-        str(folder),
-        "holds neither .safetensors nor .gguf",
-    )
+    found = any(path.suffix in (".safetensors", ".gguf") for path in paths)
+    require(found, "weights", str(folder), "holds neither .safetensors nor .gguf")
     lines = "".join(f"{file_sha256(path)}  {path.name}\n" for path in paths)
     return hashlib.sha256(lines.encode()).hexdigest()
 
