@@ -136,7 +136,7 @@ def test_a_study_is_not_opened_without_its_policy_nor_with_another(tmp_path):
     with pytest.raises(StudyError, match=r"is your own, which a log cannot hold; .* policy=\.\.\.") as refused:
         open_study("own", storage=storage)
     assert refused.value.code == "own_policy"
-    with pytest.raises(InvalidInput, match="has other options than the study's: window"):
+    with pytest.raises(InvalidInput, match="differs from the study's policy in these options: window"):
         open_study("own", storage=storage, policy=cautious(window=6))
     with pytest.raises(InvalidInput, match="must be the study's, 'cautious'"):
         open_study("own", storage=storage, policy=cautious()._replace(name="reckless"))

@@ -45,7 +45,7 @@ def test_visits_metadata_ranges_and_doses_of_nothing_over_http(service):
     spec = {**SPEC, "features": features, "guard": guard, "baseline_range": [0, 0.2]}
     made = service.post("/v1/studies", {"name": "ward", "spec": spec}).json()
     assert made["warnings"] == [
-        "if the study stops, 0 is advised to everybody: state fallback_action if nothing is not safe"
+        "if the study stops, it advises 0 to everybody: state fallback_action if that is not safe"
     ]
     assert made["spec"]["guard"]["max_open_hours"] == 48
     stated = service.post("/v1/studies", {"name": "stated", "spec": {**spec, "fallback_action": 0}})

@@ -131,7 +131,7 @@ def test_a_study_that_was_removed_whole_is_missed(storage):
         with pytest.raises(StudyError, match="no such study"):
             open_study("third", storage=store)
     code, out = run("study", "verify", "--storage", storage)
-    assert (code, "knows the study second, which is gone" in out, "first: 2 events" in out) == (1, True, True)
+    assert (code, "records the study second, which is gone" in out, "first: 2 events" in out) == (1, True, True)
 
 
 def test_a_study_made_anew_under_its_old_name_is_not_the_one_that_was_made(storage):
@@ -144,7 +144,7 @@ def test_a_study_made_anew_under_its_old_name_is_not_the_one_that_was_made(stora
             told = (*first[:6], first.body.replace('"threshold":0.5', '"threshold":0.9'))
             connection.execute(sa.text("DELETE FROM events WHERE study_id = 1"))
             append_events(connection, 1, [Event(*told, digest(START, "trial", told))])
-        assert "not the one that was made" in verify_store(store).problem
+        assert "not the one that was created" in verify_store(store).problem
 
 
 def test_one_checkpoint_of_the_store_stands_for_the_heads_of_all_studies(storage):
@@ -162,7 +162,8 @@ def test_one_checkpoint_of_the_store_stands_for_the_heads_of_all_studies(storage
             append_events(connection, 2, [one, Event(*told, digest(one.hash, "second", told))])
         assert verify_study(store, "second").ok, "a log rewritten with fresh hashes"
         assert (
-            verify_store(store, checkpoint=mark).problem == "knows the study second, which is not the one that was made"
+            verify_store(store, checkpoint=mark).problem
+            == "records the study second, which is not the one that was created"
         )
     assert run("study", "checkpoint", "--storage", storage)[0] == 0
 

@@ -72,7 +72,7 @@ def test_a_visit_from_the_shell(study, tmp_path):
     code, out, err = study("create", "ward", *fields, "--set", 'dial={"high": 20, "unit": "mg"}')
     assert (code, out) == (0, "Study ward is ready.\n")
     assert err == (
-        "safedial: warning: if the study stops, 0 mg is advised to everybody: state fallback_action if nothing is not "
+        "safedial: warning: if the study stops, it advises 0 mg to everybody: state fallback_action if that is not "
         "safe\n"
     )
     made = answer(study("create", "safe", *fields, "--set", "fallback_action=0", "--json"))

@@ -165,7 +165,7 @@ def test_a_pilot_that_differs_alarms_only_where_it_calibrates(shelf, history, st
     assert (status["stopped"], status["imported"]) == (stopped, 100)
     told = study.ask(next(contexts(2))[0])
     if stopped:
-        assert "before the first decision are among those compared" in told.explain()
+        assert "before the first decision were compared too" in told.explain()
     else:
         assert told.promise == "conformal"
         assert "nothing is assumed of them" in told.explain()

@@ -50,7 +50,7 @@ def test_a_changed_byte_of_the_first_event_is_refused(played):
     with Store(played) as store, store.engine.begin() as connection:
         body = next(read_events(connection, 1)).body
     change(played, "UPDATE events SET body = :b WHERE study_id = 1 AND seq = 1", b=body.replace("0.5,", "0.9,"))
-    with Store(played) as store, pytest.raises(StudyError, match="event 1 has another hash") as refused:
+    with Store(played) as store, pytest.raises(StudyError, match="event 1 does not match its hash") as refused:
         open_study("trial", storage=store)
     assert refused.value.code == "log_broken"
 
@@ -153,7 +153,7 @@ def test_verify_finds_a_snapshot_event_that_names_another_snapshot(played):
     rewritten(played, alter)
     with Store(played) as store:
         report = verify_study(store, "trial")
-    assert (report.ok, report.problem) == (False, "does not vouch for the snapshot before it")
+    assert (report.ok, report.problem) == (False, "does not confirm the snapshot before it")
 
 
 def test_verify_finds_a_snapshot_that_no_event_vouches_for(played):

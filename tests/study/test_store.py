@@ -85,7 +85,7 @@ def test_keys_are_events_and_only_their_hashes_are_kept(store, study):
         revoke_key(store, "none", reason="x", actor="admin")
     with pytest.raises(StudyError, match="no such study"):
         create_key(store, "decide", study="none", reason="x", actor="admin")
-    with pytest.raises(InvalidInput, match="must say why"):
+    with pytest.raises(InvalidInput, match="must state a reason"):
         create_key(store, "decide", reason=" ", actor="admin")
     with pytest.raises(InvalidInput, match="must be one of"):
         create_key(store, "king", reason="x", actor="admin")

@@ -238,7 +238,7 @@ def test_studies_are_found_again_and_a_changed_promise_is_refused(storage):
         with pytest.raises(StudyError) as refused:
             create_study("trial", SPEC, storage=store)
         assert refused.value.code == "study_exists"
-        with pytest.raises(InvalidInput, match="a changed promise is a new study"):
+        with pytest.raises(InvalidInput, match="a changed promise needs a new study"):
             create_study("trial", {**SPEC, "threshold": 0.7}, storage=store, load_if_exists=True)
     with Store(storage) as store:
         assert create_study("trial", SPEC, storage=store, load_if_exists=True).status()["decisions"] == 1

@@ -225,7 +225,7 @@ def test_a_new_study_writes_its_ranges_down_and_an_old_one_keeps_its_form(ward, 
 
 def test_a_fallback_of_nothing_that_nobody_stated_is_named_at_creation(store):
     fields = {**SPEC, "dial": {"high": 20, "unit": "mg"}}
-    with pytest.warns(UserWarning, match="if the study stops, 0 mg is advised to everybody: state fallback_action"):
+    with pytest.warns(UserWarning, match="if the study stops, it advises 0 mg to everybody: state fallback_action"):
         create_study("unstated", fields, storage=store)
 
 
@@ -235,7 +235,7 @@ def test_a_stated_fallback_and_a_study_that_is_opened_give_no_warning(store, tmp
         create_study(name, {**SPEC, "fallback_action": stated}, storage=store)
     start = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
     create_study("conformal", start, storage=store)
-    with pytest.warns(UserWarning, match="if the study stops, 0 is advised"):
+    with pytest.warns(UserWarning, match="if the study stops, it advises 0 to"):
         create_study("unstated", SPEC, storage=store)
     create_study("unstated", SPEC, storage=store, load_if_exists=True)
     open_study("unstated", storage=store)

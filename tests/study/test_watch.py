@@ -205,7 +205,7 @@ def test_too_many_rounds_without_a_verdict_stop_the_study(study_of):
     assert (study.status()["stopped"], study.status()["unwatched"]) == ("too_many_unwatched", 21)
     study.resume("the courier was changed")
     assert study.status()["stopped"] == ""
-    assert "shows whether the promise was kept: 21" in study.ask(X).explain()
+    assert "to judge the promise by: 21" in study.ask(X).explain()
 
 
 def test_an_expired_outcome_that_comes_after_all_is_watched(study_of):
@@ -319,7 +319,7 @@ def test_violations_that_were_corrected_away_are_counted(study_of):
     follow(study, decision)
     study.correct(decision.id, cost=0.1, reason="typing error")
     assert (study.status()["violations"], study.status()["corrected_violations"]) == (0, 1)
-    assert "corrected to lie below it: 1" in study.ask(X).explain()
+    assert "corrected to below it: 1" in study.ask(X).explain()
     study.void(decision.id, reason="wrong patient", unrelated=True)
     assert study.status()["violations"] == 0
 

@@ -5,7 +5,7 @@
             update_state(state, event) ◄───────────────┘
 
 Read event, event_kinds, state, reducer, replay_log, transaction, store, ids, operations, study in this order; then
-sqlite_file (what a write makes sure of), verify and store_log (what can be checked afterwards).
+sqlite_file (checks of the file at each write), verify and store_log (checks afterwards).
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Is what another processor or build wrote the same, up to rounding?
+"""Does a log written by another processor or build agree with this one, up to rounding?
 
-The same log gives the same bits in any process of one build on one machine. Elsewhere another BLAS kernel or another
-mathematical library rounds otherwise, and what the learner predicts differs in its last digits: by 1e-14 where the
-ridge is as large as the contexts, by more where it is much smaller. What a decision makes of a prediction is a few well
-conditioned operations. So a linear decision agrees if
+The same log gives the same bits in any process of one build on one machine. Elsewhere another BLAS kernel or
+mathematical library rounds differently, and the learner's predictions differ in their last digits: by 1e-14 if the
+ridge is as large as the contexts, by more if it is much smaller. From a prediction to a decision it takes only a few
+well-conditioned operations. So a linear decision agrees if
 
-* the numbers of its prediction agree within 1e-9, or as far as the learner's own bound on rounding (core.rounding)
-  leaves open, where that is more; and
-* the decision that follows from the prediction as it was written has the same actions, within 1e-12, and the same other
-  numbers, within 1e-9.
+* the numbers of its prediction agree within 1e-9, or within the learner's own bound on rounding (core.rounding) if that
+  is more; and
+* the decision recomputed from the recorded prediction has the same actions, within 1e-12, and the same other numbers,
+  within 1e-9.
 
-A conformal decision is compared with the one computed again, by the same two tolerances. Whatever is not a number must
-be the same. A choice that hangs on the last digits (a reward index within rounding of 0, evidence within rounding of an
-alarm) may come out otherwise elsewhere; no allowance can tell that from a changed log.
+A conformal decision is compared with the recomputed one, with the same two tolerances. Values that are not numbers must
+be equal. A choice that depends on the last digits (a reward index within rounding of 0, evidence within rounding of an
+alarm) may differ elsewhere; no tolerance can tell that from a changed log.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from safedial.study.snapshot import parts
 from safedial.study.state import State
 
 ACTION, NUMBER, STATE = 1e-12, 1e-9, 1e-6
-"""What actions, other numbers of a decision, and numbers of a snapshot may differ by, relative to 1 or their size."""
+"""How far actions, other numbers of a decision, and numbers of a snapshot may differ, relative to 1 or their size."""
 
 ACTIONS = ("action", "intensity", "safe_action")
 RANKED = "learner.capital"
-"""What version 1 of the rules bets by ranks that a rounding can turn, and another processor need not arrive at."""
+"""Version 1 of the rules bets on ranks that rounding can change, so another processor may compute other values."""
 
 
 class Agreement:
-    """Compares what a log says with what is computed again, event after event.
+    """Compares a log with what is recomputed, event by event.
 
-    `spent` is what rounding may have added up to since the last decision that was the same to the bit: ln det is a sum
-    of ln(1 + ω·width²) over rounds, and the evidence against the noise is a sum too. Each round adds twice its width's
-    allowance, and no more than its term can be.
+    `spent` is how much rounding may have added up since the last decision that was equal to the bit: ln det is a sum of
+    ln(1 + ω·width²) over rounds, and the evidence against the noise is a sum too. Each round adds twice its width's
+    tolerance, but no more than its term can be.
     """
 
     def __init__(self) -> None:
         self.spent = 0.0
 
     def exact(self) -> None:
-        """A decision was the same to the bit, ln det included."""
+        """Record that a decision was equal to the bit, including ln det."""
         self.spent = 0.0
 
     def on_decision(
         self, state: State, vector: NDArray[np.float64], again: dict[str, Any], body: dict[str, Any]
     ) -> bool:
-        """Whether the `body` of a decision is `again`, what the state gives for the context, up to rounding."""
+        """Whether a decision's recorded `body` equals the recomputed one, `again`, up to rounding."""
         learner = state.learner
         norm, raw = dnrm2(vector), body["context"]
         room = learner.rounding(vector, norm)
@@ -75,7 +75,7 @@ class Agreement:
         return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
 
     def on_snapshot(self, state: State, mine: bytes, theirs: bytes) -> bool:
-        """Whether a snapshot is the state up to rounding: every number of it, within 1e-6 or what was spent."""
+        """Whether a snapshot equals the state up to rounding: every number within 1e-6, or `spent` if that is more."""
         try:
             (head, arrays), (other, others) = parts(mine), parts(theirs)
             if state.study.rules_version == 1:
@@ -94,7 +94,7 @@ def _near(a: NDArray[Any], b: NDArray[Any], share: float) -> bool:
 
 
 def _plain(stated: dict[str, Any]) -> dict[str, Any]:
-    """As it is read from a log."""
+    """The values as they are read from a log."""
     return orjson.loads(canonical(stated))
 
 

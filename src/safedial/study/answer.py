@@ -14,24 +14,24 @@ from safedial.study.ids import DecisionId, id_text
 from safedial.study.spec import StudySpec
 
 FEEDBACK = {
-    "prefix": "the model knows the longest run of rounds, from the first, whose outcomes are all known; outcomes may "
-    "come late for any reason, and every outcome, correction and void says what happened, whatever it was",
+    "prefix": "the model uses the longest run of rounds, from the first, whose outcomes are all known; outcomes may "
+    "come late for any reason, and every outcome, correction and void states what happened, whatever it was",
     "arrival": "outcomes are learned from as they come (chosen for this study): delays do not depend on outcomes, and "
     "contexts do not depend on outcomes that are not yet reported",
 }
-VOIDED = "rounds that were passed over were void for reasons that have nothing to do with their outcomes"
+VOIDED = "rounds that were left out were void for reasons unrelated to their outcomes"
 LEFT_OUT = "rounds that were left out were void for reasons unrelated to their contexts, settings and outcomes"
 IMPORTED = (
-    "the imported rounds are complete and unselected, and whoever chose their actions knew nothing about their "
-    "outcomes beyond the contexts"
+    "the imported rounds are complete and unselected, and their actions were chosen without knowing anything about "
+    "their outcomes beyond the contexts"
 )
 
 
 class StudyDecision(NamedTuple):
-    """One advised action of a study: `id` and `seq` name it, `decision` holds the numbers, `hash` is its event's.
+    """One advised action of a study: `id` and `seq` identify it, `decision` holds the numbers, `hash` is its event's.
 
-    Of an answer to `ask`, `replayed` says whether it was given before, to the same request with the same key, and
-    `stopped` names the rule by which the study has stopped by now; nothing where it has not.
+    In an answer to `ask`, `replayed` says whether the same request with the same key was answered before, and
+    `stop_reason` names the rule that has stopped the study by now, or is "".
     """
 
     id: str
@@ -99,7 +99,7 @@ class StudyDecision(NamedTuple):
         return {**facts, **named, **recorded, "raw_context": self._raw(), "assumptions": rests}
 
     def _raw(self) -> dict[str, float] | list[float]:
-        """The context as it was given, by the features' names where they have some."""
+        """The context as given, by feature names if there are any."""
         raw, features = self.body["context"], self.decision.rules.features
         return raw if features is None else dict(zip(features.names, raw, strict=True))
 
@@ -109,18 +109,18 @@ class StudyDecision(NamedTuple):
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
         lines = [head, *self._notes(), *self._who(facts), explain(self.decision, facts)]
         if facts.get("unwatched"):
-            lines.append(f"  Rounds without an outcome that shows whether the promise was kept: {facts['unwatched']}.")
+            lines.append(f"  Rounds that ended without an outcome to judge the promise by: {facts['unwatched']}.")
         if facts.get("corrected_violations"):
             lines.append(
-                f"  Costs above the threshold that were corrected to lie below it: {facts['corrected_violations']}."
+                f"  Costs above the threshold that were corrected to below it: {facts['corrected_violations']}."
             )
         if facts.get("frozen"):
-            lines.append("  Learning has ended: a round was lost for a reason that may have to do with its outcome.")
+            lines.append("  Learning has ended: a round was lost for a reason that may be related to its outcome.")
         lines += [f"  Resumed after {each['rule']} on {each['at'][:10]}." for each in facts.get("resumed", ())]
         return Text("\n".join(lines))
 
     def _who(self, facts: dict[str, Any]) -> list[str]:
-        """For whom it was asked: the visit, what was noted down, and the features."""
+        """The visit, the metadata and the features."""
         features, lines = self.decision.rules.features, []
         if facts.get("key") is not None:
             lines.append(f"  Visit: {facts['key']}.")
@@ -131,10 +131,10 @@ class StudyDecision(NamedTuple):
         return lines
 
     def _notes(self) -> list[str]:
-        """That this is an earlier answer, and that the study has stopped since."""
+        """Notes on a repeated answer, and on a study that has stopped since."""
         if not self.replayed:
             return []
-        lines = ["  Given again: the same request with the same key was answered so before."]
+        lines = ["  Repeated: the same request with the same key got this answer before."]
         if self.stop_reason and self.decision.fallback_reason != self.stop_reason:
             fallback = self.decision.rules.dial.text(self.decision.rules.fallback_action)
             lines.append(
@@ -143,7 +143,7 @@ class StudyDecision(NamedTuple):
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as the command line and the service answer."""
+        """Plain values, as in the answers of the command line and the service."""
         known = {"replayed": self.replayed, "stopped": self.stop_reason}
         return {
             "id": self.id,
@@ -158,9 +158,9 @@ class StudyDecision(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What was written: the event's seq and hash, and whether this call wrote it (False: it was there, the same).
+    """What was written: the event's seq and hash, and whether this call wrote it (False: the same was there already).
 
-    Seq and hash are a checkpoint: whoever keeps them can tell by `verify` whether what came before was changed.
+    Seq and hash are a checkpoint: with them `verify` can tell whether anything before was changed.
     """
 
     decision_id: str | None
@@ -184,8 +184,8 @@ def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) 
 def decided(
     spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
 ) -> StudyDecision:
-    """The answer for a `decided` event. It is made from the body, so that a decision says the same when it is new and
-    when it is read again, whatever numbers a policy or learner of one's own works with.
+    """The answer for a `decided` event. It is made from the body, so that a new decision and the same one read later
+    agree, whatever numbers your own policy or learner uses.
     """
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
@@ -195,7 +195,7 @@ def decided(
 
 
 def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:
-    """An event as plain values, with the id of the decision that it is about."""
+    """An event as plain values, with the id of its decision."""
     return {
         "seq": event.seq,
         "kind": event.kind,

@@ -1,7 +1,7 @@
-"""A copy of a live store: of SQLite by its online backup, of PostgreSQL (or between the two) event by event.
+"""Copy a live store: SQLite by its online backup, PostgreSQL (or between the two) row by row.
 
-Both see one moment of the store and stop no writer. The copy is itself a store: `verify` reads it, and copying it back
-into an empty PostgreSQL database restores it. (`pg_dump` works as well, as for any database.)
+Both read one moment of the store and block no writer. The copy is itself a store: `verify` reads it, and copying it
+back into an empty PostgreSQL database restores it. (`pg_dump` works too.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from safedial.study.verify import verify_log
 
 
 def backup(store: Store, target: str | Path) -> dict[str, Any]:
-    """Copy everything to a new SQLite file, or to an empty store at a URL; the copy's chains are checked."""
+    """Copy everything to a new SQLite file, or to an empty store at a URL, and check the copy's hash chains."""
     url = str(target) if "://" in str(target) else f"sqlite:///{target}"
     file = Path(str(parse_url(url).database)) if parse_url(url).drivername.startswith("sqlite") else None
     require(file is None or not file.exists(), "target", str(target), "exists already", "name a new file")
@@ -38,7 +38,9 @@ def backup(store: Store, target: str | Path) -> dict[str, Any]:
         reports = [verify_log(Source(connection, study, name), recompute=False) for study, name in logs]
     bad = next((report for report in reports if not report.ok), None)
     if bad is not None:
-        raise StudyError("log_broken", f"target: the copy of {bad.study!r} is not whole: {bad.first_bad} {bad.problem}")
+        raise StudyError(
+            "log_broken", f"target: the copy of {bad.study!r} is incomplete: event {bad.first_bad} {bad.problem}"
+        )
     return {
         "target": parse_url(url).render_as_string(hide_password=True),
         "studies": len(reports) - 1,

@@ -1,10 +1,10 @@
-"""A database by its URL: SQLite by default, PostgreSQL by its address; the same statements on both.
+"""A database by its URL, SQLite or PostgreSQL, with the same statements on both.
 
-SQLite: write-ahead log, `synchronous=FULL` (a commit that was acknowledged survives a power cut), and transactions that
-take the write lock at once; each write is sure of its file (sqlite_file). A file that cannot be written is opened to
-read. PostgreSQL: READ COMMITTED, a lock on the row of the study that is written, and `synchronous_commit=on` whatever
-the server's default; a writer that hangs in a transaction is cut off after a minute (unless the URL brings `options` of
-its own).
+SQLite: write-ahead log, `synchronous=FULL` (an acknowledged commit survives a power cut), and write transactions take
+the lock at once; each write checks its file (sqlite_file). A file that cannot be written is opened for reading.
+PostgreSQL: READ COMMITTED, a lock on the row of the study that is written, and `synchronous_commit=on` whatever the
+server's default; a writer that hangs in a transaction is disconnected after a minute (unless the URL has its own
+`options`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from safedial.study.schema import check_version, prepare, sa
 from safedial.study.sqlite_file import FileLost, SqliteFile
 
 BUSY_SECONDS = 10.0
-"""How long a writer waits for another process's lock before it says that the store is not available."""
+"""How long a writer waits for another process's lock before it reports the store as unavailable."""
 
 
 def parse_url(storage: str) -> Any:
-    """The URL, with the driver this package installs; what it cannot be is said without its password."""
+    """The URL, with the driver that this package installs. Errors do not show its password."""
     if "://" not in str(storage):
         raise InvalidInput(
             f"storage = {str(storage)!r}: must be a URL, for example sqlite:///trial.db or postgresql://…"
@@ -33,9 +33,7 @@ def parse_url(storage: str) -> Any:
     try:
         url = sa.engine.make_url(storage)
     except (sa.exc.ArgumentError, ValueError):
-        raise InvalidInput(
-            "storage: cannot be read as a database URL; write sqlite:///trial.db or postgresql://…"
-        ) from None
+        raise InvalidInput("storage: is not a database URL; write sqlite:///trial.db or postgresql://…") from None
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
@@ -46,7 +44,7 @@ def parse_url(storage: str) -> Any:
 
 
 def shown(storage: str) -> str:
-    """A storage URL for people: without its password."""
+    """A storage URL without its password."""
     return parse_url(storage).render_as_string(hide_password=True)
 
 
@@ -70,7 +68,7 @@ def connect(storage: str, *, create: bool = True) -> Any:
 
 
 def open_engine(storage: str, *, pool: int = 5) -> Any:
-    """An engine that takes the tables as they are."""
+    """An engine that does not check the tables."""
     url = parse_url(storage)
     pooled = {"pool_size": pool, "max_overflow": 20, "hide_parameters": True}
     if url.drivername.startswith("sqlite"):
@@ -87,17 +85,17 @@ def open_engine(storage: str, *, pool: int = 5) -> Any:
 
 
 def is_read_only(engine: Any) -> bool:
-    """Whether the store lies where it can only be read."""
+    """Whether the store can only be read."""
     file = getattr(engine, "safedial_file", None)
     return file is not None and file.read_only
 
 
 @contextmanager
 def writing(engine: Any) -> Iterator[Any]:
-    """A connection in a write transaction, committed at the end or rolled back whole."""
+    """A connection in a write transaction, which is committed at the end or rolled back."""
     file: SqliteFile | None = getattr(engine, "safedial_file", None)
     if is_read_only(engine):
-        raise StoreUnavailable("storage: can only be read here; copy the store to a folder that can be written")
+        raise StoreUnavailable("storage: can only be read here; copy the store to a writable folder")
     with unavailable(), engine.connect().execution_options(safedial_write=True) as connection:
         if file is None:
             with connection.begin():
@@ -117,7 +115,7 @@ def writing(engine: Any) -> Iterator[Any]:
 
 @contextmanager
 def reading(engine: Any) -> Iterator[Any]:
-    """A connection in a transaction that sees one moment of the store and never waits for a writer."""
+    """A connection in a transaction that reads one moment of the store and never waits for a writer."""
     file: SqliteFile | None = getattr(engine, "safedial_file", None)
     with unavailable(), engine.connect() as connection:
         if file is not None:
@@ -130,7 +128,7 @@ def reading(engine: Any) -> Iterator[Any]:
 
 @contextmanager
 def unavailable() -> Iterator[None]:
-    """Database errors as one of ours: no SQL, no values, no password in the words."""
+    """Turn database errors into `StoreUnavailable`, without SQL, values or passwords in the message."""
     try:
         yield
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
@@ -140,7 +138,7 @@ def unavailable() -> Iterator[None]:
 
 
 def _wait_for_disk(connection: Any, _: Any) -> None:
-    """Tell a server that acknowledges commits before they are on disk not to; waiting for a standby stays as it is."""
+    """Make the server acknowledge commits only when they are on disk; waiting for a standby stays unchanged."""
     words = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> %s"
     with connection.cursor() as cursor:
         cursor.execute(words, ("remote_apply",))

@@ -1,4 +1,4 @@
-"""What can go wrong in a study, by a code that programs read. A call that raised one of these changed nothing."""
+"""The errors of a study, with codes for programs. A call that raised one of these changed nothing."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ MEANINGS = {
     "invalid_input": "the request breaks a rule of the study",
     "not_finite": "a number is missing, not a number, or not finite",
     "wrong_dimension": "the context does not have the study's dimension",
-    "wrong_features": "the context lacks a feature or has one that the study does not know",
+    "wrong_features": "the context lacks a feature or has an unknown one",
     "context_out_of_bounds": "the context is longer than the study's context_bound",
-    "out_of_range": "a feature lies outside the range that the study states for it",
+    "out_of_range": "a feature lies outside its stated range",
     "unknown_study": "there is no study of that name",
     "unknown_decision": "there is no such decision in this study",
     "unknown_key": "there is no such key",
-    "study_exists": "there is a study of that name already",
-    "conflict": "the decision has another answer already; use a correction",
+    "study_exists": "there already is a study of that name",
+    "conflict": "the decision already has a different answer; use a correction",
     "key_reused": "the idempotency key was used for another request",
     "reason_required": "this needs a reason",
-    "log_broken": "the log does not agree with itself; verify it",
+    "log_broken": "the log is inconsistent; verify it",
     "store_unavailable": "the store cannot be reached, is locked or is full; nothing was written",
     "wrong_schema": "the store was made by another version",
-    "own_policy": "the study's policy is defined in Python, by whoever made it; open the study there",
+    "own_policy": "the study's policy is defined in its author's Python code; open the study there",
 }
-"""Every code, in words that repeat no value."""
+"""Every code, in words that contain no values."""
 
 
 class StudyError(InvalidInput):
@@ -38,7 +38,7 @@ class StudyError(InvalidInput):
 
 
 class StoreUnavailable(StudyError):
-    """The store is away, locked, full or broken. Whatever was asked for was not written, or not acknowledged."""
+    """The store is unreachable, locked, full or broken. The request was not written, or not acknowledged."""
 
     def __init__(self, message: str) -> None:
         super().__init__("store_unavailable", message)

@@ -20,11 +20,11 @@ from safedial.errors import import_extra
 orjson = import_extra("orjson", "service")
 
 START = bytes(32)
-"""What the first event of a log follows."""
+"""The hash before the first event of a log."""
 
 
 class Event(NamedTuple):
-    """A row of the log. `decision` is the seq of the decision it is about, 0 for none; `at` is microseconds, UTC."""
+    """A row of the log. `decision` is the seq of its decision, or 0; `at` is in microseconds, UTC."""
 
     seq: int
     kind: str
@@ -40,7 +40,7 @@ class Event(NamedTuple):
 
 
 def digest(previous: bytes, study: str, event: tuple[Any, ...]) -> bytes:
-    """The hash of an event, its own last field left out, that follows `previous` in the log of `study`.
+    """The hash of an event (its last field is ignored) that follows `previous` in the log of `study`.
 
     >>> event = (1, "checkpoint", 0, 0, "me", "", "{}")
     >>> written = b"32:" + START + b",1:s,1:1,10:checkpoint,1:0,1:0,2:me,0:,2:{},"
@@ -59,7 +59,7 @@ def digest(previous: bytes, study: str, event: tuple[Any, ...]) -> bytes:
 
 
 def follows(previous: bytes, study: str, event: Event) -> bool:
-    """Whether an event has the hash of what it says after what came before; one that cannot be hashed has not."""
+    """Whether an event has the right hash after `previous`; False if it cannot be hashed."""
     try:
         return digest(previous, study, event) == event.hash
     except (AttributeError, TypeError, UnicodeEncodeError):
@@ -81,7 +81,7 @@ def now() -> int:
 
 
 def moment(at: int) -> str:
-    """A time as a person reads it.
+    """A time as ISO 8601 text.
 
     >>> moment(0)
     '1970-01-01T00:00:00.000000Z'

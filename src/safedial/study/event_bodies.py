@@ -1,4 +1,4 @@
-"""A decision as the body of its event, and back: every number its certificate is made of, under its own name."""
+"""A decision as the body of its event, and back: every number of its certificate, by name."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from safedial.version import __version__
 
 
 class Noted(NamedTuple):
-    """What a caller says with a question: the idempotency key, and metadata."""
+    """What a caller gives with a request: the idempotency key and metadata."""
 
     key: str | None = None
     meta: dict[str, Any] | None = None
 
 
 def noted_in(body: Mapping[str, Any]) -> Noted:
-    """What was noted down in the body of a `decided` event."""
+    """The `Noted` of a `decided` event, from its body."""
     return Noted(body.get("key"), body.get("meta"))
 
 
 def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
-    """Plain values; a bound that is not finite (nothing is known yet) is null. `state` is what was known before."""
+    """Plain values; an infinite bound (nothing is known yet) is null. `state` is the state before the decision."""
     choice = decision.choice
     bounds, safe = choice.bounds, choice.safe
     return {
@@ -65,7 +65,7 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
 
 
 def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
-    """What bodies of version 2 hold besides; `evidence` is that of the exchangeability watch."""
+    """What bodies of version 2 add; `evidence` is that of the exchangeability watch."""
     facts = {
         "frozen": state.frozen,
         "resumed": list(state.resumes),
@@ -81,7 +81,7 @@ def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
 
 
 def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision:
-    """The decision that `body_of` wrote down, able to state its certificate again."""
+    """The decision that `body_of` wrote, with its certificate."""
     said = body["choice"]
     bounds = Bounds(
         _bound(said["reward_upper"]),

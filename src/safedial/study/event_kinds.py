@@ -1,5 +1,5 @@
-"""What each kind of event means, and what the events about a round say together. No other module looks at kinds: the
-learner, the tables, the operator page and `verify` ask here, so they cannot disagree about the life of a round.
+"""What each kind of event means, and what the events of a round say together. No other module interprets kinds: the
+learner, the tables, the operator page and `verify` all ask here, so they cannot disagree about a round.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 from safedial.decision.rounds import next_status
 
 VALUES = ("reward", "cost", "applied_action", "throttled")
-"""What an outcome states, in the body of its event."""
+"""The fields of an outcome in the body of its event."""
 
 
 class Kind(NamedTuple):
-    """What events of a kind do. `status` is what they make of the round that they are about, if they are about one.
+    """What events of a kind do. `status` is the new status of their round, if they have one.
 
-    `reports`: states values of an outcome, which count from then on. `loses`: the outcome is no longer waited for, and
-    if `final` none is accepted either. `revises`: changes what an earlier outcome said, where there was one.
+    `reports`: states values of an outcome, which count from then on. `loses`: the outcome is no longer expected, and if
+    `final` no longer accepted. `revises`: changes an earlier outcome, if there was one.
     """
 
     status: str = ""
@@ -36,17 +36,17 @@ class Kind(NamedTuple):
 
 
 EVENT_KINDS = defaultdict(Kind, {
-    "study_created": Kind(creates_study=True),  # the specification, whole
+    "study_created": Kind(creates_study=True),  # the whole specification
     "imported": Kind("imported", imports=True),  # a round from before the study, with its outcome
-    "decided": Kind("open", decides=True),  # context, what was known, action, the numbers of its certificate
+    "decided": Kind("open", decides=True),  # context, prediction, action, the numbers of its certificate
     "outcome": Kind("known", reports=True),  # reward, cost, applied action
     "correction": Kind("corrected", reports=True, revises=True),  # values that replace those of an outcome
-    "voided": Kind("void", loses=True, final=True, revises=True),  # a round that has, or shall have, no outcome
-    "expired": Kind("expired", loses=True),  # an outcome that is no longer waited for
+    "voided": Kind("void", loses=True, final=True, revises=True),  # a round without an outcome that counts
+    "expired": Kind("expired", loses=True),  # an outcome that is no longer expected
     "alarm": Kind(stops=True),  # the guard stopped the study: which rule, on what evidence
-    "resumed": Kind(resumes=True),  # a person took an alarm back
-    "checkpoint": Kind(),  # somebody wrote down seq and hash elsewhere
-    "snapshot": Kind(confirms_snapshot=True),  # the digest of the stored state after the event before (since rules 2)
+    "resumed": Kind(resumes=True),  # a person cleared an alarm
+    "checkpoint": Kind(),  # seq and hash were given out, to be kept elsewhere
+    "snapshot": Kind(confirms_snapshot=True),  # the digest of the stored state after the previous event (since rules 2)
     "key_created": Kind(key_act="made"),  # this and the next are in the store's own log (store_log.py)
     "key_revoked": Kind(key_act="revoked"),
 })  # fmt: skip
@@ -56,8 +56,8 @@ REVISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.revises)
 
 
 class RoundHistory(NamedTuple):
-    """What the log says of a round up to now. `values` are the `VALUES` that count; `outcome` and `void` are the events
-    that stated the first ones, and that took the round out.
+    """What the log says about a round so far. `values` are the `VALUES` that count; `outcome` is the event that first
+    stated them, `void` the one that voided the round.
     """
 
     status: str = ""
@@ -69,7 +69,7 @@ class RoundHistory(NamedTuple):
 
     @property
     def applied(self) -> Any:
-        """The setting that was applied: as advised, unless the outcome states another."""
+        """The applied setting: the advised one, unless the outcome states another."""
         stated = None if self.values is None else self.values["applied_action"]
         return self.action if self.values and stated is None else stated
 

@@ -1,6 +1,6 @@
-"""Places at which a test may kill the process, to see that nothing acknowledged is lost.
+"""Places at which a test may kill the process, to check that nothing acknowledged is lost.
 
-SAFEDIAL_CRASH_AT=name kills the process, as `kill -9` does, the first time it comes to the place `name`;
+SAFEDIAL_CRASH_AT=name kills the process, as `kill -9` does, when it first reaches the place `name`;
 SAFEDIAL_CRASH_AT=name:k the k-th time.
 """
 
@@ -11,17 +11,17 @@ import signal
 
 PLACES = ("locked", "inserted", "before_commit", "after_commit", "snapshot_written")
 armed: dict[str, int] = {}
-"""Place -> how many times it may still be passed; empty outside tests, so that a write need not call `hit`."""
+"""Place -> how many more times it may be reached; empty outside tests, so that a write need not call `hit`."""
 
 
 def arm(words: str) -> None:
-    """Die at the place that "name" or "name:k" says."""
+    """Arm the place of "name" or "name:k"."""
     name, _, times = words.partition(":")
     armed[name] = int(times or 1)
 
 
 def hit(place: str) -> None:
-    """Do nothing, unless this place was named."""
+    """Kill the process if this place is armed; otherwise do nothing."""
     if place in armed:
         armed[place] -= 1
         if armed[place] == 0:

@@ -1,13 +1,13 @@
-"""The guard: when a study stops advising, and the habits that lower an action.
+"""The guard: the rules that stop a study, and the limits that lower an action.
 
-Each rule has one event when it fires (`alarm`), one fallback (the study's `fallback_action`) and one way back
-(`resume`, with a reason). Caps, masks and the largest step up lower one action and show on its certificate as `limit`.
-All of them only lower an action, and look at nothing that comes after it, so the promise holds as before.
+A rule that fires writes one event (`alarm`); the study then advises its `fallback_action` until a person calls
+`resume`, with a reason. Caps, masks and the largest step up lower one action; its certificate shows which in `limit`.
+They only lower an action and use nothing from after it, so the promise still holds.
 
 | rule | fires when |
 |---|---|
 | `alarm` | the monitor's evidence (core.monitor) reaches 1/`alarm_level` |
-| `drift` | HP-Conformal: the evidence that rounds are not exchangeable does |
+| `drift` | HP-Conformal: the evidence that rounds are not exchangeable reaches 1/`alarm_level` |
 | `assumption_broken` | the bounds lie outside what the stated norms allow |
 | `noise_broken` | the evidence that residuals exceed the stated noise (core.tails) reaches 2/`alarm_level` |
 | `too_many_open` | more than `max_open` decisions wait for an outcome |
@@ -43,14 +43,14 @@ DEFAULTS: Mapping[str, Any] = {
     "caps": [],
     "stop": {},
 }
-"""The guard of a new study, where it states nothing else."""
+"""The guard of a new study, unless it states otherwise."""
 
 FEW_UNWATCHED = 20
 """`max_unwatched` does not fire before there are more than this many."""
 
 
 class Cap(NamedTuple):
-    """The setting is at most `limit` where every named feature lies in its range."""
+    """The setting is at most `limit` if every named feature lies in its range."""
 
     name: str
     limit: float
@@ -85,7 +85,7 @@ class Guard:
 def read_guard(given: Any, rules: Rules) -> Guard:
     """A guard from its written form, for example {"max_open": 200, "stop": {"violations": 3, "of_last": 50}}.
 
-    From version 2 on, what is not stated is written down as its present default, so that new defaults change no study.
+    From version 2 on, the present defaults are written for everything else, so that new defaults change no study.
     """
     fields = {} if given is None else given
     require(isinstance(fields, Mapping), "guard", given, "must be an object of rules")
@@ -94,7 +94,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
         known = (*known, "max_unwatched", "max_open_hours")
         fields = {**DEFAULTS, **fields}
     unknown = sorted(set(fields) - set(known))
-    require(not unknown, "guard", unknown, "has rules that there are not", "choose from " + ", ".join(known))
+    require(not unknown, "guard", unknown, "has unknown rules", "choose from " + ", ".join(known))
     level = real("guard.alarm_level", fields.get("alarm_level", 0.01))
     require(0.0 < level < 1.0, "guard.alarm_level", level, "must lie strictly between 0 and 1")
     step = fields.get("max_step")
@@ -102,7 +102,13 @@ def read_guard(given: Any, rules: Rules) -> Guard:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
         lowest = rules.learner.least_setting(rules) if rules.version > 1 else None
         reaches = lowest is None or rules.dial.low + step >= lowest
-        require(reaches, "guard.max_step", step, "must reach the dial's lowest level", "or nothing would ever be given")
+        require(
+            reaches,
+            "guard.max_step",
+            step,
+            "must reach the dial's lowest level",
+            "otherwise no dose would ever be given",
+        )
     share = fields.get("max_unwatched")
     if share is not None:
         require(0.0 < real("guard.max_unwatched", share) <= 1.0, "guard.max_unwatched", share, "must lie in (0, 1]")
@@ -111,7 +117,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
         require(real("guard.max_open_hours", hours) > 0.0, "guard.max_open_hours", hours, "must be > 0")
     stop = fields.get("stop") or {}
     odd = sorted(set(stop) - {"violations", "of_last", "decisions"})
-    require(not odd, "guard.stop", odd, "has names that there are not", "violations, of_last, decisions")
+    require(not odd, "guard.stop", odd, "has unknown names", "violations, of_last, decisions")
     violations = _count("guard.stop.violations", stop.get("violations"))
     of_last = _count("guard.stop.of_last", stop.get("of_last", 1_000_000 if violations else 1)) or 1
     enough = violations is None or violations <= of_last
@@ -134,7 +140,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
 
 
 def with_limits(guard: Guard, decision: Decision, raw: Sequence[float], before: float) -> Decision:
-    """The decision with its action lowered to what caps, masks and the step from `before` allow."""
+    """The decision with its action lowered to what the caps, the masks and the step from `before` allow."""
     rules, limiter = decision.rules, ""
     dial, limit = rules.dial, decision.action
     for cap in guard.caps:
@@ -162,7 +168,7 @@ def _cap(number: int, cap: Any, rules: Rules) -> Cap:
     require(proper, name, cap, "must have `when` and `limit`, and may have a `name`")
     dial, limit = rules.dial, real(f"{name}.limit", cap["limit"])
     require(dial.low <= limit <= dial.high, f"{name}.limit", limit, f"must lie between {dial.low:g} and {dial.high:g}")
-    require(isinstance(cap["when"], Mapping), f"{name}.when", cap["when"], "must say which features")
+    require(isinstance(cap["when"], Mapping), f"{name}.when", cap["when"], "must be a mapping from features to ranges")
     ranges = tuple(_range(f"{name}.when", feature, part, rules) for feature, part in cap["when"].items())
     return Cap(str(cap.get("name", f"cap {number + 1}")), limit, ranges)
 

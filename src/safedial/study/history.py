@@ -18,7 +18,7 @@ def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) 
     """The bodies of `imported` events.
 
     A row has `action` (what was applied, in the dial's units), `reward`, `cost`, optionally `baseline_cost`, and the
-    context: one column a feature, by its name or as context.NAME; without named features x0, x1, … or x1, x2, …
+    context: one column for each feature, NAME or context.NAME; without feature names x0, x1, … or x1, x2, …
     """
     rows = _table(Path(given)) if isinstance(given, (str, Path)) else list(given)
     require(rows, "history", str(given)[:80], "has no rows")
@@ -52,8 +52,8 @@ def _context(rules: Rules, row: Mapping[str, Any]) -> list[float]:
 
 
 def _unnamed(dim: int, source: Mapping[str, Any]) -> tuple[str, ...]:
-    """Columns of a context without feature names: x0, x1, … as a study exports them, or x1, x2, … as `simulate --log`
-    writes them.
+    """Columns of a context without feature names: x0, x1, … as in a study's export, or x1, x2, … as from
+    `simulate --log`.
     """
     first = 0 if "x0" in source or "context.x0" in source or f"x{dim}" not in source else 1
     return tuple(f"x{column}" for column in range(first, first + dim))

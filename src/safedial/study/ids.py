@@ -1,8 +1,8 @@
-"""The id of a decision: STUDY.SEQ.TAG, where the tag is the beginning of the decision's own hash.
+"""The id of a decision: STUDY.SEQ.TAG, where the tag is the beginning of the decision's hash.
 
-So an id says which decision it is, and not only where in the log it was: in a store that was restored and has gone on,
-the id of a decision that was lost is refused, and no late outcome lands on another's. It can be checked by the log
-alone. Studies from before version 2 of the rules have ids without a tag, STUDY.SEQ.
+So an id identifies the decision, not only its place in the log: in a store that was restored and continued, the id of a
+lost decision is refused, and no late outcome is assigned to another decision. The log alone suffices to check an id.
+Studies from before version 2 of the rules have ids without a tag, STUDY.SEQ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_id(decision_id: Any) -> DecisionId:
 
 
 def read_own_id(study: str, decision_id: Any) -> DecisionId:
-    """The parts of an id, which must be of a decision of this study."""
+    """The parts of an id, which must belong to this study."""
     found = read_id(decision_id)
     if found.study != study:
         raise no_decision(decision_id)
@@ -51,23 +51,23 @@ def read_own_id(study: str, decision_id: Any) -> DecisionId:
 
 
 def id_of(version: int, study: str, seq: int, name: bytes) -> DecisionId:
-    """The id of a decision, from its event's seq and hash, in a study that lives by a version of the rules."""
+    """The id of a decision, from the version of its study's rules and its event's seq and hash."""
     return DecisionId(study, seq, bytes(name[:TAG]).hex() if version > 1 else "")
 
 
 def id_text(version: int, study: str, seq: int, name: bytes) -> str:
-    """`id_of` as it is answered."""
+    """`id_of` as text."""
     return str(id_of(version, study, seq, name))
 
 
 def check_id(given: DecisionId, right: DecisionId) -> None:
-    """Refuse an id that is not the one of the decision at its seq."""
+    """Refuse an id that differs from that of the decision at its seq."""
     if given.tag == right.tag:
         return
     if not given.tag:
-        words = "lacks its last part, the beginning of the decision's hash; give the id as it was answered"
+        words = "lacks its last part, the beginning of the decision's hash; give the whole id"
     else:
-        words = "is not the decision at its place in this log: it was made before the store was restored"
+        words = "does not match the decision at this place in the log; it was made before the store was restored"
     raise StudyError("unknown_decision", f"decision_id = {str(given)!r}: {words}", public=f"decision_id: {words}")
 
 

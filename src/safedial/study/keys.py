@@ -1,7 +1,7 @@
-"""Access keys: 256 random bits, shown once, stored as their SHA-256. Making and revoking one is an event of the store.
+"""Access keys: 256 random bits, shown once, stored as their SHA-256. Creating or revoking one is an event of the store.
 
-A key is `sd_ID_SECRET`. Roles: `read` sees, `observe` reports outcomes, `decide` asks as well, `admin` does everything.
-A key may be limited to one study. Any number may live at once, so that a new one can take over before the old one goes.
+A key is `sd_ID_SECRET`. Roles: `read`; `observe` also reports outcomes; `decide` also asks; `admin` does everything. A
+key may be limited to one study. Any number may be valid at once, so that a new key can replace an old one smoothly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROLES = ("read", "observe", "decide", "admin")
 
 
 class Key(NamedTuple):
-    """A key as the store knows it; the secret itself is nowhere."""
+    """The record of a key; the secret itself is not stored."""
 
     id: str
     role: str
@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 def create_key(store: Store, role: str, *, study: str = "", reason: str, actor: str) -> tuple[str, Key]:
-    """A new key, (the key itself, shown only here; its record)."""
+    """Create a key. Returns (the key itself, shown only here; its record)."""
     require(role in ROLES, "role", role, "must be one of " + ", ".join(ROLES))
     if study:
         store.find(study)
@@ -55,14 +55,14 @@ def create_key(store: Store, role: str, *, study: str = "", reason: str, actor: 
 
 
 def revoke_key(store: Store, key_id: str, *, reason: str, actor: str) -> Key:
-    """From now on the key opens nothing."""
+    """Revoke a key for good."""
     _check_reason(reason)
     with writing(store.engine) as connection:
         lock_head(connection, STORE_LOG)
         found = _find(connection, keys.c.id == str(key_id))
         if found is None:
             raise StudyError("unknown_key", f"key_id = {str(key_id)[:40]!r}: there is no such key")
-        require(found.revoked is None, "key_id", key_id, "was revoked already")
+        require(found.revoked is None, "key_id", key_id, "is revoked already")
         at = now()
         connection.execute(keys.update().where(keys.c.id == found.id).values(revoked=at))
         append_to_store(connection, "key_revoked", {"id": found.id}, at=at, actor=actor, reason=reason)
@@ -70,21 +70,21 @@ def revoke_key(store: Store, key_id: str, *, reason: str, actor: str) -> Key:
 
 
 def find_key_record(store: Store, text: str) -> Key | None:
-    """The live key that this text is, or None."""
+    """The record of a valid key, or None."""
     with reading(store.engine) as connection:
         found = _find(connection, keys.c.hash == hash_key(str(text)))
     return found if found is not None and found.revoked is None else None
 
 
 def list_keys(store: Store) -> list[Key]:
-    """Every key ever made, revoked ones too."""
+    """Every key ever created, including revoked ones."""
     with reading(store.engine) as connection:
         rows = connection.execute(sa.select(*_COLUMNS).order_by(keys.c.created, keys.c.id))
         return [Key(*row) for row in rows]
 
 
 def key_checkpoint(store: Store, key_id: str) -> str:
-    """SEQ:HASH of the event that made or revoked a key last: to keep elsewhere, for `verify_store`."""
+    """SEQ:HASH of the event that last created or revoked a key, to keep elsewhere for `verify_store`."""
     with reading(store.engine) as connection:
         events = [event for event in read_events(connection, STORE_LOG) if EVENT_KINDS[event.kind].key_act]
     last = max((event for event in events if event.fields()["id"] == key_id), key=lambda event: event.seq)
@@ -105,4 +105,4 @@ def _find(connection: Any, condition: Any) -> Key | None:
 
 def _check_reason(reason: Any) -> None:
     stated = isinstance(reason, str) and reason.strip()
-    require(stated, "reason", reason, "must say why, in words", code="reason_required")
+    require(stated, "reason", reason, "must state a reason", code="reason_required")

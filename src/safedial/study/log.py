@@ -1,4 +1,4 @@
-"""The log in SQL: heads, events, keys and snapshots, with statements that are the same on every database."""
+"""The log in SQL: heads, events, keys and snapshots. The statements are the same on every database."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def find_study(connection: Any, name: str) -> int | None:
 
 
 def study_names(connection: Any) -> list[tuple[int, str, int]]:
-    """(id, name, events) of every study, the store's own log left out."""
+    """(id, name, events) of every study, without the store's own log."""
     rows = connection.execute(
         sa.select(studies.c.id, studies.c.name, studies.c.head_seq).where(studies.c.id > 0).order_by(studies.c.id)
     )
@@ -57,7 +57,7 @@ def study_names(connection: Any) -> list[tuple[int, str, int]]:
 
 
 def removed_study(connection: Any, name: str) -> StudyError | None:
-    """The refusal of a study that the store's log knows and the store does not hold any more."""
+    """The error for a study that the store's log records but the store no longer holds."""
     for event in read_events(connection, STORE_LOG):
         if EVENT_KINDS[event.kind].creates_study and event.fields()["name"] == name:
             words = f"was created (event {event.seq} of the store's log) and is gone; restore a backup"
@@ -66,7 +66,7 @@ def removed_study(connection: Any, name: str) -> StudyError | None:
 
 
 def add_study(connection: Any, name: str, study: int | None = None) -> int:
-    """A row for a new log with no events; its id."""
+    """Add a row for a new, empty log. Returns its id."""
     if study is None:
         study = int(connection.execute(sa.select(sa.func.coalesce(sa.func.max(studies.c.id), 0))).scalar()) + 1
     connection.execute(studies.insert().values(id=study, name=name, head_seq=0, head_hash=START))
@@ -74,11 +74,11 @@ def add_study(connection: Any, name: str, study: int | None = None) -> int:
 
 
 def lock_head(connection: Any, study: int) -> Head:
-    """The head of a log, held until the transaction ends: no other writer gets a seq of this study."""
+    """Read and lock the head of a log until the transaction ends, so that no other writer gets the same seq."""
     statement = _LOCKED if connection.dialect.name == "postgresql" else _HEAD
     row = connection.execute(statement, {"study": study}).one_or_none()
     if row is None:
-        raise StudyError("unknown_study", f"study {study}: is not in this store any more")
+        raise StudyError("unknown_study", f"study {study}: is no longer in this store")
     return Head(row[0], bytes(row[1]))
 
 
@@ -88,13 +88,13 @@ def read_head(connection: Any, study: int) -> Head:
 
 
 def append_events(connection: Any, study: int, rows: list[Event]) -> None:
-    """Write events and move the head behind the last of them."""
+    """Write events and move the head to the last of them."""
     connection.exec_driver_sql(_INSERT.format(_marks(connection, 9)), [(study, *row) for row in rows])
     connection.execute(_MOVE, {"study": study, "seq": rows[-1].seq, "hash": rows[-1].hash})
 
 
 def read_events(connection: Any, study: int, after: int = 0, upto: int = 2**62) -> Iterator[Event]:
-    """Events in order, a chunk at a time."""
+    """Events in order, read in chunks."""
     while True:
         rows = connection.execute(_AFTER, {"study": study, "after": after, "upto": upto}).fetchall()
         for row in rows:
@@ -121,22 +121,22 @@ def events_about(connection: Any, study: int, decision: int) -> list[Event]:
 
 
 def revisions(connection: Any, study: int, after: int, upto: int) -> list[Event]:
-    """Every correction and void behind a seq, up to another."""
+    """Every correction and void after one seq, up to another."""
     where = {"study": study, "after": after, "upto": upto}
     return [Event._make(row) for row in connection.execute(_REVISIONS, where)]
 
 
 def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[bytes, int]]:
-    """(digest of the request, seq of its event) of each idempotency key that was used."""
+    """(digest of the request, seq of its event) for each of the idempotency keys that was used."""
     statement = _KEYS.format(_marks(connection, 1), _marks(connection, len(keys)))
     rows = connection.exec_driver_sql(statement, (study, *keys))
     return {key: (bytes(digest), seq) for key, digest, seq in rows}
 
 
 def keyed_events(connection: Any, study: int) -> Any:
-    """Rows of every idempotency key: its seq, the key, the digest of its request, and the fields of the event there.
+    """A row for every idempotency key: seq, key, digest of the request, and the fields of the event at that seq.
 
-    Use it in a `with`: it reads a chunk at a time.
+    Use it in a `with`: it reads in chunks.
     """
     return connection.execute(_KEYED.execution_options(yield_per=CHUNK), {"study": study})
 
@@ -148,12 +148,12 @@ def add_keys(connection: Any, study: int, keys: Mapping[str, tuple[bytes, int]])
 
 
 def _marks(connection: Any, count: int) -> str:
-    """Placeholders of a statement that goes to the driver as it is: the quickest way, for what every write needs."""
+    """Placeholders for a statement that goes straight to the driver, the fastest way for what every write needs."""
     return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
 
 
 def drop_keys(connection: Any, study: int, keys: list[str]) -> None:
-    """Forget idempotency keys, so that they can be used anew."""
+    """Delete idempotency keys, so that they can be used again."""
     connection.execute(idempotency.delete().where(idempotency.c.study_id == study, idempotency.c.key.in_(keys)))
 
 
@@ -163,14 +163,14 @@ def snapshot_seqs(connection: Any, study: int, upto: int = 2**62) -> list[tuple[
 
 
 def read_snapshot(connection: Any, study: int, seq: int, digest: bytes) -> bytes | None:
-    """A snapshot's bytes, or None where they are not what was written."""
+    """A snapshot's bytes, or None if they do not match its digest."""
     content = connection.execute(_SHOT, {"study": study, "seq": seq}).scalar()
     content = None if content is None else bytes(content)
     return content if content is not None and hashlib.sha256(content).digest() == digest else None
 
 
 def write_snapshot(connection: Any, study: int, seq: int, content: bytes) -> bytes:
-    """Store a state's bytes; their digest."""
+    """Store a state's bytes. Returns their digest."""
     digest = hashlib.sha256(content).digest()
     connection.execute(snapshots.delete().where(snapshots.c.study_id == study, snapshots.c.seq == seq))
     connection.execute(snapshots.insert().values(study_id=study, seq=seq, digest=digest, content=content))

@@ -34,18 +34,17 @@ def create_study(
     actor: str | None = None,
     **more: Any,
 ) -> Study:
-    """Create a study, or open the one that exists. What is worth a second thought comes as a warning.
+    """Create a study, or open an existing one. Choices worth a second thought cause a warning.
 
     Args:
         name: letters, digits, - and _.
         spec: the promise and everything else that is fixed for the study's life, as a mapping of plain values; or a
             `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `folding`, …) as
             arguments.
-            A policy of your own, `Policy(..., learner=MyLearner)`, can run a study in Python: the log keeps its name
-            and its options as plain values, and it is given again whenever the study is opened.
+            Your own policy, `Policy(..., learner=MyLearner)`, can run a study in Python: the log keeps its name and its
+            plain options, and you give the policy again whenever you open the study.
         storage: sqlite:///file.db or postgresql://user@host/database, or an open `Store`.
-        load_if_exists: open a study of that name if there is one; its specification must be the same, where one is
-            given.
+        load_if_exists: open a study of that name if there is one; a given specification must match its own.
     """
     given = spec.to_dict() if isinstance(spec, SafetySpec) else {} if spec is None else spec
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be a SafetySpec or a mapping")
@@ -58,7 +57,7 @@ def create_study(
 def make_study(
     name: str, whole: Mapping[str, Any], *, storage: str | Store, load_if_exists: bool, actor: str | None
 ) -> tuple[Study, list[str]]:
-    """`create_study`, and what is worth a second thought about a study that was made."""
+    """`create_study`, with its warnings as a list."""
     require(
         isinstance(name, str) and NAME.fullmatch(name), "name", name, "must be letters, digits, - and _, at most 64"
     )
@@ -66,25 +65,31 @@ def make_study(
         notes = _created(store, name, whole, actor_name(actor))
         if notes is None and not load_if_exists:
             raise StudyError(
-                "study_exists", f"name = {name!r}: there is such a study already; load_if_exists=True opens it"
+                "study_exists", f"name = {name!r}: there already is such a study; load_if_exists=True opens it"
             )
         opened = Study(store, name, actor=actor, policy=own_policy(whole))
         opened.created = notes is not None
         if notes is None and whole:
             same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
-            require(same, "spec", name, "is not the one the study was created with", "a changed promise is a new study")
+            require(
+                same,
+                "spec",
+                name,
+                "differs from the study's own",
+                "a changed promise needs a new study",
+            )
         return opened, notes or []
 
 
 def open_study(name: str, *, storage: str | Store, actor: str | None = None, policy: Policy | None = None) -> Study:
-    """A study that exists; `policy` is the one it was created with, where that is your own."""
+    """Open an existing study; `policy` is the one it was created with, if that is your own."""
     with _store(storage, create=False) as store:
         return Study(store, name, actor=actor, policy=policy)
 
 
 @contextmanager
 def _store(storage: str | Store, *, create: bool = True) -> Iterator[Store]:
-    """An open store, or the one at a URL, which is closed again where what follows fails."""
+    """An open store, or the one at a URL, which is closed again if what follows fails."""
     if isinstance(storage, Store):
         yield storage
         return
@@ -112,16 +117,16 @@ def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -
 
 
 def _check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
-    """What a study advises when its promise may be broken must be low, or be stated to be meant: costs grow."""
+    """A fallback in the upper half of the dial must be confirmed, because costs grow with the setting."""
     dial, fallback, start = spec.rules.dial, spec.rules.fallback_action, spec.rules.start_action
     high = fallback > 0.5 * (dial.low + dial.high) and fields.get("fallback_action") is not None and fallback != start
-    rule = f"lies in the upper half of the dial, {dial.low:g} to {dial.high:g}, and is advised when costs are too high"
-    way_out = "state a lower one, or high_fallback: true if the lower settings are the dangerous ones"
+    rule = f"is in the upper half of the dial, {dial.low:g} to {dial.high:g}, but it is advised when costs are too high"
+    way_out = "state a lower one, or high_fallback: true if lower settings are the dangerous ones"
     require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
 
 
 def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> list[str] | None:
-    """Make the study unless there is one of that name: warnings, or None. Creations wait for each other."""
+    """Create the study. Returns warnings, or None if it exists. Creations wait for each other."""
     with writing(store.engine) as connection:
         lock_head(connection, STORE_LOG)
         if find_study(connection, name) is not None:
@@ -145,6 +150,6 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
     if fields.get("fallback_action") is None and rules.fallback_action == rules.dial.low:
         nothing = rules.dial.text(rules.fallback_action)
         notes.append(
-            f"if the study stops, {nothing} is advised to everybody: state fallback_action if nothing is not safe"
+            f"if the study stops, it advises {nothing} to everybody: state fallback_action if that is not safe"
         )
     return notes

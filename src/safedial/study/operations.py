@@ -1,6 +1,6 @@
-"""What can be done to a study, each as one function that runs inside a write transaction.
+"""The operations on a study, each a function that runs inside a write transaction.
 
-Everything is checked before the first event is appended: an operation that raises leaves no trace.
+Everything is checked before the first event is appended, so an operation that raises leaves no trace.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from safedial.study.transaction import StudyTransaction
 
 
 def request_digest(request: Any) -> bytes:
-    """What an idempotency key is kept with: a request in one form."""
+    """The digest of a request, which is stored with its idempotency key."""
     return hashlib.sha256(canonical(request).encode()).digest()
 
 
 def request_of(event: Event) -> Any:
-    """The request that made an event, as its digest was taken; None for kinds that take no key."""
+    """The request behind an event, in the form of its digest; None for kinds without keys."""
     body, means = event.fields(), EVENT_KINDS[event.kind]
     if means.decides:
         return asking(body["context"], body["baseline_cost"], noted_in(body))
@@ -38,7 +38,7 @@ def request_of(event: Event) -> Any:
 
 
 def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
-    """A question, as its digest is taken; without metadata as it was before there were any."""
+    """A request for a decision, in the form of its digest; without metadata in the form from before there were any."""
     return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
 
 
@@ -78,7 +78,7 @@ def ask(
 
 
 def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any], *, actor: str) -> Receipt:
-    """Report an outcome, once. The same again is the same answer; another is a conflict."""
+    """Report an outcome, once. The same report again gives the same answer; a different one is a conflict."""
     state = transaction.state
     check_decision(transaction, decision)
     round_ = state.open.get(decision.seq) or state.expired.get(decision.seq)
@@ -96,19 +96,19 @@ def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, An
 
 
 def existing_outcome(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any]) -> Event | None:
-    """The outcome event that says the same; None where nothing was said yet."""
+    """The event that reported the same outcome; None if there is no report yet."""
     events = transaction.about(decision.seq)
     same = next((event for event in events if event.body == canonical(body)), None)
     if same is None and events:
         last = events[-1]
         way_out = "a void round stays void" if EVENT_KINDS[last.kind].loses else "correct() replaces an outcome"
-        words = f"has another answer already ({last.kind}, seq {last.seq}); {way_out}"
+        words = f"already has a different answer ({last.kind}, seq {last.seq}); {way_out}"
         raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
     return same
 
 
 def history_of(transaction: StudyTransaction, decision: DecisionId) -> RoundHistory:
-    """What was said about a decision since it was made."""
+    """What was reported about a decision since it was made."""
     known = RoundHistory()
     for event in transaction.about(decision.seq):
         known = known.after(event, event.fields())
@@ -124,7 +124,7 @@ def correct(
     actor: str,
     key: str | None,
 ) -> Receipt:
-    """Replace values of an outcome; the log is replayed as if they had come first."""
+    """Replace values of an outcome; the log is replayed as if they had been reported at first."""
     need_reason(reason)
     check_decision(transaction, decision)
 
@@ -145,7 +145,7 @@ def correct(
 
 
 def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool, reason: str, actor: str) -> Receipt:
-    """Take a round out. Unless that has nothing to do with its outcome, the model stops before it, for ever."""
+    """Void a round. Unless the reason is unrelated to its outcome, learning ends before it, for ever."""
     need_reason(reason)
     body: dict[str, Any] = {"unrelated": unrelated}
     check_decision(transaction, decision)
@@ -154,7 +154,7 @@ def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool
         if known.void:
             if known.unrelated == unrelated and known.void.reason == reason:
                 return receipt(decision, known.void, False)
-            raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void already, otherwise")
+            raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void already, for another reason")
         if known.outcome:
             body |= {"after_outcome": True, "outcome_seq": known.outcome.seq}
     return receipt(decision, transaction.append("voided", body, decision=decision.seq, actor=actor, reason=reason))
@@ -163,7 +163,7 @@ def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool
 def expire(
     transaction: StudyTransaction, decisions: list[DecisionId], *, unrelated: bool, reason: str, actor: str
 ) -> list[Receipt]:
-    """Stop waiting for outcomes. Unless `unrelated`, a late one may still come, and the model waits for it."""
+    """Stop waiting for outcomes. Unless `unrelated`, an outcome may still come, and learning waits for it."""
     need_reason(reason)
     once_each = len({decision.seq for decision in decisions}) == len(decisions)
     require(once_each, "decision_ids", [str(each) for each in decisions], "must name each decision once")
@@ -179,14 +179,14 @@ def expire(
 
 
 def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: str, key: str | None) -> Receipt:
-    """Take the guard's alarm back: a person's decision."""
+    """Clear the guard's alarm."""
     need_reason(reason)
 
     def make() -> Event:
         state = transaction.state
         require(state.stop_reason, "study", transaction.source.name, "is not stopped", "there is nothing to resume")
         fits = not forget or state.learner.watches_itself
-        require(fits, "forget", forget, "is for hp_conformal: a certified learner's rounds stay true")
+        require(fits, "forget", forget, "is only for hp_conformal; the rounds of a certified learner stay valid")
         body = {"rule": state.stop_reason, "forget": forget}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 
@@ -194,13 +194,13 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
 
 
 def checkpoint(transaction: StudyTransaction, *, reason: str, actor: str) -> dict[str, Any]:
-    """Mark the log, and say what to write down elsewhere."""
+    """Mark the log. Returns what to keep elsewhere."""
     event = transaction.append("checkpoint", {"after": transaction.state.seq}, actor=actor, reason=reason)
     return {"study": transaction.source.name, "seq": event.seq, "hash": event.hash.hex()}
 
 
 def import_rounds(transaction: StudyTransaction, rounds: list[dict[str, Any]], *, reason: str, actor: str) -> int:
-    """Append past rounds with their outcomes: all of them, before the first decision, or none."""
+    """Append past rounds with their outcomes, before the first decision: all of them, or none."""
     first = transaction.state.rounds == 0
     require(first, "study", transaction.source.name, "has made decisions", "import history before the first one")
     for body in rounds:
@@ -211,7 +211,7 @@ def import_rounds(transaction: StudyTransaction, rounds: list[dict[str, Any]], *
 def check_outcome(
     transaction: StudyTransaction, body: dict[str, Any], action: float, baseline_cost: float, context: Any
 ) -> Sample | None:
-    """Refuse an outcome that cannot be; what it teaches, unless it is throttled."""
+    """Refuse an impossible outcome. Returns its sample, or None if it was throttled."""
     applied, rules = body["applied_action"], transaction.state.study.rules
     if not body["throttled"]:
         given = action if applied is None else applied
@@ -223,7 +223,7 @@ def check_outcome(
 
 
 def check_decision(transaction: StudyTransaction, decision: DecisionId) -> None:
-    """Refuse an id that is not that of a decision of this log."""
+    """Refuse an id that belongs to no decision of this log."""
     round_ = transaction.state.open.get(decision.seq) or transaction.state.expired.get(decision.seq)
     if round_ is None:
         the_decision(transaction, decision)
@@ -232,7 +232,7 @@ def check_decision(transaction: StudyTransaction, decision: DecisionId) -> None:
 
 
 def the_decision(transaction: StudyTransaction, decision: DecisionId) -> Event:
-    """The event of a decision, whose id must be its own."""
+    """The event of a decision, whose id must match."""
     event = transaction.event(decision.seq)
     if event is None or not EVENT_KINDS[event.kind].decides:
         raise no_decision(decision)
@@ -242,4 +242,4 @@ def the_decision(transaction: StudyTransaction, decision: DecisionId) -> Event:
 
 def need_reason(reason: Any) -> None:
     stated = isinstance(reason, str) and reason.strip()
-    require(stated, "reason", reason, "must say why, in words", code="reason_required")
+    require(stated, "reason", reason, "must state a reason", code="reason_required")

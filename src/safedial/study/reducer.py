@@ -1,4 +1,4 @@
-"""One event after the other into the state, and a decision out of it."""
+"""How an event changes the state, and how the state gives the next decision."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Body = Mapping[str, Any]
 NO_FIXES: Mapping[int, Any] = {}
 
 TAG = 4
-"""Bytes of an event's hash that name its decision."""
+"""Bytes of an event's hash in the id of its decision."""
 
 
 def decide_next(
     state: State, vector: Vector, norm: float, raw: list[float], baseline_cost: float, *, seen: Any = None
 ) -> Decision:
-    """The next decision, from what the state knows. Changes nothing that the `decided` event would not change too.
+    """The next decision. It changes nothing in the state but what the `decided` event would change too.
 
-    `seen` is a prediction to decide from in place of the state's own.
+    `seen` is a prediction to use instead of the state's own.
     """
     study, learner = state.study, state.learner
     learner.begin()
@@ -52,8 +52,8 @@ def decide_next(
 
 
 def coin_after(before: bytes) -> float:
-    """The coin of a randomised decision, uniform on [0, 1): from the hash of the event before it, so that nobody knows
-    it before and everybody can compute it again.
+    """The coin of a randomised decision, uniform on [0, 1). It comes from the hash of the previous event, so that it
+    cannot be known earlier and can be recomputed later.
     """
     return (int.from_bytes(before[:8]) >> 11) / 2.0**53
 
@@ -61,9 +61,9 @@ def coin_after(before: bytes) -> float:
 def update_state(
     state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, known: Any = None
 ) -> None:
-    """Apply one event, with its body as plain values. `fixes` replaces what outcomes said, while a log is replayed
-    after a correction; `known` is the context of a decision or the sample of an outcome that was made just now, by
-    whoever has begun the learner's round and checked the outcome.
+    """Apply one event, with its body as plain values. `fixes` replaces values of outcomes while a log is replayed
+    after a correction. `known` is the context of a new decision, or the checked sample of a new outcome; the caller has
+    then called `learner.begin`.
 
     An event that revises an outcome changes nothing here: the log is replayed with it as a fix (study/replay_log.py).
     """
@@ -122,7 +122,7 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
 
 
 def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:
-    """Learn, now or when the rounds before are known. A round that was advised nothing is known already."""
+    """Learn from an outcome, now or when the earlier rounds are known. A round without a dose is known already."""
     round_ = state.open.pop(decision, None) or _found_again(state, decision)
     if round_ is None:
         return
@@ -171,8 +171,8 @@ def _count(state: State, sample: Sample) -> None:
 
 
 def _throttled(state: State, round_: Round, body: Body) -> None:
-    """A setting that was lowered because of the outcome teaches nothing. A cost above the threshold still counts: the
-    advised setting would have cost at least as much, unless more than that was applied.
+    """Nothing is learned from a setting that was lowered because of the outcome. A cost above the threshold still
+    counts: the advised setting would have cost at least as much, unless more was applied.
     """
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
@@ -181,7 +181,7 @@ def _throttled(state: State, round_: Round, body: Body) -> None:
 
 
 def _voided(state: State, round_: Round, body: Body) -> bool:
-    """Whether a round that is void after its outcome had exceeded the threshold, which still counts."""
+    """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
     over = state.watch.voided(round_, sample)
@@ -191,12 +191,13 @@ def _voided(state: State, round_: Round, body: Body) -> bool:
 
 
 def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
-    """A round without an outcome: passed over where that has nothing to do with the outcome, else in the way."""
+    """A round without an outcome is skipped if the reason is unrelated to the outcome; otherwise it blocks learning."""
     round_ = state.open.pop(decision, None) or (_found_again(state, decision) if means.final else None)
     if round_ is None:
         return
     if not means.final and not body["unrelated"]:
-        # The outcome may still come. Learning waits for it: to go on without it would be to learn from a selection.
+        # The outcome may still come. Learning waits for it, because going on without it would be learning from a
+        # selection.
         state.expired[decision] = round_
         state.void += 1
         state.new_void += 1
@@ -206,7 +207,7 @@ def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
 
 
 def _found_again(state: State, decision: int) -> Round | None:
-    """An expired round that is heard of after all, and so is no longer among the missing."""
+    """An expired round that is reported after all, so it is no longer missing."""
     round_ = state.expired.pop(decision, None)
     if round_ is not None:
         state.void -= 1
@@ -216,13 +217,13 @@ def _found_again(state: State, decision: int) -> Round | None:
 
 
 def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bool = False) -> None:
-    """A round that teaches nothing: passed over, or, where that may have to do with its outcome, the end of learning.
+    """Skip a round without a usable outcome, or, if the reason may be related to the outcome, end learning.
 
-    HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has seen
-    what it can see of it.
+    HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has
+    counted it already.
     """
-    # Why this can end learning: the bounds are proved for the outcomes of all rounds up to one. Rounds that are missing
-    # because of their outcomes (the patient who fell ill stays away) would bias the estimate towards safety, unnoticed.
+    # Why this can end learning: the bounds are proved for a run of rounds without gaps. Rounds that are missing because
+    # of their outcomes (a patient who fell ill stays away) would bias the estimate towards safety, unnoticed.
     state.void += 1
     state.new_void += 1
     if not counted:
@@ -251,7 +252,7 @@ def _advance(state: State) -> None:
 
 
 def _learn(state: State, round_: Round, sample: Sample) -> None:
-    """Learn from a round; behind a lost one nothing is learned any more."""
+    """Learn from a round, unless an earlier one was lost."""
     if state.study.rules_version == 1:
         state.watch.learned(round_, sample)
     if not state.frozen:
@@ -267,7 +268,7 @@ def _imported(state: State, body: Body) -> None:
 
 
 def _resumed(state: State, event: Event, body: Body) -> None:
-    """Take the rule back that stopped the study; version 1 took everything back that the watch knew."""
+    """Clear the rule that stopped the study; version 1 cleared all of the watch."""
     now = state.study.rules_version > 1
     if state.learner.watches_itself:
         if not now or body["rule"] == "drift" or body.get("forget"):
@@ -283,11 +284,11 @@ def _resumed(state: State, event: Event, body: Body) -> None:
         state.resumes.append([event.seq, rule, event.at])
     for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):
         state.watch.resumed(each, state.rounds)
-        _begin_anew(state, each)
+        _restart_counts(state, each)
 
 
-def _begin_anew(state: State, rule: str) -> None:
-    """What a resumed rule counts besides what the watch does."""
+def _restart_counts(state: State, rule: str) -> None:
+    """Restart what a resumed rule counts outside the watch."""
     if rule == "assumption_broken":
         state.broken = False
     elif rule == "too_many_void":

@@ -1,8 +1,7 @@
-"""A state from the log: the latest snapshot that fits, and the events behind it.
+"""A state from the log: the latest usable snapshot, and the events after it.
 
-A correction, or a void after an outcome, changes what an earlier event said. The log is then replayed with the new
-values in place of the old, from a snapshot that knew nothing of the changed outcome yet; so the state after the change
-is what it would have been had the right value come at the first time.
+A correction, or a void after an outcome, changes an earlier event. The log is then replayed with the new values, from a
+snapshot taken before the changed outcome; so the state is as if the right value had been reported at first.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
 
 SHOT_EVENTS, SHOT_BYTES = 256, 1_000
-"""A state is set aside in memory every so many events, or one for each so many of its bytes."""
+"""A state is kept in memory after this many events, or one event for this many of its bytes if that is later."""
 
 
 class Source(NamedTuple):
-    """Where a state comes from: a connection, and which log."""
+    """Where a state comes from: a connection and a log."""
 
     connection: Any
     study: int
     name: str
     policy: Policy | None = None
-    """The study's policy, where it is the user's own."""
+    """The study's policy, if it is the user's own."""
 
 
 Snapshots = Iterable[tuple[int, Callable[[], State | None]]]
@@ -44,12 +43,12 @@ Kept = Sequence[tuple[int, bytes]]
 
 
 def read_study(source: Source) -> StudySpec:
-    """The specification of a study, from its first event, which must have the hash of what it says."""
+    """The specification of a study, from its first event, whose hash must be right."""
     name, first = source.name, read_event(source.connection, source.study, 1)
     if first is None or not EVENT_KINDS[first.kind].creates_study:
         raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
     if not follows(START, name, first):
-        raise StudyError("log_broken", f"study {name!r}: event 1 has another hash than what it says; verify the study")
+        raise StudyError("log_broken", f"study {name!r}: event 1 does not match its hash; verify the study")
     body = first.fields()
     version = body.get("rules", 1)
     if version not in range(1, RULES + 1):
@@ -64,7 +63,7 @@ def read_study(source: Source) -> StudySpec:
 
 
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
-    """The state after the last event; `kept` are states that this process has packed before, the latest first."""
+    """The state after the last event; `kept` are states that this process packed before, the latest first."""
     snapshots = chain(_kept_snapshots(source, spec, kept), stored_snapshots(source, spec, 2**62))
     state = next((state for _, make in snapshots if (state := make())), None) or State(spec)
     state.snapshots = [shot for shot in kept if shot[0] <= state.seq]
@@ -72,7 +71,7 @@ def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
 
 
 def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
-    """Apply the events behind a state, up to a seq; each must follow the one before, by its hash."""
+    """Apply the events after a state, up to a seq; the hash of each must follow from the previous one."""
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
         state = apply_event(source, state, event, event.fields())
@@ -81,19 +80,19 @@ def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
 
 def _check_link(source: Source, state: State, event: Event) -> None:
     if event.seq != state.seq + 1 or not follows(state.hash, source.name, event):
-        words = f"event {state.seq + 1} does not follow the one before; verify the study"
+        words = f"event {state.seq + 1} does not follow the previous one; verify the study"
         raise StudyError("log_broken", f"study {source.name!r}: {words}")
 
 
 def apply_event(
     source: Source, state: State, event: Event, body: dict[str, Any], *, known: Any = None, trust: bool = True
 ) -> State:
-    """The state after one more event, which must be in the database where it changes the past.
+    """The state after one more event, which must be in the database if it changes the past.
 
-    `trust`: whether a replay may begin from a stored snapshot, and not only from states seen before.
+    `trust`: whether a replay may start from a stored snapshot, and not only from states seen before.
     """
     if _fix(event, body) is not None:
-        # Everything learned since the old outcome came rests on it, so no update of the present state can take it out.
+        # Everything learned since depends on the old outcome, so it cannot be removed from the present state.
         seen = own_snapshots(state)
         snapshots = chain(seen, stored_snapshots(source, state.study, event.seq - 1)) if trust else seen
         again = replay_again(source, state.study, event.seq, snapshots)
@@ -107,9 +106,9 @@ def apply_event(
 
 
 def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshots) -> State:
-    """The state after event `upto`, with every change up to it in the place of what it changed.
+    """The state after event `upto`, with every change up to it applied to the outcome that it changes.
 
-    A state to start from must not know an outcome that was changed behind it.
+    The replay must start from a state that knows none of the outcomes changed after it.
     """
     for seq, make in snapshots:
         past = _fixes(source, seq, upto)
@@ -119,7 +118,7 @@ def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshot
     else:
         state, past = State(spec), _fixes(source, 0, upto)
     fixes: dict[int, dict[str, Any]] = {}
-    for _, decision, values in past:  # a round may be corrected and then void: its last cost stays known
+    for _, decision, values in past:  # a round may be corrected and then voided: its last cost stays known
         fixes[decision] = {**fixes.get(decision, {}), **values}
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
@@ -129,19 +128,19 @@ def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshot
 
 
 def keep_snapshot(state: State) -> None:
-    """Set a state aside in memory, and keep fewer of the older ones."""
+    """Keep a state in memory, and fewer of the older ones."""
     content = pack(state)
     state.snapshots = [(state.seq, content), *thinned(state.seq, state.snapshots, lambda shot: shot[0], SHOT_EVENTS)]
     state.next_shot = state.seq + max(SHOT_EVENTS, len(content) // SHOT_BYTES)
 
 
 def thinned(seq: int, snapshots: list[Any], place: Callable[[Any], int], unit: int) -> list[Any]:
-    """Of states before `seq`, the latest first, one for each doubling of age: the oldest, so that it grows older."""
+    """Of states before `seq`, the latest first, the oldest for each doubling of age, so that it can age further."""
     return list({((seq - place(shot)) // unit).bit_length(): shot for shot in snapshots}.values())
 
 
 def own_snapshots(state: State) -> Snapshots:
-    """The states set aside on the way to this one."""
+    """The states kept on the way to this one."""
     for seq, content in state.snapshots:
         yield seq, lambda content=content: unpack(state.study, content)
 
@@ -152,7 +151,7 @@ def _fixes(source: Source, after: int, upto: int) -> list[tuple[int, int, dict[s
 
 
 def _fix(event: Event, body: dict[str, Any]) -> tuple[int, int, dict[str, Any]] | None:
-    """(seq of an earlier outcome, its decision, what the event puts in the place of its values), if it does so."""
+    """(seq of the earlier outcome, its decision, the new values) of an event that changes one; else None."""
     means = EVENT_KINDS[event.kind]
     if means.reports and means.revises:
         return body["outcome_seq"], event.decision, body
@@ -162,9 +161,9 @@ def _fix(event: Event, body: dict[str, Any]) -> tuple[int, int, dict[str, Any]] 
 
 
 def stored_snapshots(source: Source, spec: StudySpec, upto: int) -> Snapshots:
-    """The store's snapshots that the log itself vouches for, by the `snapshot` event behind each.
+    """The store's snapshots that the log confirms, by the `snapshot` event after each.
 
-    Those of version 1 of the rules are in no chain, so nothing begins from them: such a log is replayed from its start.
+    Snapshots of version 1 of the rules are in no chain, so they are not used: such a log is replayed from its start.
     """
     if spec.rules_version < 2:
         return
@@ -185,7 +184,7 @@ def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State |
 
 
 def snapshot_body(first: Event, seq: int, name: bytes) -> dict[str, Any]:
-    """The body of the event that vouches for a snapshot: which state it is of, its digest, the study's first event."""
+    """The body of the event that confirms a snapshot: the state's seq, its digest, the study's first event."""
     return {"after": seq, "digest": name.hex(), "first": first.hash.hex()}
 
 

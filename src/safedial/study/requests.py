@@ -1,4 +1,4 @@
-"""What a study checks of its input: contexts, words and times."""
+"""Checks of a study's input: contexts, text and times."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from safedial.study.errors import StudyError
 from safedial.study.event import now
 
 LONGEST = 10_000
-"""The longest text that an event keeps: a reason, an actor, a key."""
+"""The longest text in an event: a reason, an actor, a key."""
 
 META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
-"""Names, number and longest text of the metadata of a decision."""
+"""The form of metadata names, their number, and the longest text of a decision's metadata."""
 
 
 class Asked(NamedTuple):
-    """What a decision is asked for: raw values in the features' order, the context, its norm."""
+    """A request for a decision: raw values in the features' order, the context, its norm."""
 
     raw: list[float]
     vector: Any
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 
 def read_raw(rules: Rules, context: Any, *, allow_extrapolation: bool = False) -> Asked:
-    """A context to decide on, checked."""
+    """A new context, checked."""
     values = context if rules.features is None else rules.features.values(context)
     read = read_new_context(rules, values, allow_extrapolation)
     raw = read.vector if rules.features is None else values
@@ -39,12 +39,12 @@ def read_raw(rules: Rules, context: Any, *, allow_extrapolation: bool = False) -
 
 
 def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
-    """What a caller notes down with a decision: a few short names with short values."""
+    """The metadata of a decision: a few short names with short values."""
     require(
         version > 1,
         "meta",
         type(meta).__name__,
-        f"is not kept by a study of rules {version}, whose events keep the form they began with",
+        f"cannot be stored by a study of rules {version}, whose events keep their first form",
         "leave it out, or create a new study",
     )
     proper = isinstance(meta, Mapping) and len(meta) <= MOST_META
@@ -54,7 +54,7 @@ def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
 
 def _meta_name(name: Any) -> str:
     proper = isinstance(name, str) and META_NAME.fullmatch(name)
-    require(proper, "meta", name, "has a name that is not 1 to 40 letters, digits, - and _")
+    require(proper, "meta", name, "must have names of 1 to 40 letters, digits, - and _")
     return name
 
 
@@ -72,7 +72,7 @@ def _meta_value(name: str, value: Any) -> Any:
 
 
 def read_key(version: int, key: Any) -> str | None:
-    """An idempotency key; from version 2 on it stands on certificates, so it must be printable."""
+    """An idempotency key; from version 2 on certificates show it, so it must be printable."""
     text = checked_text("key", key)
     if not (text is None or version == 1 or text.isprintable()):
         raise refusal("key", key, "must be printable text")
@@ -108,7 +108,9 @@ def written_time(value: Any) -> str:
     try:
         when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise StudyError("invalid_input", "observed_at: must be a time as in ISO 8601, 2025-01-31T14:05:00Z") from None
+        raise StudyError(
+            "invalid_input", "observed_at: must be an ISO 8601 time, such as 2025-01-31T14:05:00Z"
+        ) from None
     return when.isoformat()
 
 

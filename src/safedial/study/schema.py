@@ -1,6 +1,6 @@
-"""The tables of a store, the version of their form, and how older ones become the present one.
+"""The tables of a store, their schema version, and the upgrades from older ones.
 
-`studies` holds the head of each log: the row that a writer locks, from which the next seq and the previous hash come.
+`studies` holds the head of each log: the row that a writer locks, with the last seq and hash.
 The study with id 0 is the store's own log (studies and access keys: store_log.py). Everything but `events` can be
 computed again from `events` (`studies`, `idempotency`, `snapshots`, `keys`), but for the idempotency keys' digests.
 """
@@ -75,9 +75,9 @@ UPGRADES: dict[int, list[Any]] = {}
 
 
 def prepare(connection: Any, path: dict[int, list[Any]] | None = None, newest: int = SCHEMA) -> int:
-    """Make the tables, or bring older ones up to the newest schema; the version found (0: a new store).
+    """Create the tables, or upgrade older ones to the newest schema. Returns the version found (0: a new store).
 
-    Runs inside one transaction: an upgrade is whole or has not happened. A store from a later version is refused.
+    Runs in one transaction, so an upgrade happens completely or not at all. A newer store is refused.
     """
     steps = UPGRADES if path is None else path
     if connection.dialect.name == "postgresql":
@@ -99,17 +99,15 @@ def prepare(connection: Any, path: dict[int, list[Any]] | None = None, newest: i
 
 
 def check_version(connection: Any) -> None:
-    """Refuse a store that is not of the present schema, where it can only be read."""
+    """Refuse a read-only store with another schema."""
     found = version(connection)
     if found != SCHEMA:
-        words = "is no store" if found == 0 else f"has schema {found}, and this safedial reads {SCHEMA}"
-        raise StudyError(
-            "wrong_schema", f"storage: {words}; copy it to a folder that can be written, and open it there"
-        )
+        words = "is not a safedial store" if found == 0 else f"has schema {found}, and this safedial reads {SCHEMA}"
+        raise StudyError("wrong_schema", f"storage: {words}; copy it to a writable folder, and open it there")
 
 
 def version(connection: Any) -> int:
-    """The schema version of a store, 0 where there are no tables of ours."""
+    """The schema version of a store; 0 if it has none of our tables."""
     if not sa.inspect(connection).has_table("safedial_meta"):
         return 0
     found = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema")).scalar()

@@ -1,6 +1,6 @@
-"""A state as bytes and back, bit for bit, without pickle: a line of JSON, then the arrays' bytes in its order.
+"""A state as bytes and back, bit for bit, without pickle: a line of JSON, then the bytes of the arrays it lists.
 
-The same state gives the same bytes in any process, so their SHA-256 names the state.
+The same state gives the same bytes in any process, so their SHA-256 identifies the state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EMPTY = (0.0,) * len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
 FLAGS = ("frozen", "broken", "stop_reason", "last_action")
 SINCE_2 = ("corrected_violations", "last_known", "resumes")
-"""What studies of version 2 and later know besides."""
+"""What studies of version 2 and later add."""
 WRITTEN = {"stop_reason": "stopped"}
 """Attributes that a snapshot keeps under their earlier names, so that digests stay the same."""
 
@@ -55,7 +55,7 @@ def pack(state: State) -> bytes:
 
 
 def unpacked(study: StudySpec, content: bytes) -> State | None:
-    """`unpack`, or None where the bytes are no snapshot of this study: the log is then replayed without it."""
+    """`unpack`, or None if the bytes are not a snapshot of this study; the log is then replayed without it."""
     try:
         return unpack(study, content)
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -99,12 +99,12 @@ def unpack(study: StudySpec, content: bytes) -> State:
 
 
 def state_digest(state: State) -> str:
-    """The name of a state: equal exactly if everything in it is."""
+    """The SHA-256 of a state: equal exactly if the states are."""
     return hashlib.sha256(pack(state)).hexdigest()
 
 
 def _plain_values(state: State) -> list[tuple[Any, str]]:
-    """What is kept as plain values, (whose it is, its name)."""
+    """What is kept as plain values: (owner, attribute)."""
     later = state.study.rules_version > 1
     own, watched = (*COUNTS, *FLAGS, *(SINCE_2 if later else ())), (*watch.FLAGS, *(watch.COUNTS if later else ()))
     return [*((state, name) for name in own), *((state.watch, name) for name in watched)]

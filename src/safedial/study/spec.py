@@ -1,4 +1,4 @@
-"""What a study is made of: the promise, the policy, the units, the guard; checked once, stored as plain values."""
+"""The specification of a study: promise, policy, units and guard, checked once and stored as plain values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPTIONS = (
 )
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
 SINCE_2 = ("baseline_range", "high_fallback")
-"""What only studies of version 2 and later may state."""
+"""Fields that only studies of version 2 and later may state."""
 STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal")
 
 
@@ -45,12 +45,12 @@ class StudySpec:
 
     @cached_property
     def rules_version(self) -> int:
-        """Which rules the study lives by: those of the version that its first event names, 1 where it names none."""
+        """The version of the study's rules, from its first event; 1 if that states none."""
         return self.rules.version
 
     @cached_property
     def learner(self) -> type[Learner]:
-        """The class of its learner, which says what it needs."""
+        """The class of its learner."""
         return self.rules.learner
 
     @cached_property
@@ -60,10 +60,10 @@ class StudySpec:
 
 
 def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Policy | None = None) -> StudySpec:
-    """Check a specification: a mapping of plain values, as it stands in JSON.
+    """Check a specification, a mapping of plain values as in JSON.
 
-    `version` is that of the rules it is read by (`StudySpec.rules_version`): the present one for a new study. `own` is
-    the policy that it names, where that is the user's own.
+    `version` is the version of the rules (`StudySpec.rules_version`), the present one for a new study. `own` is the
+    policy that it names, if that is the user's own.
 
     >>> spec = read_spec({"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1,
     ...                   "coefficient_bound": 1, "context_bound": 1})
@@ -73,7 +73,7 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
     fields = {str(name): value for name, value in given.items() if value is not None}
     unknown = sorted(set(fields) - {*NAMES, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
-    require(not unknown, "spec", unknown, "has names that a study does not know")
+    require(not unknown, "spec", unknown, "has unknown names")
     promise = {name: value for name, value in fields.items() if name in NAMES}
     with warnings.catch_warnings():
         if quiet:
@@ -93,7 +93,7 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
 
 
 def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
-    """The rules' written form with the spec's fields beside the rest, and what only a study has."""
+    """The rules' written form, with the spec's fields at the same level, and what only a study has."""
     form = rules.to_dict()
     written = {**form.pop("spec"), **form, "folding": learning_order, "guard": dict(guard.fields)}
     if rules.version == 1:
@@ -104,13 +104,13 @@ def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
 
 
 def own_policy(fields: Mapping[str, Any]) -> Policy | None:
-    """The policy of a new study, where it is the user's own."""
+    """The policy of a new study, if it is the user's own."""
     given = fields.get("policy")
     return given if isinstance(given, Policy) and given.name not in POLICIES else None
 
 
 def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
-    """The policy's written form, from its name, its own options or those stated beside it; or the user's own policy."""
+    """The policy's written form, with the options in it or beside it; or the user's own policy."""
     default = PROMISES.get(str(fields.get("promise")), CERTIFIED).default_policy
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     if isinstance(given, Policy):
@@ -125,7 +125,7 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
         known or given not in POLICIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
     )
     model = options.get("predictor")
-    rule = "cannot be part of a study: its log keeps plain values, and no model can be made again from them"
+    rule = "cannot be part of a study: a log keeps plain values, from which a model cannot be rebuilt"
     require(model is None, "predictor", model, rule, "leave it out for ridge regression, or use an Agent")
     for name in ("scaled", "group"):
         plain = isinstance(options.get(name), (str, int, bool, type(None)))
@@ -134,9 +134,9 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
 
 
 def _checked(own: Policy, name: Any, options: Mapping[str, Any]) -> Policy:
-    """A policy of the user's own, which must be the one that the study names."""
+    """The user's own policy, which must be the one that the study names."""
     require(own.name == name, "policy", own.name, f"must be the study's, {name!r}")
     stated = plain_options(own.options)
     other = sorted(each for each in {*stated, *options} if stated.get(each) != options.get(each))
-    require(not other, "policy", own.name, f"has other options than the study's: {', '.join(other)}")
+    require(not other, "policy", own.name, f"differs from the study's policy in these options: {', '.join(other)}")
     return own

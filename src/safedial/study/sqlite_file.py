@@ -1,17 +1,17 @@
-"""The file of a SQLite store: how it is opened, and whether it is still the one that was opened.
+"""The file of a SQLite store: how it is opened, and whether it is still the file that was opened.
 
-SQLite goes on writing into files that were moved, deleted or overwritten, and nobody finds there what it wrote. So each
-write compares the files with how they were last seen, at its beginning and again before anybody is told of it:
+SQLite keeps writing to files that were moved, deleted or overwritten, where nobody finds the data. So each write
+compares the files with their last known state, at its start and again before it is acknowledged:
 
 | what | rule |
 |---|---|
-| file, `-wal`, `-shm` | at their paths are the files that were opened |
+| file, `-wal`, `-shm` | the files at these paths are those that were opened |
 | size of the file | never shrinks |
-| writes counted in its header | not behind those last seen, nor ahead of all that there were |
-| `-wal` | goes on, or begins anew when all that was written before is in the file |
+| writes counted in its header | neither fewer than last seen, nor more than there were |
+| `-wal` | grows, or starts again once everything written before is in the file |
 
-The count is `user_version`, which each transaction that writes raises by one (SQLite's own change counter stands still
-in write-ahead mode). A checkpoint carries it into the file, so an older copy has a smaller one.
+The count is `user_version`, which each write transaction raises by one (SQLite's own change counter does not change in
+write-ahead mode). A checkpoint copies it to the file, so an older copy has a smaller count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from safedial.study.errors import StoreUnavailable
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "mmap_size=268435456")
 READ = "SELECT count(*) FROM sqlite_master"
 LARGEST = 2**31
-"""Counts begin again behind it; one is ahead of another by less than half of it."""
+"""Counts wrap around here; a count is ahead of another by less than half of it."""
 
 USER_VERSION = 60
 WAL_HEADER = 32
@@ -39,7 +39,7 @@ READ_BYTES = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 
 class FileLost(StoreUnavailable):
-    """The store's file is not the one that was opened; nothing more is acknowledged."""
+    """The store's file is no longer the one that was opened; no more writes are acknowledged."""
 
 
 class _Seen(NamedTuple):
@@ -51,7 +51,7 @@ class _Seen(NamedTuple):
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that says when it was closed."""
+    """A connection that tells its `SqliteFile` when it is closed."""
 
     file: SqliteFile | None = None
 
@@ -63,7 +63,7 @@ class _Connection(sqlite3.Connection):
 
 
 class SqliteFile:
-    """The file behind one engine; `read_only` where it, or its folder, cannot be written."""
+    """The file of one engine; `read_only` if it or its folder cannot be written."""
 
     def __init__(self, path: str, *, busy_seconds: float) -> None:
         self.path, self.busy_seconds = os.path.abspath(path), busy_seconds
@@ -74,7 +74,7 @@ class SqliteFile:
         self._seen: _Seen | None = None
 
     def connect(self) -> sqlite3.Connection:
-        """A new connection; where others are open, it makes no file anew."""
+        """A new connection. It creates the file only if no other connection is open."""
         if self.read_only:
             return self._connect_to_read()
         connection = self._connect("rw" if self._open else "rwc")
@@ -102,13 +102,13 @@ class SqliteFile:
                 self._header, self._seen = -1, None
 
     def begin(self, connection: sqlite3.Connection) -> tuple[int, int]:
-        """(writes so far, this connection's changes) at the start; refused where the files are not those last seen."""
+        """(writes so far, this connection's changes) at the start; refused if the files are not those last seen."""
         written = connection.execute("PRAGMA user_version").fetchone()[0]
         self.check(written, whole=True)
         return written, connection.total_changes
 
     def count(self, connection: sqlite3.Connection, start: tuple[int, int]) -> int:
-        """The number of this transaction, written into it where it changes something."""
+        """The number of this transaction, which is written if the transaction changes something."""
         written, changes = start
         if connection.total_changes != changes:
             written = (written + 1) % LARGEST or 1 if written else 1 + secrets.randbelow(LARGEST // 4)
@@ -116,11 +116,11 @@ class SqliteFile:
         return written
 
     def check(self, written: int | None = None, *, whole: bool = False) -> None:
-        """Refuse where the files have not gone on from how they were seen last; they change under others, so a problem
-        is looked at twice.
+        """Refuse files that do not continue from their last known state. Other processes may change them meanwhile, so
+        a problem is checked twice.
 
         Args:
-            written: the number of a write that there is.
+            written: the number of a known write.
             whole: it is the last one, and nobody else can write now.
         """
         problem = ""
@@ -136,10 +136,10 @@ class SqliteFile:
                     self._seen = seen
                     return
             time.sleep(pause)
-        raise FileLost(f"storage: {problem} while in use; put it back as it was, or stop this process and restore")
+        raise FileLost(f"storage: {problem} while in use; put the file back, or stop this process and restore a backup")
 
     def save(self, connection: sqlite3.Connection) -> None:
-        """Where only the `-wal` is gone, carry what it held into the file: it was acknowledged while it was there."""
+        """If only the `-wal` is gone, copy its content to the file: those writes were acknowledged."""
         before = self._seen
         gone = before is not None and _inode(self.path) == before.inodes[0] and _inode(f"{self.path}-wal") is None
         if gone:
@@ -168,7 +168,7 @@ class SqliteFile:
         )
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """From a medium that cannot be written: with its `-wal` where there is one, as it lies there otherwise."""
+        """Open a file that cannot be written: with its `-wal` if there is one, otherwise as it is."""
         held = _wal(f"{self.path}-wal")[2] > 0
         for mode in ("ro",) if held else ("ro", "immutable"):
             connection = self._connect(mode)
@@ -178,11 +178,11 @@ class SqliteFile:
             except sqlite3.OperationalError:
                 connection.close()
         words = "cannot be read without writing: a -wal holds its last events" if held else "cannot be read"
-        raise StoreUnavailable(f"storage: {words}; copy the file and its -wal to a folder that can be written")
+        raise StoreUnavailable(f"storage: {words}; copy the file and its -wal to a writable folder")
 
 
 def _problem(before: _Seen, seen: _Seen, whole: bool) -> str:
-    """What is wrong with files seen after they were seen before; nothing where they went on."""
+    """What is wrong with the files, compared with before; "" if they continue."""
     if seen.inodes[0] != before.inodes[0]:
         return "the file was moved, deleted or replaced"
     if seen.inodes[1:] != before.inodes[1:]:
@@ -195,7 +195,7 @@ def _problem(before: _Seen, seen: _Seen, whole: bool) -> str:
 
 
 def _behind(count: int, other: int) -> bool:
-    """Whether `count` is `other`, or was so before it: counts begin again behind the largest.
+    """Whether `count` equals `other` or comes before it; counts wrap around at the largest.
 
     >>> _behind(3, 3), _behind(3, 4), _behind(4, 3), _behind(LARGEST - 1, 1)
     (True, True, False, True)
@@ -204,7 +204,7 @@ def _behind(count: int, other: int) -> bool:
 
 
 def _wal(path: str) -> tuple[tuple[int, int] | None, bytes, int]:
-    """(its inode; its beginning, which names its generation; its length) of a write-ahead log."""
+    """(inode; header, which identifies its generation; length) of a write-ahead log."""
     try:
         file = os.open(path, READ_BYTES)
     except OSError:
@@ -233,7 +233,7 @@ _readers_lock = threading.Lock()
 
 
 def _acquire(path: str) -> int:
-    """A descriptor to read the file's header by, one for the whole process: closing any ends all of SQLite's locks."""
+    """A descriptor to read the file's header. The process shares one, because closing any releases SQLite's locks."""
     with _readers_lock:
         about = os.stat(path)
         name = about.st_dev, about.st_ino

@@ -1,12 +1,12 @@
-"""What a study knows after an event: the learner, the rounds that wait, the watch. A pure function of the log.
+"""The state of a study after an event: the learner, the waiting rounds, the watch. A pure function of the log.
 
     decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner
        └───────────┴─► watch (at once: decision/watch.py)
 
-`queue` holds the rounds that the learner has not passed, in decision order. With folding "prefix" a round is learned
-from when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
-delays depend on. A void round whose reason may have to do with its outcome ends the prefix for ever (`frozen`): what
-follows is watched and no longer learned from. HP-Conformal needs no order: an unknown round counts as unbounded there.
+`queue` holds the rounds that the learner has not passed, in decision order. In learning order "prefix" the learner uses
+a round when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
+delays depend on. A void round whose reason may be related to its outcome ends the prefix for ever (`frozen`): later
+rounds are watched but not learned from. HP-Conformal needs no order: there an unknown round counts as unbounded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOUR = 3_600_000_000
 
 
 class State:
-    """What a log says up to and including event `seq`, whose hash is `hash`."""
+    """The state after event `seq`, whose hash is `hash`."""
 
     def __init__(self, study: StudySpec) -> None:
         self.study = study
@@ -52,7 +52,7 @@ class State:
 
     @property
     def due(self) -> str:
-        """Which rule of the guard has fired and has no event yet: a key of `LIMITS`, or nothing."""
+        """The rule of the guard that has fired but has no event yet: a key of `LIMITS`, or ""."""
         guard = self.study.guard
         if self.stop_reason:
             return ""
@@ -69,14 +69,14 @@ class State:
         return "stop_rule" if self._is_done() else ""
 
     def due_at(self, at: int) -> str:
-        """`due` when a decision is asked for at a time, in microseconds: an outcome may be overdue by then."""
+        """`due` for a decision at a time, in microseconds, when an outcome may be overdue."""
         hours, oldest = self.study.guard.max_open_hours, self.oldest_open
         overdue = hours is not None and oldest is not None and at - oldest > hours * HOUR
         return self.due or ("outcome_overdue" if overdue and not self.stop_reason else "")
 
     @property
     def oldest_open(self) -> int | None:
-        """When the oldest decision that waits for an outcome was made, in microseconds."""
+        """The time of the oldest open decision, in microseconds."""
         return next(iter(self.open.values())).at if self.open else None
 
     def _is_blind(self, share: float) -> bool:
@@ -88,7 +88,7 @@ class State:
         return many or (guard.stop_decisions is not None and self.new_decisions >= guard.stop_decisions)
 
     def summary(self) -> dict[str, Any]:
-        """Counts and the watch, for people."""
+        """Counts and evidence, for display."""
         facts = {
             "seq": self.seq,
             "decisions": self.rounds,

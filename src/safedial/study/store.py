@@ -1,9 +1,9 @@
 """A store: one database, many studies, one thread that writes.
 
 Operations of all threads wait in one queue. The writer takes what is there, locks the heads of the studies concerned
-(in the order of their ids, so that two processes never wait for each other), lets each operation append its events, and
-commits once for all of them; only then is anybody told. So many callers share one commit, and nothing is acknowledged
-that is not durable. If anything fails, all of it is rolled back and the states in memory are thrown away.
+(in the order of their ids, so that two processes never deadlock), lets each operation append its events, commits once
+for all of them, and only then answers. So many callers share one commit, and only durable writes are acknowledged. If
+anything fails, everything is rolled back and the states in memory are discarded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from safedial.study.transaction import StudyTransaction
 
 LARGEST_BATCH = 256
 FAILED_SECONDS, FRESH_SECONDS = 5.0, 1.0
-"""How long a store whose last write failed counts as not writable, and how long one that was tried needs no trial."""
+"""How long a store counts as not writable after a failed write, and as writable after a successful test."""
 
 Operation = Callable[[StudyTransaction], Any]
 Answer = TypeVar("Answer")
@@ -45,14 +45,14 @@ class _Job(NamedTuple):
 
 
 class Store:
-    """An open store. Make one a process and share it between threads; `close` it at the end, or use `with`.
+    """An open store. Make one for each process, share it between threads, and `close` it at the end, or use `with`.
 
     Args:
         storage: sqlite:///file.db or postgresql://user@host/database.
-        create: make the tables where there are none; False refuses a file that does not exist.
+        create: create the tables if there are none; False refuses a file that does not exist.
 
-    A SQLite file that cannot be written, or that lies in a folder that cannot, is opened to read: `verify`, `export`,
-    `explain` and `status` answer, and everything that writes is refused.
+    A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
+    `status` answer, and everything that writes is refused.
     """
 
     def __init__(self, storage: str, *, create: bool = True) -> None:
@@ -82,7 +82,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Finish what waits and let the database go."""
+        """Finish what waits and close the database."""
         with self._lock:
             closed, self._closed = self._closed, True
         if closed:
@@ -106,7 +106,7 @@ class Store:
         return self._ids[name]
 
     def spec(self, study: int, name: str, policy: Policy | None = None) -> StudySpec:
-        """The specification of a study; `policy` is its own one, where the log cannot hold it."""
+        """The specification of a study; `policy` is its policy, if that is the user's own."""
         if study not in self._studies or policy is not None:
             with reading(self.engine) as connection:
                 found = read_study(Source(connection, study, name, policy))
@@ -130,8 +130,8 @@ class Store:
     ) -> Future[Answer]:
         """Run an operation on a study in the writer's next transaction; the future is done after the commit.
 
-        `key` is the idempotency key that the operation will ask for, so that those of a batch are looked up together.
-        `spec` is the specification that it was prepared by; the operation is refused where the study has another.
+        `key` is the operation's idempotency key, given here so that the keys of a batch are read together. `spec` is
+        the specification that it was prepared with; it is refused if the study has another.
         """
         self.spec(study, name)
         future: Future[Answer] = Future()
@@ -145,12 +145,12 @@ class Store:
         return future
 
     def check_writable(self) -> None:
-        """Refuse where nothing can be written: the last write failed just now, or one that changes nothing fails."""
+        """Raise `StoreUnavailable` if the last write has just failed, or if a write that changes nothing fails."""
         if self._lost:
             raise StoreUnavailable(self._lost)
         since = time.monotonic()
         if since - self._failed < FAILED_SECONDS:
-            raise StoreUnavailable("storage: the last write failed; its words were given to whoever asked for it")
+            raise StoreUnavailable("storage: the last write failed; its caller was told why")
         if since - self._written < FRESH_SECONDS:
             return
         with writing(self.engine) as connection:
@@ -171,7 +171,7 @@ class Store:
                 return
 
     def _batch(self, jobs: list[_Job]) -> None:
-        """All jobs in one transaction; after an error that is not the store's each in its own: one cannot hurt all."""
+        """Run all jobs in one transaction; after a job's error run each in its own, so that it fails alone."""
         try:
             answers = self._attempt(jobs) if jobs else []
         except StoreUnavailable as error:
@@ -217,7 +217,7 @@ class Store:
         return answers
 
     def _load(self, study: int) -> State:
-        """The state, from the log as it is now: its specification is read again too, for a store may be restored."""
+        """The state from the log as it is now. The specification is read again too, because a store may be restored."""
         name, known = self._studies[study]
         with reading(self.engine) as connection:
             source = Source(connection, study, name, self.own_policy(study))
@@ -240,9 +240,9 @@ class Store:
         return transaction
 
     def _taken_back(self, name: str, seq: int) -> StudyError:
-        """A log without an event that this process has acknowledged: it does not go on before it was started anew."""
-        words = f"event {seq}, which this process has read or acknowledged, is not in its log any more"
-        way_out = "the store was restored or has lost writes; restart this process if that was meant"
+        """The error for a log that lacks an acknowledged event; it lasts until this process restarts."""
+        words = f"event {seq}, which this process has read or acknowledged, is no longer in its log"
+        way_out = "the store was restored or has lost writes; restart this process if that was intended"
         self._lost = f"study {name!r}: {words}; {way_out}"
         return StudyError("store_unavailable", self._lost)
 
@@ -252,10 +252,10 @@ def _same(one: StudySpec, other: StudySpec) -> bool:
 
 
 def _run(job: _Job, transaction: StudyTransaction) -> tuple[_Job, Any, InvalidInput | None]:
-    """An operation's answer, or its refusal; a refusal that left events behind is a fault of ours."""
+    """An operation's answer, or its refusal; a refusal after appending events is a bug."""
     before = transaction.state.seq
     if job.spec is not None and not _same(job.spec, transaction.state.study):
-        words = "has another specification than when it was opened; the store was restored; restart this process"
+        words = "has another specification than when it was opened: the store was restored; restart this process"
         return job, None, StudyError("store_unavailable", f"study {transaction.source.name!r}: {words}")
     try:
         return job, job.operation(transaction), None

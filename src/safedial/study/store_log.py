@@ -1,12 +1,12 @@
-"""The store's own log: which studies and which keys were made, and checkpoints over everything.
+"""The store's own log: the studies and keys that were created, and checkpoints of the whole store.
 
-It is a chain like a study's (event.py), under the id 0. So a study or a key that was removed or slipped in shows, and
-one checkpoint of this log, kept elsewhere, stands for the heads of all studies at that time.
+It is a hash chain like a study's (event.py), with id 0. So it shows if a study or a key was removed or smuggled in, and
+one checkpoint of this log, kept elsewhere, covers the heads of all studies at that time.
 
 `study_created` states the id and name of a study and the hash of its first event, `key_created` and `key_revoked` a key
 (keys.py), `checkpoint` the heads of all studies, SEQ:HASH.
 
-Stores from before version 2 of the rules have studies that are not in it; those are known by a checkpoint alone.
+Stores from before version 2 of the rules have studies that are not in it; only a checkpoint records those.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from safedial.study.verify import Report, read_checkpoint, verify_log
 def append_to_store(
     connection: Any, kind: str, body: dict[str, Any], *, actor: str, reason: str = "", at: int | None = None
 ) -> Event:
-    """Append one event to the store's own log, whose head this transaction holds from then on."""
+    """Append one event to the store's own log, whose head stays locked until the transaction ends."""
     head = lock_head(connection, STORE_LOG)
     new = (head.seq + 1, kind, 0, now() if at is None else at, actor, reason, canonical(body))
     event = Event(*new, digest(head.hash, STORE_NAME, new))
@@ -37,7 +37,7 @@ def append_to_store(
 
 
 def checkpoint_store(store: Store, *, reason: str = "", actor: str) -> dict[str, Any]:
-    """Mark the store's log, with the heads of all studies in it; keep the answer elsewhere."""
+    """Write a checkpoint with the heads of all studies to the store's log; keep the answer elsewhere."""
     with writing(store.engine) as connection:
         lock_head(connection, STORE_LOG)
         heads = {name: read_head(connection, study) for study, name, _ in study_names(connection)}
@@ -47,11 +47,11 @@ def checkpoint_store(store: Store, *, reason: str = "", actor: str) -> dict[str,
 
 
 def verify_store(store: Store, *, checkpoint: Mapping[str, Any] | str | None = None) -> Report:
-    """Check the store's own log, and that its keys and studies are those that it made.
+    """Check the store's own log, and that the keys and studies are those that it records.
 
     Args:
-        checkpoint: of the store's log. Whoever can write to the database can slip a key in with its event; so with a
-            checkpoint, a key that was made or revoked behind it is a problem: making one prints the newer checkpoint.
+        checkpoint: of the store's log. Anyone who can write to the database can add a key together with its event. So
+            a key that was made or revoked after the checkpoint is a problem: making one prints the newer checkpoint.
     """
     with reading(store.engine) as connection:
         report = verify_log(Source(connection, STORE_LOG, STORE_NAME), checkpoint=checkpoint, recompute=False)
@@ -72,11 +72,11 @@ def _new_keys(events: Iterable[Event], since: int) -> Iterator[tuple[int | None,
     for event in events:
         act = EVENT_KINDS[event.kind].key_act
         if event.seq > since and act:
-            yield event.seq, f"{act} key {event.fields()['id']} behind the checkpoint; whoever did so has a newer one"
+            yield event.seq, f"{act} key {event.fields()['id']} after the checkpoint; whoever did so has a newer one"
 
 
 def _keys(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | None, str]]:
-    """Keys in use that are not what the log says of them."""
+    """Keys that differ from what the log says about them."""
     made: dict[str, tuple[Any, ...]] = {}
     said = {}
     for event in events:
@@ -95,11 +95,11 @@ def _keys(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | None
     used = {row[0]: tuple(row) for row in connection.execute(sa.select(*columns))}
     for name in sorted(made.keys() | used.keys()):
         if made.get(name) != used.get(name):
-            yield said.get(name), f"key {name} is not what the log says of it"
+            yield said.get(name), f"key {name} differs from what the log says about it"
 
 
 def _studies(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | None, str]]:
-    """Studies that are gone, slipped in, or not as the log and its checkpoints know them."""
+    """Studies that are missing, smuggled in, or differ from the log and its checkpoints."""
     there = {name: study for study, name, _ in study_names(connection)}
     known = set()
     for event in events:
@@ -112,8 +112,8 @@ def _studies(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | N
             ((seq, right),) = read_checkpoint(mark).items()
             found = read_event(connection, there[name], seq) if name in there else None
             if found is None or found.hash != right:
-                words = "is not the one that was made" if name in there else "is gone"
-                yield event.seq, f"knows the study {name}, which {words}"
+                words = "is not the one that was created" if name in there else "is gone"
+                yield event.seq, f"records the study {name}, which {words}"
     for name, study in there.items():
         first = read_event(connection, study, 1)
         if name not in known and (first is None or first.fields().get("rules", 1) > 1):

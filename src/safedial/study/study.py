@@ -1,4 +1,4 @@
-"""`Study`: ask for an action, tell what came of it; for months, from several processes, with nothing lost.
+"""`Study`: ask for an action and tell its outcome, for months, from several processes, without losing anything.
 
 >>> import tempfile
 >>> from safedial.study import create_study
@@ -39,11 +39,11 @@ from safedial.study.transaction import StudyTransaction
 
 
 class Study(StudyReader):
-    """One study in a store. Safe to use from several threads, and beside other processes on the same store. `created`
-    says whether `create_study` made it just now.
+    """One study in a store. Several threads and several processes may use it at once. `created` says whether
+    `create_study` has just created it.
 
-    Methods that write take `actor` (who did it), return after the commit, and with `wait=False` give a
-    `concurrent.futures.Future` instead.
+    Methods that write take `actor` (who did it) and return after the commit; with `wait=False` they return a
+    `concurrent.futures.Future`.
     """
 
     @overload
@@ -86,11 +86,11 @@ class Study(StudyReader):
         """Advise an action for `context`.
 
         Args:
-            key: names the request, a visit say. Asking again with it gives the same decision; it stands on the
-                certificate and in exports.
-            meta: what else to note down with the decision, {"patient": "P-04", "ward": "3b"}: at most 20 names with
-                text of at most 200 characters, numbers or booleans. It is for people, and changes no advice.
-            allow_extrapolation: take a context outside the stated ranges of its features, and mark the decision.
+            key: a name for the request, such as a visit. Asking again with the same key gives the same decision. The
+                certificate and exports show it.
+            meta: other notes on the decision, {"patient": "P-04", "ward": "3b"}: at most 20 names with text of at most
+                200 characters, numbers or booleans. They do not change the advice.
+            allow_extrapolation: accept a context outside the stated ranges of its features, and mark the decision.
         """
         rules = self.spec.rules
         asked = read_raw(rules, context, allow_extrapolation=allow_extrapolation)
@@ -142,17 +142,16 @@ class Study(StudyReader):
         actor: str | None = None,
         wait: bool = True,
     ) -> Receipt | Future[Receipt]:
-        """Report what came of a decision.
+        """Report the outcome of a decision.
 
         Args:
-            applied_action: what was applied, in the dial's units, where it is not the advice. Whoever chose it must
-                have known nothing about this round's outcome beyond the context.
+            applied_action: the applied setting, in the dial's units, if it was not the advice. It must have been chosen
+                without knowing anything about this round's outcome beyond the context.
             observed_at: when it was measured, for the record (ISO 8601).
-            throttled: the action was lowered or stopped *because of* the outcome. That is no override: the round has no
-                promise and cannot be learned from, and, as for a void, the model learns nothing from it on.
-            unrelated: where nothing was applied though something was advised: you state that the reason has nothing to
-                do with the outcome. The round is then passed over; otherwise it counts as void, and the model learns
-                nothing from it on.
+            throttled: the action was lowered or stopped *because of* the outcome. This is not an override: the round
+                has no promise, nothing can be learned from it, and, as after a void, learning ends there.
+            unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
+                outcome. The round is then skipped; otherwise it counts as void, and learning ends there.
         """
         for name, given in (("throttled", throttled), ("unrelated", unrelated)):
             if not isinstance(given, bool):
@@ -211,7 +210,7 @@ class Study(StudyReader):
         actor: str | None = None,
         wait: bool = True,
     ) -> Receipt | Future[Receipt]:
-        """Replace values of an outcome that was reported wrongly; the log is replayed with the right ones."""
+        """Replace wrongly reported values of an outcome; the log is replayed with the right ones."""
         given = {"reward": reward, "cost": cost, "applied_action": applied_action}
         changed = {name: real(name, value) for name, value in given.items() if value is not None}
         require(changed, "correction", None, "is empty", "give reward, cost or applied_action")
@@ -238,12 +237,12 @@ class Study(StudyReader):
     def void(
         self, decision_id: str, *, reason: str, unrelated: bool = False, actor: str | None = None, wait: bool = True
     ) -> Receipt | Future[Receipt]:
-        """Take a round out of the study.
+        """Remove a round from the study.
 
         Args:
-            unrelated: you state that the reason has nothing to do with the outcome. The round is then passed over;
-                otherwise the model learns nothing from this round on, because leaving it out could bias what it learns
-                (HP-Conformal counts it as unbounded and goes on).
+            unrelated: you state that the reason has nothing to do with the outcome. The round is then skipped;
+                otherwise learning ends there, because leaving the round out could bias the estimate (HP-Conformal
+                counts it as unbounded and continues).
         """
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         decision, why = read_own_id(self.name, decision_id), checked_text("reason", reason)
@@ -259,14 +258,16 @@ class Study(StudyReader):
         unrelated: bool = False,
         actor: str | None = None,
     ) -> list[Receipt]:
-        """Stop waiting for the outcome of a decision, of several, or of all that were made before a time.
+        """Stop waiting for the outcomes of one or several decisions, or of all made before a time.
 
         Args:
-            unrelated: you state that its absence has nothing to do with the outcome; the round is then passed over.
-                Otherwise a late outcome may still come, and until then the model learns nothing from that round on
-                (in arrival order it learns from the other rounds; HP-Conformal counts the round as unbounded).
+            unrelated: you state that the reason has nothing to do with the outcome; the round is then skipped.
+                Otherwise the outcome may still come, and until then learning stops there (in arrival order it goes on
+                with the other rounds; HP-Conformal counts the round as unbounded).
         """
-        require((decision_ids is None) != (before is None), "before", before, "or decision_ids must be given, not both")
+        require(
+            (decision_ids is None) != (before is None), "before", before, "or decision_ids must be given, but not both"
+        )
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         listed = [decision_ids] if isinstance(decision_ids, str) else decision_ids
         named = None if listed is None else [read_own_id(self.name, each) for each in listed]
@@ -303,10 +304,10 @@ class Study(StudyReader):
     def resume(
         self, reason: str, *, forget: bool = False, key: str | None = None, actor: str | None = None, wait: bool = True
     ) -> Receipt | Future[Receipt]:
-        """Take the guard's alarm back, and watch afresh: a person's decision, with the reason.
+        """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
 
         Args:
-            forget: HP-Conformal only: start up again without the earlier rounds.
+            forget: HP-Conformal only: start again without the earlier rounds.
         """
         require(isinstance(forget, bool), "forget", forget, "must be True or False")
         work = partial(
@@ -315,7 +316,7 @@ class Study(StudyReader):
         return self._write(partial(work, actor=self._who(actor)), wait)
 
     def checkpoint(self, reason: str = "", *, actor: str | None = None) -> dict[str, Any]:
-        """Mark the log; keep the answer elsewhere, and `verify(checkpoint=...)` finds any change before it."""
+        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it."""
         return self._run(partial(operations.checkpoint, reason=checked_text("reason", reason), actor=self._who(actor)))
 
     def import_history(
@@ -323,9 +324,9 @@ class Study(StudyReader):
     ) -> int:
         """Warm start: past rounds from a CSV or parquet file, or from mappings with context, action, reward and cost.
 
-        All of them, before the first decision, or none. What it rests on: they are complete and unselected, and whoever
-        chose an action knew nothing about its outcome beyond the context. They prove nothing about the promise, and the
-        monitor does not count them. A context outside a stated range of its features is refused.
+        Either all rounds are imported, before the first decision, or none. Assumed: they are complete and unselected,
+        and each action was chosen without knowing anything about its outcome beyond the context. They prove nothing
+        about the promise, and the monitor does not count them. A context outside the stated ranges is refused.
         """
         rows = read_history(self.spec.rules, rounds)
         work = partial(

@@ -1,4 +1,4 @@
-"""What can be read of a study without writing: its decisions, its log, its rows, and whether the log is whole."""
+"""Reading a study without writing: its decisions, its log, its rows, and `verify`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class StudyReader:
-    """One study in a store, to read."""
+    """One study in a store, for reading."""
 
     def __init__(self, store: Store, name: str, *, actor: str | None = None, policy: Policy | None = None) -> None:
         self.store, self.name, self.actor = store, name, actor_name(actor)
@@ -41,19 +41,19 @@ class StudyReader:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
 
     def decision(self, decision_id: str) -> StudyDecision:
-        """A decision that was made, with its certificate."""
+        """A past decision, with its certificate."""
         event = self._event(decision_id)
         asked = read_raw(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
         return decided(self.spec, self.name, event, asked.vector)
 
     def about(self, decision_id: str) -> list[dict[str, Any]]:
-        """What was said about a decision afterwards: outcome, correction, void, expiry."""
+        """The later events of a decision: outcome, correction, void, expiry."""
         seq = self._event(decision_id).seq
         with reading(self.store.engine) as connection:
             return [shown_event(event, str(decision_id)) for event in events_about(connection, self._id, seq)]
 
     def explain(self, decision_id: str) -> Text:
-        """Why this action, in plain words, and what was said about it since."""
+        """Why this action, in plain words, and what was reported since."""
         lines = [str(self.decision(decision_id).explain())]
         for event in self.about(decision_id):
             facts = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
@@ -62,7 +62,7 @@ class StudyReader:
         return Text("\n".join(lines))
 
     def status(self) -> dict[str, Any]:
-        """Counts, the monitor's evidence, whether and why the study has stopped, and what else is worth knowing."""
+        """Counts, the monitor's evidence, whether and why the study has stopped, and notes."""
         return self._run(self._status)
 
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
@@ -72,18 +72,18 @@ class StudyReader:
         return {"name": self.name, **transaction.state.summary(), **facts}
 
     def state_digest(self) -> str:
-        """The SHA-256 of everything the study knows: equal in any process that has replayed the same log."""
+        """The SHA-256 of the study's state: equal in every process that has replayed the same log."""
         from safedial.study.snapshot import state_digest
 
         return self._run(lambda transaction: state_digest(transaction.state))
 
     def waiting(self) -> list[dict[str, Any]]:
-        """The decisions that wait for an outcome, with the time they were made, oldest first."""
+        """The decisions without an outcome yet, with their times, oldest first."""
         rows = self._run(self._waiting)
         return [{"decision_id": str(each), "seq": each.seq, "at": at} for each, at in rows]
 
     def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
-        """A page of the log: {"events": [...], "next_seq": the first seq behind it}."""
+        """A page of the log: {"events": [...], "next_seq": the first seq after it}."""
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
@@ -91,16 +91,16 @@ class StudyReader:
         return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
 
     def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
-        """Check the chain of hashes, replay the log, and compute every decision again."""
+        """Check the chain of hashes, replay the log, and recompute every decision."""
         return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
 
     def rows(self) -> Iterable[dict[str, Any]]:
-        """One mapping a decision: what was advised, what was applied, what came of it."""
+        """One mapping for each decision: the advice, what was applied, and the outcome."""
         with reading(self.store.engine) as connection:
             yield from effective_rows(self.spec.rules, self.name, read_events(connection, self._id))
 
     def frame(self) -> DataFrame:
-        """One row a decision, as a pandas DataFrame."""
+        """`rows` as a pandas DataFrame."""
         from safedial.errors import import_extra
 
         return import_extra("pandas", "data").DataFrame(list(self.rows()))
@@ -136,4 +136,4 @@ def _notes(transaction: StudyTransaction) -> list[str]:
     ahead = 0.0 if last is None else (last.at - now()) / 1e6
     if ahead <= 1.0:
         return []
-    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was put back, or one is ahead"]
+    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was set back, or one runs ahead"]

@@ -1,4 +1,4 @@
-"""A study as a table: one row a decision, with what was applied and what came of it as it stands now."""
+"""A study as a table: one row for each decision, with its applied setting and outcome as they stand now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from safedial.study.ids import id_text
 
 
 def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator[dict[str, Any]]:
-    """One mapping a decision, in order; corrections replace what outcomes said."""
+    """One mapping for each decision, in order; corrections replace the values of outcomes."""
     rows: dict[int, dict[str, Any]] = {}
     rounds: dict[int, RoundHistory] = {}
     for event in events:
@@ -30,7 +30,7 @@ def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator
 
 
 def write_rows(path: str | Path, rules: Rules, name: str, events: Iterable[Event]) -> Path:
-    """The table as .csv or .parquet, or every event as .jsonl, one a line, with its hash."""
+    """Write the table as .csv or .parquet, or the events as .jsonl, one on each line, with its hash."""
     target = Path(path)
     ending = target.suffix.lower()
     require(ending in (".csv", ".parquet", ".jsonl"), "path", str(path), "must end in .csv, .parquet or .jsonl")

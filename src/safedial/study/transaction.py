@@ -27,11 +27,11 @@ KEY_DAYS, DAY = 30, 86_400_000_000
 """How long an idempotency key gives the same answer, in days; a day, in microseconds."""
 
 SNAPSHOT_EVENTS, SNAPSHOT_BYTES = 5_000, 4_000
-"""A snapshot is written when that many events have passed since the last one, or one for each so many of its bytes."""
+"""A snapshot is due after this many events, or after one event for this many of its bytes if that is later."""
 
 
 class StudyTransaction:
-    """What an operation on a study works with. Nothing is durable before the transaction's commit."""
+    """A study inside a write transaction. Nothing is durable before the commit."""
 
     def __init__(self, source: Source, state: State) -> None:
         self.source, self.state = source, state
@@ -56,10 +56,10 @@ class StudyTransaction:
         known: Any = None,
         at: int | None = None,
     ) -> Event:
-        """Append one event and apply it; where it makes a rule of the guard fire, the alarm follows at once.
+        """Append one event and apply it; if it makes a rule of the guard fire, the alarm follows at once.
 
-        `known` is what a decision or an outcome was made from: its context, or its sample, which need no reading again.
-        `at` is its time, where that was looked at before: a decision bears the time at which no outcome was overdue.
+        `known` is the context of a decision or the sample of an outcome, which then need not be computed again. `at` is
+        the event's time, if it was read before: a decision has the time at which no outcome was overdue.
         """
         state = self.state
         new = (state.seq + 1, kind, decision, now() if at is None else at, actor, reason, canonical(body))
@@ -73,7 +73,7 @@ class StudyTransaction:
         return event
 
     def time_of_decision(self) -> int:
-        """The present time, for the next decision; an outcome that is overdue by then raises its alarm first."""
+        """The present time, for the next decision. An outcome that is overdue raises its alarm first."""
         at = now()
         rule = self.state.due_at(at)
         if rule:
@@ -92,7 +92,7 @@ class StudyTransaction:
         self.append("alarm", body, actor="guard", reason=LIMITS[rule], at=at)
 
     def known_key(self, key: str, digest: bytes) -> int | None:
-        """The seq of the event that an idempotency key stands for, if it was used; refused for another request."""
+        """The seq of the event of an idempotency key, or None if it is new; refused for a different request."""
         if key not in self._used:
             self.look_up([key])
         found = self._used[key]
@@ -101,17 +101,17 @@ class StudyTransaction:
             self._used[key] = None
             return None
         if found[0] != digest:
-            words = "was used for another request; send the same request again, or a new key"
+            words = "was used for another request; repeat that request, or use a new key"
             raise StudyError("key_reused", f"key = {key[:80]!r}: {words}")
         return found[1]
 
     def _is_old(self, seq: int) -> bool:
-        """Whether a key stands for an event that is older than keys are kept (for ever, in version 1 of the rules)."""
+        """Whether a key's event is older than keys are kept (version 1 of the rules keeps them for ever)."""
         event = self.event(seq) if self.state.study.rules_version > 1 else None
         return event is not None and now() - event.at > KEY_DAYS * DAY
 
     def look_up(self, keys: list[str]) -> None:
-        """Ask for many idempotency keys at once, before the operations that need them."""
+        """Read many idempotency keys at once, before the operations that need them."""
         self._used |= dict.fromkeys(keys) | find_keys(self.connection, self.source.study, keys)
 
     def keep_key(self, key: str, digest: bytes, seq: int) -> None:
@@ -125,14 +125,14 @@ class StudyTransaction:
         return fresh or read_event(self.connection, self.source.study, seq)
 
     def about(self, decision: int) -> list[Event]:
-        """What was said about a decision, in this transaction too."""
+        """The events about a decision, including those of this transaction."""
         from safedial.study.log import events_about
 
         self.flush()
         return events_about(self.connection, self.source.study, decision)
 
     def flush(self) -> None:
-        """Send what is new to the database, still inside the transaction."""
+        """Send new events and keys to the database, still inside the transaction."""
         if self._fresh:
             append_events(self.connection, self.source.study, self._fresh)
             self.written += len(self._fresh)
@@ -147,7 +147,7 @@ class StudyTransaction:
             failpoints.hit("inserted")
 
     def follow(self, head: Head) -> bool:
-        """Apply what other writers appended; False where the log is not the one this state came from."""
+        """Apply what other writers appended; False if the log is not the one of this state."""
         state = self.state
         if state.seq > head.seq or (state.seq == head.seq and state.hash != head.hash):
             return False
@@ -156,7 +156,7 @@ class StudyTransaction:
         return True
 
     def snapshot(self) -> None:
-        """Write a snapshot where one is due, and keep fewer of the older ones: one for each doubling of age."""
+        """Write a snapshot if one is due, and keep one of the older ones for each doubling of age."""
         study, seq = self.source.study, self.state.seq
         if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS:
             return

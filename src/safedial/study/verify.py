@@ -1,7 +1,7 @@
-"""Is the log what it was? The chain of hashes, every decision computed again, and the snapshots.
+"""Verify a log: check its hash chain and its snapshots, and recompute every decision.
 
-Nothing stored beside the events is trusted: the log is replayed from the first event on. A decision agrees if it comes
-out byte for byte the same, or, where another processor or build made it, up to rounding (study.agreement).
+Only the events are trusted: the log is replayed from the first one. A decision agrees if it is the same byte for byte,
+or, if another processor or build made it, the same up to rounding (study.agreement).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from safedial.study.snapshot import pack
 from safedial.study.state import State
 
 CLOCK_SLACK = 1_000_000
-"""Microseconds by which the clocks of two workers may differ unmentioned."""
+"""Microseconds by which the clocks of two workers may differ without a mention."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What `verify` found. `first_bad` is the first seq that is wrong, `problem` says how; `inexact` counts decisions
-    that agree up to rounding, but not bit for bit; `clock_back` counts events dated more than a second before the one
-    that they follow, which is no error but worth knowing, and `clock_back_at` is the first of them.
+    """What `verify` found. `first_bad` is the first wrong seq, `problem` says what is wrong with it; `inexact` counts
+    decisions that agree up to rounding but not bit for bit. `clock_back` counts events dated more than a second before
+    the previous one, which is not an error but worth knowing; `clock_back_at` is the first of them.
     """
 
     ok: bool
@@ -67,9 +67,9 @@ def verify_log(
     start: State | None = None,
     stop: int | None = None,
 ) -> Report:
-    """Check one study's log from its first event to its head; `recompute=False` checks the chain alone.
+    """Check a study's log from its first event to its head; `recompute=False` checks only the chain.
 
-    `start` and `stop` make it a part: from behind a state that is trusted, up to a seq whose snapshot must be exact.
+    `start` and `stop` select a part: after a trusted state, up to a seq whose snapshot must be exact.
     """
     marks = read_checkpoint(checkpoint)
     check = _Check(source, recompute, start, stop)
@@ -124,14 +124,14 @@ class _Check:
         last = max(stored, default=0)
         upto = 2**62 if self.stop is None else self.stop
         if self.stop is not None and self.stop not in stored:
-            raise _Bad(self.stop, "has no snapshot any more")
+            raise _Bad(self.stop, "no longer has a snapshot")
         before = read_event(source.connection, source.study, self.seq)
         self.at = before.at if before is not None else 0
         self.shot = stored.get(self.seq)
         for event in read_events(source.connection, source.study, self.seq, upto):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
-                raise _Bad(event.seq, "is not what the checkpoint says")
+                raise _Bad(event.seq, "does not match the checkpoint")
             if self.recompute:
                 self.try_to_follow(event)
                 self.shot = stored.get(event.seq)
@@ -146,7 +146,7 @@ class _Check:
             self.check_keys()
 
     def end(self, marks: dict[int, bytes]) -> None:
-        """Behind the last event: the head names it, no checkpoint lies beyond it, and no alarm is due."""
+        """After the last event: the head must name it, no checkpoint may lie beyond it, and no alarm may be due."""
         head = read_head(self.source.connection, self.source.study)
         if head.seq != self.seq:
             raise _Bad(self.seq + 1, f"is missing: the log ends at {self.seq}, its head says {head.seq}")
@@ -158,31 +158,31 @@ class _Check:
             raise _Bad(self.seq + 1, f"is missing: an alarm is due ({self.state.due})")
 
     def check_keys(self) -> None:
-        """Every idempotency key must stand for an event that its own request made."""
+        """Every idempotency key must belong to an event that its request made."""
         if not self.recompute:
             return
         with keyed_events(self.source.connection, self.source.study) as rows:
             for seq, key, name, *fields in rows:
                 if fields[0] is None:
-                    raise _Bad(seq, "is missing: an idempotency key stands for it")
+                    raise _Bad(seq, "is missing: an idempotency key refers to it")
                 event = Event(seq, *fields)
                 stated = event.fields().get("key", key) if EVENT_KINDS[event.kind].decides else key
                 if request_digest(request_of(event)) != bytes(name) or stated != key:
-                    raise _Bad(seq, "has an idempotency key of another request")
+                    raise _Bad(seq, "has the idempotency key of another request")
 
     def link(self, event: Event) -> None:
-        """The event must have the next seq, and the hash of what it says after what came before."""
+        """The event must have the next seq and the right hash."""
         if event.seq != self.seq + 1:
             raise _Bad(self.seq + 1, "is missing")
         if not follows(self.hash, self.source.name, event):
-            raise _Bad(event.seq, "has another hash than what it says")
+            raise _Bad(event.seq, "does not match its hash")
         if event.at < self.at - CLOCK_SLACK:
             self.clock_back += 1
             self.clock_back_at = self.clock_back_at or event.seq
         self.seq, self.hash, self.at = event.seq, event.hash, event.at
 
     def try_to_follow(self, event: Event) -> None:
-        """`follow`, where a body that cannot be read is a finding and not a failure."""
+        """`follow`; a body that cannot be read is a finding, not a failure."""
         try:
             self.follow(event)
         except StoreUnavailable:
@@ -194,7 +194,7 @@ class _Check:
             raise _Bad(event.seq, f"cannot be applied ({type(error).__name__}: {str(error)[:200]})") from error
 
     def follow(self, event: Event) -> None:
-        """Apply the event, after computing it again where it is a decision or an alarm."""
+        """Apply the event, after recomputing it if it is a decision or an alarm."""
         if self.state is None:
             self.state = State(read_study(self.source))
         state, body, means = self.state, event.fields(), EVENT_KINDS[event.kind]
@@ -203,7 +203,7 @@ class _Check:
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
         if means.resumes and (body["rule"] != state.stop_reason or not state.stop_reason):
             raise _Bad(
-                event.seq, f"takes back {body['rule']!r}; the study was stopped by {state.stop_reason or 'nothing'}"
+                event.seq, f"clears {body['rule']!r}, but the study was stopped by {state.stop_reason or 'nothing'}"
             )
         if means.imports and state.rounds:
             raise _Bad(event.seq, "imports a round after the first decision")
@@ -212,19 +212,19 @@ class _Check:
         self.state = apply_event(self.source, state, event, body, known=vector, trust=False)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
-        """A stored snapshot must be the one that the event behind it vouches for (from version 2 of the rules on)."""
+        """A stored snapshot must be the one that the event after it confirms (from version 2 of the rules on)."""
         if EVENT_KINDS[event.kind].confirms_snapshot:
             first = read_event(self.source.connection, self.source.study, 1)
             name = self.shot or hashlib.sha256(pack(state)).digest()
             right = first is not None and body == snapshot_body(first, state.seq, name)
             gone = self.shot is None and body.keys() == {"after", "digest", "first"}
             if not right and not gone:
-                raise _Bad(event.seq, "does not vouch for the snapshot before it")
+                raise _Bad(event.seq, "does not confirm the snapshot before it")
         elif self.shot is not None and state.study.rules_version > 1:
-            raise _Bad(state.seq, "has a snapshot that the log does not vouch for")
+            raise _Bad(state.seq, "has a snapshot that the log does not confirm")
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
-        """The decision must come out as it is written; returns its context."""
+        """Recompute a decision, which must agree with its event. Returns its context."""
         raw = body["context"]
         vector = context_of(state, raw)
         decision = decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"])
@@ -234,7 +234,7 @@ class _Check:
             self.agreement.exact()
             return vector
         if not self.agreement.on_decision(state, vector, again, body):
-            raise _Bad(event.seq, f"advises {body['action']!r}; computed again it is {again['action']!r}")
+            raise _Bad(event.seq, f"advises {body['action']!r}; recomputed it is {again['action']!r}")
         self.inexact += 1
         return vector
 

@@ -1,8 +1,8 @@
 """Verify a long log in parts, by several processes.
 
-Part k starts from a stored snapshot, without trusting it: part k − 1 must arrive at that very state, byte for byte. So
-if all parts agree, the log was verified from its first event to its head. If anything does not, nothing is concluded,
-and the log is verified in one piece, which says where.
+Part k starts from a stored snapshot without trusting it: part k − 1 must end in exactly that state, byte for byte. So
+if all parts agree, the log is verified from its first event to its head. Otherwise nothing is concluded, and the log is
+verified in one piece, which finds the place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from safedial.study.verify import Report, verify_log
 
 SUMMED = ("decisions", "inexact", "clock_back")
 LEAST = 20_000
-"""Events of a part that are worth a process."""
+"""The fewest events for which a process of its own pays."""
 
 
 def verify_study(
@@ -32,10 +32,10 @@ def verify_study(
     progress: Any = None,
     workers: int = 1,
 ) -> Report:
-    """`Study.verify` by name alone: of a study whose log may be too broken to open.
+    """`Study.verify` by name, for a study whose log may be too broken to open.
 
-    With `workers`, long logs are verified in parts by so many processes (which import the calling program: a script
-    needs its `if __name__ == "__main__"`).
+    With `workers`, that many processes verify a long log in parts. They import the calling program, so a script needs
+    `if __name__ == "__main__"`.
     """
     study = store.find(name)
     if workers > 1 and store.own_policy(study) is None:
@@ -58,7 +58,7 @@ class _Part(NamedTuple):
 
 
 def verify_parts(store: Store, study: int, name: str, *, checkpoint: Any, workers: int) -> Report | None:
-    """The report of a log all of whose parts agree; None where it is short, or where one does not."""
+    """The report of a log whose parts all agree; None if it is too short, or if one part does not."""
     with reading(store.engine) as connection:
         snapshots = snapshot_seqs(connection, study)
         head = read_head(connection, study).seq
