@@ -196,7 +196,7 @@ class Agent(InMemoryRounds):
             self._learner.forget()
             self._open.clear()
             self._expected = self._decisions
-        self._learner.watch_afresh()
+        self._learner.restart_evidence()
         self._expect()
         self._watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", self._decisions)
         self._stop_reason = ""

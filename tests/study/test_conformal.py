@@ -168,7 +168,7 @@ def test_a_pilot_that_differs_alarms_only_where_it_calibrates(shelf, history, st
         assert "before the first decision were compared too" in told.explain()
     else:
         assert told.promise == "conformal"
-        assert "nothing is assumed of them" in told.explain()
+        assert "nothing is assumed about them" in told.explain()
         assert "complete and unselected" not in told.explain()
         assert told.certificate["reach"]["tenth_applied"] >= 0.4, "imported settings were applied, and are tried ones"
     assert study.verify().ok

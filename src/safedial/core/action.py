@@ -1,7 +1,7 @@
 """From bounds and the safe set to a choice (Algorithm 1, line 7).
 
-Reward is z·r(x), increasing or decreasing in z by the sign of r. So the best z in [0, z_safe] is z_safe where the
-reward index is ≥ 0 and otherwise 0, or the probe: a small share of z_safe, which teaches as much as a full dose.
+Reward is z·r(x), increasing or decreasing in z by the sign of r. So the best z in [0, z_safe] is z_safe if the
+reward index is ≥ 0. Otherwise it is 0, or the probe: a small share of z_safe, which teaches as much as a full dose.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from safedial.core.safe_set import SafeSet
 
 
 class Choice(NamedTuple):
-    """One round's choice, with the bounds it rests on. `learn` is False where the policy ignores the
-    outcome, `exploring` is True where a coin chose.
+    """The choice in a round, with its bounds. `learn` is False if the policy ignores the outcome, `exploring` is True
+    if a coin chose.
     """
 
     intensity: Any
@@ -27,7 +27,7 @@ class Choice(NamedTuple):
 
 
 def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = None) -> Choice:
-    """z_safe where the reward index is ≥ 0, else `probe`·z_safe but at least `least_probe`; never above z_safe.
+    """z_safe if the reward index is ≥ 0, else `probe`·z_safe but at least `least_probe`; never above z_safe.
 
     A probe of 0 is no probe, whatever `least_probe` says.
 

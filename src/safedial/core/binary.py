@@ -2,7 +2,7 @@
 
     P(C = 1)/P(C = 0) = z·e^u,  u ≤ `log_odds_upper`      ⇒      z_safe = min(1, δ/(1 − δ)·exp(−log_odds_upper))
 
-No noise margin: the outcome's noise is what its chance says. C > τ means C = 1 for every threshold in [0, 1).
+There is no noise margin: the probability itself describes the noise. C > τ means C = 1 for every threshold in [0, 1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DOWN = 1.0 - 1e-13
 
 
 def binary_safe_set(log_odds_upper: Any, spec: SafetySpec, *, round: Any) -> SafeSet:
-    """The largest z in [0, 1] with P(C = 1) ≤ δ_t; a bound that is not a number certifies nothing.
+    """The largest z in [0, 1] with P(C = 1) ≤ δ_t; a NaN bound certifies nothing.
 
     >>> spec = SafetySpec(threshold=0.5, violation_risk=0.2, estimation_risk=0.05, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)

@@ -20,8 +20,8 @@ A_a = XᵀX + aI and μ̂_a = A_a⁻¹b the left-hand side is yᵀy − bᵀA_a�
     ‖μ* − μ̂_a‖²_{A_a} ≤ κ²V + aS² + bᵀ(A_a⁻¹ − Σ⁻¹)b         cost_upper = min over a of ⟨x,μ̂_a⟩ + √(that)·‖x‖_{A_a⁻¹}
 
 (yᵀy is gone, and with it the cancellation). This is the Lagrange dual of max ⟨x,μ⟩ over both balls, which has no gap;
-a = λ is `mixture`, a → ∞ the clip. Any a is valid; we take λ and six multiples of κ²/S² (`core.tight`), which loses
-less than one part in a thousand of the reward against all a. A negative right-hand side refutes the assumptions.
+a = λ is `mixture`, a → ∞ the clip. Any a is valid; we take λ and six multiples of κ²/S² (`core.tighter_radii`), which
+loses less than one part in a thousand of the reward against all a. A negative right-hand side refutes the assumptions.
 
 **`noise-adaptive`.** For ridge estimates in order, r_s = y_s − ⟨x_s,μ̂_{s−1}⟩ and Δ_s = ⟨x_s,μ* − μ̂_{s−1}⟩ = r_s − ξ_s,
 
@@ -54,7 +54,7 @@ from safedial.errors import require
 
 
 class Bounds(NamedTuple):
-    """What holds with probability ≥ 1 − δ′ for each target. `refuted` marks data that contradict the assumptions."""
+    """Bounds that hold with probability ≥ 1 − δ′ each. `refuted` marks data that contradict the assumptions."""
 
     reward_upper: Any
     cost_upper: Any
@@ -91,7 +91,7 @@ RADII: dict[str, Callable[[Any, Prediction, SafetySpec], Any]] = {
     "mixture": mixture,
     "constrained": mixture,
 }
-"""Radii in closed form: of `constrained`, what bounds the ellipsoid alone."""
+"""Radii in closed form; for `constrained`, the radius of its ellipsoid."""
 
 NAMES = (*RADII, "noise-adaptive")
 
@@ -116,7 +116,7 @@ def reward_radius_of(radius: str, prediction: Prediction, spec: SafetySpec) -> A
 
 
 def constrained_upper(ridges: Ridges, prediction: Prediction, spec: SafetySpec) -> tuple[Any, Any]:
-    """(max ⟨x,μ⟩ over both balls, from above; whether the balls are apart), by the best of the ridges at hand."""
+    """(an upper bound on max ⟨x,μ⟩ over both balls; whether the balls are disjoint), by the best of the ridges."""
     volume = spec.cost_noise * spec.cost_noise * _log_volume(prediction, spec)
     squared = _column(volume) + ridges.ridge * spec.coefficient_bound**2 + ridges.gap
     xp = namespace(squared)
@@ -134,7 +134,7 @@ def _column(value: Any) -> Any:
 
 
 def resolve_clip(radius: str, clip: bool | None) -> bool:
-    """Check the radius' name; the clip is on unless the paper's own form is asked for."""
+    """Check the name of the radius. The clip is on by default, except for the paper's own form."""
     require(radius in NAMES, "radius", radius, "must be one of " + ", ".join(NAMES))
     require(clip in (None, True, False), "clip", clip, "must be True, False or None")
     return clip if clip is not None else radius != "paper"

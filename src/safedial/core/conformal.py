@@ -32,18 +32,18 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 TIE = 1e-9
-"""Scores this close, relative to the largest, count as tied in a p-value. Costs and contexts of few different values
-give scores that are equal but for rounding, which parts them, and otherwise on another processor."""
+"""Scores this close, relative to the largest, count as tied in a p-value. Costs and contexts with few different values
+give scores that differ only by rounding, which varies between processors."""
 
 TABLE = 10_000_000
-"""Comparisons held in memory at a time."""
+"""Comparisons in memory at a time."""
 
 NEAR = 1e-13
 """A product within this of a whole number, relatively, counts as that number: 100·0.29 is 29, not 28.999…96."""
 
 
 def places(count: Any, risk: Any) -> tuple[Any, Any]:
-    """(n′, m): the m-th largest of the latest n′ of n scores bounds the next one at risk δ; m = 0 where n is too small.
+    """(n′, m): the m-th largest of the latest n′ of n scores bounds the next one at risk δ; m = 0 if n is too small.
 
     >>> [int(part) for part in places(148, 0.02)], [int(part) for part in places(48, 0.02)]
     ([99, 2], [48, 0])
@@ -68,7 +68,7 @@ def sure_places(count: Any, risk: Any, confidence: float) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=65536)
 def sure_top(count: int, risk: float, confidence: float) -> int:
-    """The largest m with P(Beta(m, n + 1 − m) ≤ δ) ≥ confidence; 0 where there is none.
+    """The largest m with P(Beta(m, n + 1 − m) ≤ δ) ≥ confidence; 0 if there is none.
 
     >>> sure_top(1000, 0.05, 0.9)
     41
@@ -96,7 +96,7 @@ def p_value(earlier: Array, score: float, *, tie: float = TIE) -> float:
 def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
     """`p_value` of each new score (..., m) among the earlier ones of its group: the old (..., n) and the new before it.
 
-    A score of +∞ is not known: it counts for nothing, and its own p-value is NaN. All batches at once: scores are
+    A score of +∞ is unknown: it does not count, and its own p-value is NaN. All batches at once: scores are
     replaced by their ranks (a new one before an old one equal to it), and each batch and group is an interval of keys.
     """
     count, m = int(np.prod(new.shape[:-1])), new.shape[-1]
@@ -128,7 +128,7 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
 
 
 def conforming_bound(residual: Array, slope: Array, top: int) -> float:
-    """The largest v with #{i : residual_i ≥ slope_i·v} ≥ top; +∞ where it has no bound, or none conforms, or top is 0.
+    """The largest v with #{i : residual_i ≥ slope_i·v} ≥ top; +∞ if it has no bound, or none conforms, or top is 0.
 
     A round with slope > 0 counts for v ≤ residual/slope. A slope ≤ 0 is rare (it needs x_iᵀA⁻¹x ≤ −s_i/s_new): such a
     round counts for v ≥ residual/slope, or, at slope 0, always or never.

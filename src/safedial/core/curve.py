@@ -1,12 +1,12 @@
-"""What a dose curve is: a function g and its inverse, checked when a curve of one's own is made.
+"""A dose curve: a function g and its inverse, checked when you make your own.
 
 A promise divides outcomes by g and limits doses through its inverse, so a curve that breaks one of these rules breaks
 the promise:
 
     g(0) = 0, g(1) = 1, g does not fall        0 ≤ g⁻¹(z) ≤ 1 and g(g⁻¹(z)) ≤ z: the inverse is rounded down
 
-`DoseCurve(...)` checks them on `GRID`, 136 values from 0 to 1 that are denser near 0, where probes lie. Between them
-they are the user's word. The curves of `core.dose` are proved and tested, and are not checked again.
+`DoseCurve(...)` checks them on `GRID`, 136 values from 0 to 1 that are denser near 0, where probes lie. Between these
+values the rules are assumptions. The curves of `core.dose` are proved and tested, and are not checked again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from safedial.errors import InvalidInput, require
 
 BUILT_IN = ("identity", "power", "hill", "logistic", "tabulated")
-"""Names that say which curve it is: a save file and a log hold these by name and parameters alone."""
+"""The curves of this package, which a save file and a log keep by name and parameters."""
 
 GRID = tuple(sorted({*(step / 128.0 for step in range(129)), *(10.0**-power for power in range(3, 10))}))
 
@@ -40,7 +40,7 @@ class DoseCurve(Fields):
     """A curve g (`effect`) and its inverse (`action`), both functions of a number or an array.
 
     `name` and `parameters` are its written form, plain values. `effect` errs by at most `error_units`·2⁻⁵³, relatively;
-    an online learner leaves that much room.
+    an online learner allows for it.
 
     >>> DoseCurve("half", {}, lambda action: action / 2, lambda intensity: intensity)
     Traceback (most recent call last):
@@ -68,13 +68,13 @@ class DoseCurve(Fields):
         return type(self)(**(self._asdict() | changes))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A curve of this package by its written form, which says what it is; another one by its functions."""
+        """Compare curves of this package by their written form, the user's own by functions."""
         from safedial.core.dose import curve_from_dict
 
         return (type(self)._make, (tuple(self),)) if self.is_own else (curve_from_dict, (self.to_dict(),))
 
     def __copy__(self) -> Self:
-        """Itself: nothing changes it."""
+        """The curve itself, which is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -82,7 +82,7 @@ class DoseCurve(Fields):
 
     @property
     def is_own(self) -> bool:
-        """Whether somebody else made it: its written form then does not say what it is."""
+        """Whether it is the user's own: its written form then does not define it."""
         return self.name not in BUILT_IN
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class DoseCurve(Fields):
 
     @property
     def words(self) -> str:
-        """The curve for people, its numbers in four digits.
+        """The curve as text, with numbers of four digits.
 
         >>> from safedial.core.dose import identity, power, tabulated
         >>> power(0.48963947731781143).words, identity().words, tabulated([0, 0.5, 1], [0, 0.2, 1]).words
@@ -100,7 +100,7 @@ class DoseCurve(Fields):
         return f"{self.name} ({', '.join(told)})" if told else self.name
 
     def heights(self) -> list[float]:
-        """g on `GRID`: what tells two curves of one name apart."""
+        """g on `GRID`, to tell two curves of the same name apart."""
         return [_number(self, "effect", action) for action in GRID]
 
 
@@ -120,16 +120,14 @@ def _check_form(curve: DoseCurve) -> None:
         json.dumps(dict(curve.parameters), allow_nan=False)
     except (TypeError, ValueError):
         plain = False
-    require(
-        plain, "parameters", curve.parameters, "must be a mapping of names to plain values", "they are written down"
-    )
+    require(plain, "parameters", curve.parameters, "must be a mapping of names to plain values", "files store them")
     units = curve.error_units
     known = isinstance(units, (int, float)) and not isinstance(units, bool) and 0.0 <= units <= MOST_UNITS
     require(known, "error_units", units, f"must be a number from 0 to {MOST_UNITS:g}")
 
 
 def _check_effect(curve: DoseCurve) -> None:
-    """The ends, and that g does not fall."""
+    """Check the ends of g, and that it does not fall."""
     heights = curve.heights()
     require(heights[0] == 0.0, _words(curve, "effect", 0.0), heights[0], "must be 0")
     require(abs(heights[-1] - 1.0) <= TOLERANCE, _words(curve, "effect", 1.0), heights[-1], "must be 1")
@@ -139,7 +137,7 @@ def _check_effect(curve: DoseCurve) -> None:
 
 
 def _check_inverse(curve: DoseCurve) -> None:
-    """What the inverse proposes has no more effect than was asked for."""
+    """Check that the inverse never gives more effect than requested."""
     way_out = "round the inverse down, or state the rounding of `effect` as error_units"
     for intensity in GRID:
         action = _number(curve, "action", intensity)

@@ -1,4 +1,4 @@
-"""Dose curves: what a turn of the dial does.
+"""Dose curves: how the action determines the intensity.
 
     action α in [0, 1]  ──g──►  intensity z = g(α) in [0, 1]      g increasing, g(0) = 0, g(1) = 1
 
@@ -11,8 +11,8 @@
 | `tabulated` | monotone cubic (PCHIP) through given points |
 
 Every inverse is rounded down: `curve.effect(curve.action(z)) <= z` holds in floating point, so rounding never raises a
-dose; and it is within 1e-12 of the exact inverse, in action or in intensity. A closed form proposes the action,
-`_round_down` makes it true. Reward and cost may follow different curves (the paper's footnote): the safe set limits the
+dose; and it is within 1e-12 of the exact inverse, in action or in intensity. A closed form proposes the action, and
+`_round_down` makes it safe. Reward and cost may follow different curves (the paper's footnote): the safe set limits the
 cost's intensity, and the learner divides the reward by the reward's curve and the cost by the cost's.
 """
 
@@ -36,7 +36,7 @@ LARGEST_EXPONENT = 700.0
 """e^700 is just below the largest float."""
 
 SHRINKS = 52
-"""Doublings of one unit in the last place that an inverse may be lowered by, before it gives up and answers 0."""
+"""How often the step that lowers an inverse may double, from one unit in the last place, before the answer is 0."""
 
 
 class Dose(NamedTuple):
@@ -58,7 +58,7 @@ class Dose(NamedTuple):
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Dose:
-        """The inverse of `to_dict`; one curve alone is for both.
+        """The inverse of `to_dict`; a single curve is used for both.
 
         >>> Dose.from_dict({"curve": "power", "exponent": 2.0}).reward.name
         'power'
@@ -71,7 +71,7 @@ class Dose(NamedTuple):
 
 
 def identity() -> DoseCurve:
-    """The dial is the intensity.
+    """The action is the intensity.
 
     >>> identity().action(0.3)
     0.3
@@ -132,7 +132,11 @@ def logistic(midpoint: float, steepness: float) -> DoseCurve:
     is_number = isinstance(midpoint, (int, float, np.floating)) and not isinstance(midpoint, bool)
     require(is_number and math.isfinite(midpoint), "midpoint", midpoint, "must be a finite number")
     require(
-        steepness <= 200, "steepness", steepness, "must be at most 200", "a steeper curve is a step: not increasing"
+        steepness <= 200,
+        "steepness",
+        steepness,
+        "must be at most 200",
+        "a steeper curve is a step and does not increase",
     )
     shift = math.exp(max(min(steepness * midpoint, LARGEST_EXPONENT), -LARGEST_EXPONENT))
 
@@ -223,7 +227,7 @@ def as_dose(dose: DoseCurve | Dose | None) -> Dose:
     """
     pair = dose if isinstance(dose, Dose) else Dose.of(identity() if dose is None else dose)
     curves = isinstance(pair.reward, DoseCurve) and isinstance(pair.cost, DoseCurve)
-    require(curves, "dose", dose, "must be a dose curve or a Dose of two", "for example hill(ed50=0.5)")
+    require(curves, "dose", dose, "must be a dose curve or a Dose", "for example hill(ed50=0.5)")
     return pair
 
 
@@ -253,7 +257,9 @@ def curve_from_dict(fields: Mapping[str, Any]) -> DoseCurve:
 
 def _positive(name: str, value: Any) -> float:
     is_number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
-    require(is_number and 0 < value < np.inf, name, value, "must be a finite number > 0", "or g would not increase")
+    require(
+        is_number and 0 < value < np.inf, name, value, "must be a finite number > 0", "otherwise g would not increase"
+    )
     return float(value)
 
 

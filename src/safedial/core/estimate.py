@@ -18,7 +18,7 @@ A round with direction v = Σ⁻¹x and width² = xᵀv updates all of them (She
 
     Σ⁻¹ ← Σ⁻¹ − k v vᵀ      θ̂ ← θ̂ + k v (y − ⟨x,θ̂⟩)      ln det ← ln det + ln(1 + ω·width²)
 
-`update` needs only the round's `Prediction`, which carries v; weight 0 leaves the estimate as it was.
+`update` needs only the round's `Prediction`, which carries v; weight 0 leaves the estimate unchanged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 
 class Ridges(NamedTuple):
-    """The cost seen with other ridges a, on the last axis: ⟨x,μ̂_a⟩, ‖x‖_{A_a⁻¹} and bᵀ(A_a⁻¹ − Σ⁻¹)b (`core.tight`)."""
+    """The cost with other ridges a on the last axis: ⟨x,μ̂_a⟩, ‖x‖_{A_a⁻¹}, bᵀ(A_a⁻¹ − Σ⁻¹)b (`core.tighter_radii`)."""
 
     ridge: Any
     cost: Any
@@ -51,9 +51,9 @@ class Ridges(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """All that a linear decision depends on: ⟨x,θ̂⟩, ⟨x,μ̂⟩, ‖x‖_{Σ⁻¹}, and what the radius and the margin need.
+    """What a linear decision depends on: ⟨x,θ̂⟩, ⟨x,μ̂⟩, ‖x‖_{Σ⁻¹}, and what the radius and the margin need.
 
-    The fields after `direction` are there where a radius or a margin asks for them (`core.tight`).
+    The fields after `direction` are set if a radius or a margin needs them (`core.tighter_radii`).
     """
 
     reward: Any
@@ -70,7 +70,7 @@ class Prediction(NamedTuple):
     ridges: Ridges | None = None
     noise: Any = None
     cost_slack: Any = 0.0
-    """How far rounding may have raised `cost` above ⟨x,μ̂⟩, where it was certified."""
+    """How far certified rounding may have raised `cost` above ⟨x,μ̂⟩."""
 
 
 def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), xp: Any = np) -> Estimate:
@@ -105,7 +105,7 @@ def predict(estimate: Estimate, context: Any) -> Prediction:
 
 
 def update(estimate: Estimate, prediction: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
-    """Fold in one round: normalised outcomes `reward` = R/g_r and `cost` = C/g_c with weight ω in [0, 1]."""
+    """Learn from one round: normalised outcomes `reward` = R/g_r and `cost` = C/g_c with weight ω in [0, 1]."""
     direction = prediction.direction
     width_squared = prediction.width * prediction.width
     gain = weight / (1.0 + weight * width_squared)
@@ -121,7 +121,7 @@ def update(estimate: Estimate, prediction: Prediction, reward: Any, cost: Any, w
 
 
 def update_many(estimate: Estimate, contexts: Any, rewards: Any, costs: Any, weights: Any) -> Estimate:
-    """Fold in n rounds at once, contexts (..., n, d): the same estimate as n calls of `update`, by one n×n solve.
+    """Learn from n rounds at once, contexts (..., n, d): the same estimate as n calls of `update`, by one n×n solve.
 
     With rows x̃ = √ω x, V = X̃ Σ⁻¹ and K = I + V X̃ᵀ (Woodbury):
     Σ⁻¹ ← Σ⁻¹ − Vᵀ K⁻¹ V,   coef ← coef + Vᵀ K⁻¹ (ỹ − X̃ coef),   ln det ← ln det + ln det K.
@@ -148,7 +148,7 @@ def update_many(estimate: Estimate, contexts: Any, rewards: Any, costs: Any, wei
 
 
 def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any, context: Any = None) -> Any:
-    """ω of a round applied at these intensities; 0 where there is nothing to learn (intensity 0).
+    """ω of a round applied at these intensities; 0 if there is nothing to learn (intensity 0).
 
     A normalised sample has noise ξ + ε/g. It is √(κ² + σ²/g²)-sub-Gaussian if ε is independent of ξ, and
     (κ + σ/g)-sub-Gaussian in any case; √ω times it is κ-sub-Gaussian again with

@@ -1,4 +1,4 @@
-"""Evidence that rounds are not exchangeable, valid at any time one looks.
+"""Evidence that rounds are not exchangeable, valid whenever you look.
 
 The p-values of calibration rounds, each ranked among the earlier ones under the predictor of its time, are independent
 and uniform (or larger, where scores tie) if rounds are exchangeable. Bets with mean at most 1 then:
@@ -7,8 +7,8 @@ and uniform (or larger, where scores tie) if rounds are exchangeable. Bets with 
     ½ p^{−½}                           p-values are small in general
     1                                  no bet
 
-All pay when costs come out higher than calibration said; the first kind is the broken promise itself, at several levels
-a. The capital of all bets, equal at the start, with a share 1/(t+1) spread evenly again before bet t, is a
+All pay off when costs are higher than calibration predicted; the first kind is the broken promise itself, at several
+levels a. The capital of all bets, equal at the start, with a share 1/(t+1) spread evenly again before bet t, is a
 supermartingale that starts at 1: by Ville's inequality it ever reaches 1/a with probability at most a. The spreading
 lets capital that waited in "no bet" act when a drift begins late.
 
@@ -41,7 +41,7 @@ def init(batch: tuple[int, ...] = ()) -> Capital:
 
 
 def update(capital: Capital, p: Any) -> Capital:
-    """Fold in one p-value in (0, 1]; NaN leaves the capital as it was.
+    """Add one p-value in (0, 1]; NaN leaves the capital unchanged.
 
     >>> capital = init()
     >>> for _ in range(8):
@@ -54,9 +54,9 @@ def update(capital: Capital, p: Any) -> Capital:
     spread = (1.0 - share) * capital.held + share * np.mean(capital.held, axis=-1, keepdims=True)
     odds = np.where(chance <= LEVELS, ODDS, 1.0) / (1.0 + LEVELS * (ODDS - 1.0))
     bets = np.concatenate([odds, 0.5 * chance**-0.5, np.ones_like(chance)], axis=-1)
-    told = np.isfinite(chance)
-    held = np.where(told, np.minimum(spread * bets, LARGEST), capital.held)
-    return Capital(held, capital.seen + told[..., 0])
+    known = np.isfinite(chance)
+    held = np.where(known, np.minimum(spread * bets, LARGEST), capital.held)
+    return Capital(held, capital.seen + known[..., 0])
 
 
 def evidence(capital: Capital) -> Any:
@@ -65,5 +65,5 @@ def evidence(capital: Capital) -> Any:
 
 
 def alarm(capital: Capital, level: float = 0.01) -> Any:
-    """True where the evidence is at or above 1/level. Keep the first alarm: a later value does not take it back."""
+    """True if the evidence is at or above 1/level. Keep the first alarm: a later value does not cancel it."""
     return evidence(capital) >= 1.0 / level

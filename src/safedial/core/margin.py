@@ -1,6 +1,6 @@
-"""The noise margin: how much room a round leaves for its noise. It is paid in every round for ever.
+"""The noise margin: how much room a round leaves for its noise. It costs reward in every round for ever.
 
-P(ξ > margin | past) ≤ δ must hold for the noise of the next round. Each margin is the least that its assumption gives:
+P(ξ > margin | past) ≤ δ must hold for the noise of the next round. Each margin is the smallest under its assumption:
 
 | margin | P(ξ > m) ≤ δ with m = | assumption |
 |---|---|---|
@@ -72,26 +72,26 @@ def noise_margin(spec: SafetySpec, round: Any, noise: Any = None) -> Any:
 
 
 def subgaussian_spec(spec: SafetySpec) -> SafetySpec:
-    """The spec with the sub-Gaussian margin, whatever its own: what one is compared with."""
+    """The spec with the sub-Gaussian margin instead of its own, for comparison."""
     if spec.margin == "subgaussian":
         return spec
     return replace(spec, margin="subgaussian", margin_risk=None, noise_low=None, noise_high=None)
 
 
 ASSUMPTIONS = {
-    "gaussian": "noise is Gaussian given all earlier rounds, the context and the action, its standard deviation at "
-    "most the stated constant (with a sensor: jointly Gaussian with its error)",
+    "gaussian": "noise is Gaussian given all earlier rounds, the context and the action, with a standard "
+    "deviation of at most the stated constant (with a sensor: jointly Gaussian with its error)",
     "quantile": "the cost's noise is independent and identically distributed over rounds, and independent of the "
     "context and the action",
     "bounded": "the cost's noise lies between {low:g} and {high:g} and has mean zero, given all earlier rounds, the "
     "context and the action",
     "variance": "the conditional variance of the cost's noise is the same in every round",
 }
-"""What a margin adds to the assumptions of the certified promise."""
+"""The assumptions that a margin adds to the certified promise."""
 
 
 def margin_assumptions(spec: SafetySpec) -> list[str]:
-    """The margin's own assumptions, one sentence each; none for the sub-Gaussian one."""
+    """The margin's own assumptions, one sentence each; none for the sub-Gaussian margin."""
     if spec.margin == "subgaussian":
         return []
     lines = [ASSUMPTIONS[spec.margin].format(low=spec.noise_low or 0.0, high=spec.noise_high or 0.0)]

@@ -1,4 +1,4 @@
-"""Evidence that the promise is broken, valid at any time one looks.
+"""Evidence that the promise is broken, valid whenever you look.
 
 If every round violates with probability at most δ_s given the past, then for any odds multiple m > 1
 
@@ -26,14 +26,14 @@ import numpy as np
 from safedial.core.namespace import namespace
 
 ODDS = np.array([1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0])
-"""The odds multiples bet on, equally: from a slightly to a grossly broken promise."""
+"""The odds multiples, with equal bets: from a slightly to a grossly broken promise."""
 
 LARGEST_LOG = 700.0
 """The evidence stops growing at e^700, just below the largest float."""
 
 
 class Monitor(NamedTuple):
-    """Log-evidence for each of `ODDS`, last axis; with counts for people."""
+    """Log-evidence for each of `ODDS` on the last axis, and counts for display."""
 
     log_evidence: Any
     rounds: Any
@@ -46,7 +46,7 @@ def init(batch: tuple[int, ...] = (), xp: Any = np) -> Monitor:
 
 
 def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
-    """Fold in one round: did the cost exceed τ, and what risk was the round allowed?"""
+    """Add one round: whether its cost exceeded τ, and the risk it was allowed."""
     if type(violated) is bool and type(risk) is float:
         gain = _gain(violated, risk)
         return Monitor(monitor.log_evidence + gain, monitor.rounds + 1.0, monitor.violations + violated)
@@ -59,7 +59,7 @@ def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
 
 
 def revise(monitor: Monitor) -> Monitor:
-    """A round that was counted as kept turns out to have exceeded τ.
+    """Revise a round that was counted as kept but turned out to exceed τ.
 
     >>> late = revise(update(init(), violated=False, risk=0.01))
     >>> bool(abs(evidence(late) - evidence(update(init(), violated=True, risk=0.01))) < 1e-12)
@@ -70,7 +70,7 @@ def revise(monitor: Monitor) -> Monitor:
 
 @lru_cache(maxsize=64)
 def _gain(violated: bool, risk: float) -> Any:
-    """What one round of one learner adds; most rounds are alike, so it is kept."""
+    """What one round of one learner adds. It is cached because most rounds are alike."""
     hit, allowed = np.asarray(violated, dtype=np.float64), np.asarray(risk)[..., None]
     return hit[..., None] * np.log(ODDS) - np.log1p(allowed * (ODDS - 1.0))
 
@@ -92,5 +92,5 @@ def evidence(monitor: Monitor) -> Any:
 
 
 def alarm(monitor: Monitor, level: float = 0.01) -> Any:
-    """True once the evidence reaches 1/level. Keep the first alarm: a later, smaller value does not take it back."""
+    """True once the evidence reaches 1/level. Keep the first alarm: a later, smaller value does not cancel it."""
     return evidence(monitor) >= 1.0 / level

@@ -1,6 +1,6 @@
-"""Which array library the numbers at hand belong to: NumPy, JAX (any array-API library), or plain floats.
+"""The array library of given numbers: NumPy, JAX (or any array-API library), or plain floats.
 
-The rule is written once against a namespace `xp`. Arrays bring their own; Python floats get `FLOATS`, whose
+The rule is written once against a namespace `xp`. Arrays have their own; Python floats get `FLOATS`, whose
 functions are those of `math`. So the same lines decide for a batch of ten thousand simulated patients, inside
 `jax.jit`, and for one real patient in a few microseconds.
 """
@@ -39,7 +39,7 @@ SCALARS = frozenset({float, int, bool})
 
 
 def namespace(*values: Any) -> Any:
-    """The namespace of `values`; Python and NumPy scalars follow whatever arrays stand beside them.
+    """The namespace of `values`; Python and NumPy scalars follow the arrays beside them.
 
     >>> namespace(1.0, 2).__class__.__name__
     'Floats'
@@ -61,12 +61,12 @@ def _array_namespace(arrays: list[Any]) -> Any:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether `value` is the plain number 0: a part of the model that is absent, whatever the batch."""
+    """Whether `value` is the plain number 0, which means that this part of the model is absent."""
     return isinstance(value, (float, int)) and value == 0
 
 
 def normal_quantile(probability: Any) -> Any:
-    """Φ⁻¹, in the caller's own library."""
+    """Φ⁻¹, in the caller's library."""
     xp = namespace(probability)
     ndtri: Callable[[Any], Any]
     if xp in (np, FLOATS):

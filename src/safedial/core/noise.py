@@ -1,6 +1,6 @@
-"""What past rounds say about the noise, for all rounds at once: a quantile, or a variance.
+"""What past rounds say about the noise, for all rounds at once: a quantile or a variance.
 
-Past noise is not seen, but on the confidence event it lies in a known interval: with the bounds of a later time t,
+Past noise is not observed, but on the confidence event it lies in a known interval: with the bounds of a later time t,
 
     y_s − UCB_t(x_s) ≤ ξ_s ≤ y_s − LCB_t(x_s) =: û_s          for all s < t
 
@@ -22,8 +22,8 @@ is a supermartingale, and by Ville, for all n at once and each of J values of η
 
 with Σξ_s² at most the sum of the larger ends' squares.
 
-Both hold for all n at once, so the least over all past looks holds too. A look is taken when there are a tenth more
-rounds. Which rounds are informative is known before their noise, so leaving the others out changes nothing.
+Both hold for all n at once, so the least over all past looks holds too. A look is taken whenever the rounds have
+grown by a tenth. Which rounds are informative is known before their noise, so leaving the others out changes nothing.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ ETAS = 2.0 ** -np.arange(0.0, 14.0)
 
 FIRST_LOOK, GROWTH = 64, 1.1
 MEMORY = 100_000
-"""Rounds that are remembered: the first ones. They are enough, and chosen by number."""
+"""How many rounds are kept: the first ones. They suffice, and choosing them by number causes no bias."""
 
 CAUTION = 1e-6
-"""A rank is excluded only where ln M exceeds ln(1/δ_q) by this much: more than the rounding of ln B."""
+"""A rank is excluded only if ln M exceeds ln(1/δ_q) by this much, which is more than the rounding of ln B."""
 
 
 @lru_cache(maxsize=65536)
@@ -98,7 +98,7 @@ class Rounds:
         self.best: Any = math.inf
 
     def append(self, context: Any, cost: Any, known: Any = True) -> None:
-        """Add a round; one that is not informative has cost −∞, below every noise."""
+        """Add a round; an uninformative one has cost −∞, below every noise."""
         if self.count == MEMORY:
             return
         if self.count == self.cost.shape[-1]:
@@ -118,7 +118,7 @@ class Rounds:
         return self.context[..., : self.count, :], self.cost[..., : self.count]
 
     def look(self, spec: SafetySpec, lower: Any, upper: Any) -> None:
-        """Take a look with the bounds of now on the mean costs, and keep the least bound so far."""
+        """Take a look with the present bounds on the mean costs, and keep the lowest bound so far."""
         known = np.isfinite(self.seen[1])
         cost = np.where(known, self.seen[1], 0.0)
         highest = cost - lower + 4.0 * UNIT * (np.abs(cost) + np.abs(lower))

@@ -1,7 +1,7 @@
-"""What each promise is: what it rests on, what its risk is counted over and what it says.
+"""The promises: their assumptions, what their risk is counted over, and their wording.
 
-Code that depends on a promise asks for one of these properties, never for the promise's name. So a new promise is one
-more entry of `PROMISES`.
+Code that depends on a promise asks for one of these properties, never for its name. So a new promise is one more entry
+of `PROMISES`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class Promise(NamedTuple):
 
     Attributes:
         proved: the realized cost is bounded, by a proof.
-        from_constants: the proof rests on the constants that a spec states.
-        exchangeable: the proof rests on exchangeable rounds; no constants are needed.
+        from_constants: the proof uses the constants that a spec states.
+        exchangeable: the proof assumes exchangeable rounds and needs no constants.
         each_round: the risk is that of one round, not of all rounds together.
-        claimed: something is said about the realized cost of a round, which its outcome can speak against.
-        empty: nothing at all is proved, not even about the mean.
+        claimed: the promise says something about the realized cost, which an outcome can contradict.
+        empty: nothing is proved, not even about the mean.
         given: the promise of a decision whose cost has a bound.
-        start: the promise of a decision whose cost has no bound yet, where no start dose was declared.
+        start: the promise of a decision whose cost has no bound yet, if no start dose was declared.
         limit: which bound sets a dose, a key of `LIMITS`.
         statement: the promise in one sentence.
         default_policy: the policy of a spec that names none.
@@ -78,7 +78,7 @@ PROMISES = {
     "none": Promise(),
     "imported": Promise(),
 }
-"""By name. "declared" (a start dose that you declared safe), "none" and "imported" are promises of decisions alone."""
+"""By name. Only decisions have "declared" (a start dose that you declared safe), "none" and "imported"."""
 
 PROVED = tuple(name for name, promise in PROMISES.items() if promise.proved)
 """What a spec may promise."""

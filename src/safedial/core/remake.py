@@ -1,8 +1,8 @@
 """Pickling for records of functions: policies and function classes.
 
 Their functions are made inside a factory, so pickle cannot name them. But the record keeps the factory's name and its
-options, and the factory gives the same functions again. That it does is checked when the record is pickled: one that
-was changed since (`policy._replace(decide=...)`) must not come back as the unchanged one.
+options, and the factory gives the same functions again. This is checked on pickling: a record that was
+changed since (`policy._replace(decide=...)`) must not come back unchanged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from safedial.errors import InvalidInput
 def reduced(
     record: Any, kind: str, factories: Mapping[str, Callable[..., Any]], remake: Callable[[str, dict[str, Any]], Any]
 ) -> tuple[Any, ...]:
-    """What `__reduce__` answers for a record with `name` and `options`: by name where that gives the same record, or
-    field by field where pickle can name its functions.
+    """The `__reduce__` of a record with `name` and `options`: by name if that gives the same record, otherwise field by
+    field if pickle can name its functions.
     """
     if _gives_again(record, factories.get(record.name)):
         return remake, (record.name, dict(record.options))
@@ -45,7 +45,7 @@ def _gives_again(record: Any, factory: Callable[..., Any] | None) -> bool:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two values are alike; functions are if they have the same code and the same values around it.
+    """Whether two values are equal; functions are if they have the same code and the same closure.
 
     >>> def add(number):
     ...     return lambda value: value + number

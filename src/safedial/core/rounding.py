@@ -1,12 +1,12 @@
 """Numerics that cannot break the promise.
 
-Floating point computes a direction y ≈ Σ⁻¹x, from an inverse that 10⁵ rank-one updates may have worn. Whatever y is,
-with the residual ρ = x − Σy exact arithmetic gives
+Floating point computes a direction y ≈ Σ⁻¹x, from an inverse that 10⁵ rank-one updates may have degraded. Whatever y
+is, with the residual ρ = x − Σy exact arithmetic gives
 
     width² = xᵀΣ⁻¹x = xᵀy + yᵀρ + ρᵀΣ⁻¹ρ ≤ xᵀy + yᵀρ + ‖ρ‖²/λ                              (Σ ⪰ λI)
     |⟨x,μ̂⟩ − yᵀb| = |ρᵀΣ⁻¹b| ≤ ‖ρ‖_{Σ⁻¹}·‖b‖_{Σ⁻¹} ≤ (‖ρ‖/√λ)·‖y_s‖                       (b = Σ_s ω y_s x_s)
 
-where ‖y_s‖² = Σ ω y_s² (for bᵀΣ⁻¹b ≤ Σ ω y_s², as X Σ⁻¹Xᵀ ⪯ I). So a worn inverse costs reward, never safety.
+where ‖y_s‖² = Σ ω y_s² (for bᵀΣ⁻¹b ≤ Σ ω y_s², as X Σ⁻¹Xᵀ ⪯ I). So a degraded inverse costs reward, never safety.
 
 What remains is the rounding of these expressions and of the accumulators Σ and b themselves. Each entry of Σ is a sum
 of N products, so the computed residual is off by at most (N + d + 3)u(|x| + (λI + Σ_s ω|x_s||x_s|ᵀ)|y|), u = 2⁻⁵³,
@@ -57,13 +57,13 @@ def certify(
     target_norm: float,
     xp: Any = FLOATS,
 ) -> tuple[float, float, float]:
-    """(width, mean_slack, relative_residual): upper bounds on the width and on the error of a mean, and how worn y is.
+    """(width, mean_slack, relative_residual): upper bounds on the width and on the error of a mean, and y's quality.
 
     Args:
         terms: N + d. quadratic: xᵀy. direction_residual: yᵀρ̂. residual_norm: ‖ρ̂‖.
         scale_direction: ⟨r,|y|⟩ with r = √diag(Σ). scale_norm: ‖r‖. target_norm: √(Σ ω y_s²).
 
-    With `xp` = NumPy the numbers may be arrays, for many contexts at once; how worn each is, is then not said.
+    With `xp` = NumPy the numbers may be arrays, for many contexts at once, without the relative residuals.
     """
     unit = SAFETY * UNIT * (terms + 8)
     drift = unit * (context_norm + ridge * direction_norm + scale_norm * scale_direction)
@@ -105,7 +105,7 @@ def explained(
 
 
 def rounded_spec(spec: SafetySpec) -> SafetySpec:
-    """The spec with every number that enters the cost's bound moved to the safe side by 64u."""
+    """The spec with every number of the cost's bound moved to the safe side by 64u."""
     up, down = 1.0 + 64.0 * UNIT, 1.0 - 64.0 * UNIT
     moved = {"reward_noise": up, "cost_noise": up, "cost_sensor_noise": up, "coefficient_bound": up}
     moved |= {"threshold": down, "context_bound": (1.0 + NORM_SLACK) * up, "noise_low": up, "noise_high": up}
@@ -122,6 +122,6 @@ def round_up(value: float) -> float:
 def round_down(value: float, units: float = 0.0) -> float:
     """A float below the exact result of a few rounded operations that gave `value`; 0 stays 0, 1 stays 1.
 
-    `units`: how many u more what follows may err by, relatively (a dose curve's own rounding).
+    `units`: the relative rounding of the steps that follow, in u (a dose curve's own).
     """
     return value if value in (0.0, 1.0) else value * (1.0 - (32.0 + units) * UNIT)

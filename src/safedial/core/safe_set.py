@@ -1,4 +1,4 @@
-"""The largest safe intensity: where the promise is made.
+"""The largest safe intensity. This is where the promise is made.
 
 The realized cost at intensity z is C = z(c + ξ) + ε with c ≤ `cost_upper` on the confidence event. With
 q = √(2 ln 1/δ), the noise of C exceeds q times its sub-Gaussian constant with probability at most δ, so z is safe if
@@ -16,8 +16,8 @@ quadratic z²(u² − a) − 2τuz + τ² − s ≥ 0 on τ − zu ≥ 0, whose 
 The two forms are equal where both are defined; each is the one without cancellation. (Using the first for u < 0 as
 well, as is tempting, turns √D − τ|u| into rounding noise when s nears τ², and then calls every dose safe.)
 
-If s > τ² even z = 0 breaks the promise: there is no certified action. The same holds for a negative threshold, which
-a known baseline cost b₀(x) can leave, since τ is replaced by τ − b₀(x). A bound that is not a number certifies nothing.
+If s > τ² even z = 0 breaks the promise: there is no certified action. The same holds if the threshold is negative after
+a known baseline cost b₀(x) is subtracted, τ − b₀(x). A NaN bound certifies nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from safedial.core.spec import SafetySpec
 
 
 class SafeSet(NamedTuple):
-    """[0, intensity] is safe; where `certified` is False nothing is, not even 0, and `intensity` is 0."""
+    """[0, intensity] is safe. If `certified` is False nothing is safe, not even 0, and `intensity` is 0."""
 
     intensity: Any
     certified: Any
@@ -89,10 +89,10 @@ def safe_set(
     noise: Any = None,
     context: Any = None,
 ) -> SafeSet:
-    """The safe set of a spec in a round: margins from the spec, τ less the known baseline cost.
+    """The safe set of a spec in a round, with the spec's margins and τ minus the known baseline cost.
 
-    `noise` is what the rounds so far say about the noise (`Bounds.noise`), for margins that learn it; `context` is for
-    a `noise_scale` that depends on it.
+    `noise` is what was learned about the noise (`Bounds.noise`), for margins that learn it; `context` is for a
+    `noise_scale` that depends on it.
 
     `on_expectation` drops both margins: the expected-cost constraint of earlier work, which promises nothing about
     the realized cost.

@@ -1,8 +1,8 @@
 """How the noise grows with the dose: C = b₀(x) + z·c(x) + h(z, x)·ξ, with h known and ξ κ-sub-Gaussian.
 
 z = g(α) is the intensity, so a scale in the action, h(α, x), is h(g⁻¹(z), x) here; the reward's noise follows the same
-h at the reward's intensity. h must be ≥ 0 and must not fall with the dose, at any context: of your own function
-`check_rises` makes sure on a grid, at each context that comes; between the grid's values it is an assumption.
+h at the reward's intensity. h must be ≥ 0 and must not fall as the dose grows, at any context: `check_rises` checks
+your own function on a grid, at each new context; between the values of the grid it is an assumption.
 
 | scale | h(z, x) | model |
 |---|---|---|
@@ -36,15 +36,15 @@ from safedial.core.namespace import FLOATS, namespace
 from safedial.errors import InvalidInput, require
 
 STEPS = 600
-"""Steps of the walk, at most; it ends when no step is larger than a rounding."""
+"""The most steps of the walk; it ends when a step is no larger than rounding."""
 
 LEAST_STEP = 2.0**-54
 
 RISING = tuple(step / 32.0 for step in range(33))
-"""The intensities that `check_rises` looks at."""
+"""The intensities that `check_rises` checks."""
 
 FLAT = 1e-12
-"""How much of a value rounding may take from the next, where a scale hardly rises."""
+"""How far rounding may lower the next value, relatively, if a scale hardly rises."""
 
 
 class NoiseScale(NamedTuple):
@@ -56,11 +56,11 @@ class NoiseScale(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether somebody else made it: its written form then does not say what it is."""
+        """Whether it is the user's own: its written form then does not define it."""
         return self.name == "own_scale"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A scale of this package by its written form; another one by its function."""
+        """Compare scales of this package by their written form, the user's own by function."""
         return (NoiseScale._make, (tuple(self),)) if self.is_own else (scale_from_dict, (self.to_dict(),))
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def power_scale(exponent: float) -> NoiseScale:
 def own_scale(function: Callable[[Any, Any], Any]) -> NoiseScale:
     """Your own h(intensity, context): contexts are (..., d), intensities (...). It must not fall with the intensity.
 
-    A save file does not hold it: it is given again on load.
+    A save file does not hold it: give it again on load.
     """
     require(callable(function), "function", function, "must be a function of (intensity, context)")
     return NoiseScale("own_scale", {"function": getattr(function, "__name__", "function")}, function)
@@ -125,7 +125,7 @@ def scale_from_dict(fields: Any) -> NoiseScale:
     given = dict(fields)
     name = given.pop("scale", None)
     way_out = "give your own function again, in the spec" if name == "own_scale" else "use " + ", ".join(SCALES)
-    require(name in SCALES, "noise_scale", name, "is not a scale that can be written down", way_out)
+    require(name in SCALES, "noise_scale", name, "is not a scale with a written form", way_out)
     try:
         return SCALES[name](*signature(SCALES[name]).bind(**given).args)
     except TypeError as error:
@@ -133,7 +133,7 @@ def scale_from_dict(fields: Any) -> NoiseScale:
 
 
 def check_rises(scale: NoiseScale | None, context: Any) -> None:
-    """Refuse your own scale where it is negative, falls with the intensity or is no number, at contexts (..., d).
+    """Refuse your own scale if it is negative, falls with the intensity or is NaN, at contexts (..., d).
 
     >>> check_rises(own_scale(lambda intensity, _: 1.0 - intensity), np.zeros(2))
     Traceback (most recent call last):
@@ -155,7 +155,7 @@ def check_rises(scale: NoiseScale | None, context: Any) -> None:
 
 
 def scaled_weight(scale: NoiseScale, intensity: Any, context: Any) -> Any:
-    """ω = (z/h)², 0 where z = 0. Outcomes without noise would weigh infinitely: h > 0 where z > 0."""
+    """ω = (z/h)², 0 if z = 0. Outcomes without noise would have infinite weight, so h > 0 if z > 0."""
     height = scale.of(intensity, context)
     xp = namespace(intensity, height)
     played = intensity > 0.0

@@ -1,12 +1,12 @@
-"""What is promised, and what the promise rests on: checked at the door.
+"""The promise and its assumptions, checked when they are stated.
 
     certified:  with probability ≥ 1 − δ′, for all t:  P(C_t > τ | history, X_t, α_t) ≤ δ,
                 hence P(C_t > τ) ≤ δ + δ′ in every round
     joint:      P(C_t > τ in any round) ≤ δ + δ′, by spending δ_t = 6δ/(π² t²)
     conformal:  P(C_t > τ) ≤ δ in every round, for exchangeable rounds; needs none of the constants
 
-The noise margin, the room left for noise in every round, may rest on more than a sub-Gaussian constant (`core.margin`);
-what is learned from data about the noise has a risk of its own, `margin_risk`, which joins the sum.
+The noise margin, the room left for noise in every round, may use more than a sub-Gaussian constant (`core.margin`);
+learning about the noise from data has its own risk, `margin_risk`, which is added to the sum.
 
 The numbers of a `SafetySpec` may be arrays: they broadcast against the batch, so a grid of specs is one call.
 """
@@ -27,8 +27,8 @@ from safedial.core.scale import NoiseScale, scale_from_dict
 from safedial.errors import InvalidInput, require
 
 VIOLATION_SHARE = 0.9
-"""The part of `total_risk` that noise may spend. The noise margin is paid in every round for ever, the radius less
-and less as rounds accumulate; at equal risk the margin is the dearer, so it gets most of the budget."""
+"""The share of `total_risk` for the noise. The noise margin costs reward in every round for ever, the radius less and
+less as rounds accumulate; at equal risk the margin costs more, so it gets most of the budget."""
 
 LARGEST = 1e60
 
@@ -51,7 +51,7 @@ class SafetySpec:
         reward_noise, cost_noise: κ_r, κ_c: the noise is κ-sub-Gaussian given the history, X_t and α_t.
         coefficient_bound: S, with ‖θ*‖ ≤ S and ‖μ*‖ ≤ S.
         context_bound: L, with ‖X_t‖ ≤ L.
-        violation_risk: δ, the chance each round that noise pushes the cost over τ.
+        violation_risk: δ, the chance in each round that noise pushes the cost above τ.
         estimation_risk: δ′, the chance, once for all rounds, that the cost's confidence set ever misses.
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`. With the quantile margin the rest
             is shared by `estimation_risk` and `margin_risk`.
@@ -62,12 +62,12 @@ class SafetySpec:
         reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
         sensor_dependent: True if the sensor error may depend on the outcome's own noise.
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
-        margin: what the noise margin rests on: "subgaussian" (κ_c alone), "gaussian" (the noise is Gaussian),
+        margin: what the noise margin assumes: "subgaussian" (κ_c alone), "gaussian" (the noise is Gaussian),
             "quantile" (it is i.i.d.: its quantile is learned) or "bounded" (it lies in a known range).
         margin_risk: δ_q, the chance, once for all rounds, that what is learned about the noise is wrong. "quantile"
             needs it; "bounded" may have it, and then also learns the variance, which must be constant.
         noise_low, noise_high: the range of ξ_c for "bounded".
-        noise_scale: how the noise grows with the dose (`core.scale`), where not in proportion to the intensity.
+        noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -101,7 +101,7 @@ class SafetySpec:
     same_noise: bool = field(init=False, repr=False, compare=False)
     """Whether κ_r = κ_c, one number: then one radius serves both."""
     least_informative: Any = field(init=False, repr=False, compare=False)
-    """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe would teach little; None without it."""
+    """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe teaches little; None without sensors."""
     sensors_err: bool = field(init=False, repr=False, compare=False)
     """Whether either sensor errs."""
 
@@ -137,7 +137,7 @@ class SafetySpec:
         return name in CONSTANTS and not PROMISES[self.promise].from_constants
 
     def _check_sizes(self) -> None:
-        """Positive numbers, of a size whose squares and quotients are floats: beyond, rounding bounds mean nothing."""
+        """Check that numbers are positive and that their squares and quotients are floats, for the rounding bounds."""
         for name, way_out in POSITIVE.items():
             value = getattr(self, name)
             if value is not None:
@@ -149,7 +149,7 @@ class SafetySpec:
             _of_usual_size(name, np.where(np.asarray(value) == 0, 1.0, value))
 
     def _check_margin(self) -> None:
-        """What each margin needs, and what it cannot stand beside."""
+        """Check what each margin needs, and what it excludes."""
         learned = self.margin == "quantile" or (self.margin == "bounded" and self.margin_risk is not None)
         if learned:
             _risk("margin_risk", self.margin_risk)
@@ -168,11 +168,11 @@ class SafetySpec:
             require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
         sensed = self.margin in ("quantile", "bounded") and self.sensors_err
         require(
-            not sensed, "margin", self.margin, "has no place beside sensor noise", "use 'subgaussian' or 'gaussian'"
+            not sensed, "margin", self.margin, "cannot be combined with sensor noise", "use 'subgaussian' or 'gaussian'"
         )
         stated = PROMISES[self.promise]
         one = stated.from_constants and (stated.each_round or self.margin != "quantile")
-        words = f"does not go with margin='{self.margin}'"
+        words = f"does not apply to margin='{self.margin}'"
         require(one or self.margin == "subgaussian", "promise", self.promise, words, "use promise='certified'")
 
     def _check_scale(self) -> None:
@@ -180,11 +180,11 @@ class SafetySpec:
             return
         if not isinstance(self.noise_scale, NoiseScale):
             object.__setattr__(self, "noise_scale", scale_from_dict(self.noise_scale))
-        words, way_out = "has no place beside a noise_scale", "let the scale include it: with_sensor(σ/κ)"
+        words, way_out = "cannot be combined with a noise_scale", "let the scale include it: with_sensor(σ/κ)"
         require(
             not self.sensors_err, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out
         )
-        require(not self.learns_noise, "margin_risk", self.margin_risk, words, "the noise is not i.i.d. then")
+        require(not self.learns_noise, "margin_risk", self.margin_risk, words, "with a scale the noise is not i.i.d.")
         require(PROMISES[self.promise].from_constants, "promise", self.promise, words, "use promise='certified'")
 
     @property
@@ -194,7 +194,7 @@ class SafetySpec:
 
     @property
     def promised_risk(self) -> Any:
-        """δ + δ′ + δ_q: what a round's violation has, at most, as its probability (conformal: δ)."""
+        """δ + δ′ + δ_q: the largest probability of a violation in a round (conformal: δ)."""
         parts = [self.violation_risk, *((self.estimation_risk,) if PROMISES[self.promise].from_constants else ())]
         return sum(parts[1:], parts[0]) + (self.margin_risk if self.learns_noise else 0.0)
 
@@ -204,7 +204,7 @@ class SafetySpec:
                 self.violation_risk is None and self.estimation_risk is None and self.margin_risk is None,
                 "total_risk",
                 self.total_risk,
-                "cannot stand beside violation_risk, estimation_risk or margin_risk",
+                "cannot be combined with violation_risk, estimation_risk or margin_risk",
                 "give the sum, or its parts",
             )
             _risk("total_risk", self.total_risk)
@@ -231,11 +231,11 @@ class SafetySpec:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> SafetySpec:
-        """The inverse of `to_dict`; unknown or missing names are named in the error."""
+        """The inverse of `to_dict`; an error lists unknown or missing names."""
         unknown = sorted(set(fields) - {each.name for each in dataclass_fields(cls) if each.init})
         near = [get_close_matches(name, NAMES, n=1) for name in unknown]
         way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
-        require(not unknown, "spec", unknown, "has names that are not fields of a SafetySpec", way_out)
+        require(not unknown, "spec", unknown, "has unknown names", way_out)
         stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
         missing = sorted({"threshold", *(CONSTANTS if stated.from_constants else ())} - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
@@ -243,7 +243,7 @@ class SafetySpec:
 
 
 CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
-"""What the certified promises rest on and the conformal one does not."""
+"""The constants of the certified promises, which the conformal one does not need."""
 
 NAMES = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
 MARGINS = ("subgaussian", "gaussian", "quantile", "bounded")

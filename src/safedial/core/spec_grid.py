@@ -1,4 +1,4 @@
-"""Specs whose fields are grids: one row of results for each value, in simulations and replays alike."""
+"""Specs whose fields are grids: one row of results for each value, in simulations and replays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SWEPT = ("threshold", "violation_risk", "estimation_risk")
 
 
 def check_grids(spec: SafetySpec) -> int:
-    """How many rows a spec stands for; grids of other fields, of more dimensions or of unequal length are refused."""
+    """The number of rows of a spec; grids of other fields, of more dimensions or of unequal length are refused."""
     for name in NUMBERS:
         value, allowed = getattr(spec, name), 1 if name in SWEPT else 0
         require(np.ndim(value) <= allowed, name, value, f"may have at most {allowed} dimensions here")
@@ -46,7 +46,7 @@ def split_rows(spec: SafetySpec) -> tuple[SafetySpec, ...]:
 
 
 def dose_free_learning(spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:
-    """Whether every row learns the same: R/g and C/g free of the dose, z > 0 a matter of reward alone."""
+    """Whether all rows learn the same: R/g and C/g do not depend on the dose, and only the reward decides if z > 0."""
     plain = (
         spec.noise_scale is None
         and spec.reward_sensor_noise == 0

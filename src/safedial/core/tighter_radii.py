@@ -1,10 +1,10 @@
-"""The linear estimate, and what the tighter radii and the learned margins need beside it.
+"""The linear estimate, and what the tighter radii and the learned margins need besides.
 
-| asked for by | kept | meaning |
+| needed by | kept | meaning |
 |---|---|---|
 | `noise-adaptive` | `reward_energy`, `cost_energy` | Σ ω²width²/(1 + ω·width²)·(y − ⟨x,θ̂⟩)², from before each update |
 | `constrained` | `ridges`, `losses`, `loss` | estimates with other ridges a, and the least regularised loss with each |
-| margins that learn | `rounds` | contexts and costs, for a look at past noise now and then (`core.noise`) |
+| margins that learn | `rounds` | contexts and costs, to estimate past noise now and then (`core.noise`) |
 
 The least regularised loss grows by ω(y − ⟨x,μ̂⟩)²/(1 + ω·width²) with each sample and is Σ ωy² − bᵀA_a⁻¹b, so
 bᵀ(A_a⁻¹ − Σ⁻¹)b is the loss with λ less the loss with a.
@@ -28,7 +28,7 @@ MULTIPLES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 
 
 class Tight(NamedTuple):
-    """An estimate, and the parts above where they are asked for."""
+    """An estimate, and the parts above that are needed."""
 
     estimate: Estimate
     reward_energy: Any
@@ -126,7 +126,7 @@ def _updated(state: Tight, seen: Prediction, reward: Any, cost: Any, weight: Any
 
 
 def _look(state: Tight, rounds: Rounds, radius: str, spec: SafetySpec) -> None:
-    """Bounds on the mean costs of all rounds so far, as they are known now, to look at their noise."""
+    """Present bounds on the mean costs of all rounds so far, to estimate their noise."""
     contexts, _ = rounds.seen
     now = state.estimate
     mean = np.matmul(contexts, now.cost_coef[..., None])[..., 0]

@@ -24,7 +24,7 @@ def simulated_log(
     seed: int = 0,
     dose: DoseCurve | Dose | None = None,
 ) -> Log:
-    """The log of one simulated run: an example for every command that reads one.
+    """The log of one simulated run, an example for every command that reads logs.
 
     >>> from safedial.worlds import LinearWorld
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,

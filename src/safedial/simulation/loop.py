@@ -1,6 +1,6 @@
-"""The loop over rounds of one simulation: decide, learn, account; every other axis is an array's.
+"""The loop over the rounds of a simulation: decide, learn, score. Every other axis is an array axis.
 
-Arrays are (rows, seeds), a row for each spec; where doses cannot influence what is learned, rows share one estimate.
+Arrays are (rows, seeds), with a row for each spec; if doses cannot influence what is learned, rows share one estimate.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Batch:
         self.drawn = 0
 
     def draw(self, step: int) -> Draws:
-        """The next chunk's randomness; runs one chunk ahead, in a thread of its own."""
+        """Draw the next chunk's randomness, one chunk ahead, in a separate thread."""
         self.drawn += step
         return self.world.draw_chunk(self.spec, self.rngs, step, self.drawn - step)
 
@@ -117,7 +117,7 @@ class Batch:
             self.record(Played(rounds.context, self.dose.cost.action(harm), outcome.reward, outcome.cost))
 
     def _exposure(self, draws: Draws) -> Exposure:
-        """A chunk before its decisions: intensities are filled in later, as are an adversary's contexts and means."""
+        """A chunk before its decisions; intensities, and an adversary's contexts and means, are filled in later."""
         step, seeds = draws.coin.shape
         harm = np.empty((step, *self.totals["regret"].shape))
         gain = harm if self.dose.is_identity else np.empty_like(harm)
@@ -133,7 +133,7 @@ class Batch:
         return Exposure(context, reward_mean, cost_mean, gain, harm, *noise)
 
     def _send(self, now: Exposure, candidates: Array) -> None:
-        """The adversary's context of a round, and the means there."""
+        """The adversary's context in a round, and its means."""
         state = self.state.estimate if isinstance(self.state, Tight) else self.state
         lifted = Estimate(*(part[:, :, None] for part in state))
         offered = np.broadcast_to(candidates, (self.batch, *candidates.shape))
@@ -215,7 +215,7 @@ class Batch:
 
 
 def _bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner, Learner]:
-    """A learner that was given the spec and generators where it asks for them, and the names that its parts ask for."""
+    """A learner, with the spec and generators if it needs them, and the names of the arguments that its parts need."""
     asked = [signature(part).parameters.keys() for part in learner]
     fixed: dict[str, Any] = {"spec": spec}
     if any("rngs" in names for names in asked):

@@ -22,12 +22,12 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
     """Whether the policy's promise on the realized cost is proved for the world.
 
     Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
-    are within those that the policy goes by. Conformal: rounds are exchangeable, outcomes over doses do not depend on
-    the doses, and the dose of the start is safe there. Of a world of your own, nothing is known.
+    are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
+    the doses, and the start dose is safe there. About your own world nothing is proved.
 
     Args:
-        spec: what the policy goes by.
-        true: the world's constants, where they are others.
+        spec: what the policy uses.
+        true: the world's constants, if they differ.
     """
     if not isinstance(world, Known) or world.is_own:
         return False
@@ -43,7 +43,7 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
 
 
 LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
-"""The constants that the certified promise rests on."""
+"""The constants of the certified promise."""
 
 
 def _within(true: SafetySpec, stated: SafetySpec) -> bool:
@@ -51,10 +51,10 @@ def _within(true: SafetySpec, stated: SafetySpec) -> bool:
 
 
 def _start_holds(start_dose: float | None, world: Known, spec: SafetySpec, true: SafetySpec) -> bool:
-    """Whether P(C > τ) ≤ δ with the dose that is played until there are rounds enough, for every mean of the world.
+    """Whether P(C > τ) ≤ δ with the start dose, for every mean of the world.
 
     A cost above τ needs noise above τ/z − mean. The dose that the constants certify has τ/z ≥ S‖x‖ + margin; contexts
-    of a linear world have norm L, those of the others may be short where their mean is not.
+    of a linear world have norm L, those of other worlds may be short although their mean is not small.
     """
     if start_dose is not None:
         room = (spec.threshold - world.baseline_cost) / start_dose

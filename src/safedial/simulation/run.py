@@ -1,9 +1,9 @@
 """Rounds × seeds × specs in one batch.
 
-The loop walks rounds; everything else is an axis. Arrays are (specs, seeds) with one row for each value of the swept
-spec fields; all rows see the same contexts and noise (common random numbers). Where the doses cannot influence what is
-learned, which is so without sensor noise and baseline cost, because R/g and C/g do not depend on the dose, all
-rows share one estimate, and a grid of thresholds costs little more than one.
+The loop runs over rounds; everything else is an array axis. Arrays are (specs, seeds) with one row for each value of
+the swept spec fields; all rows see the same contexts and noise (common random numbers). Without sensor noise and
+baseline cost, R/g and C/g do not depend on the dose, so doses cannot influence what is learned: all rows then share one
+estimate, and a grid of thresholds costs little more than one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 CHUNK = 256
-"""Rounds drawn and accounted for at a time. Results do not depend on it."""
+"""Rounds in a chunk. Results do not depend on it."""
 
 
 @dataclass(frozen=True)
 class Simulation:
     """Outcomes by (spec row, seed), and curves by (checkpoint, spec row, seed). Rewards and regret are noise-free.
 
-    `alarmed`: where the policy's own test found that rounds are not what its promise assumes (HP-Conformal only).
+    `alarmed`: whether the policy's own test found rounds that contradict its promise (HP-Conformal only).
     """
 
     policy: Policy
@@ -165,7 +165,7 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
     for name in CONSTANTS:
-        require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world is made from it")
+        require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world uses it")
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
     stated = PROMISES[spec.promise]
@@ -179,7 +179,7 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
 
 
 def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
-    """Refuse what the policy's learner cannot be played with: an adversary and a noise scale need the linear one."""
+    """Refuse what the policy's learner cannot handle: an adversary and a noise scale need the linear learner."""
     linear, scale, name = policy.is_linear, spec.noise_scale, policy.name
     words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
     require(policy.learner is None or not linear, "policy", name, words, way_out)
@@ -191,7 +191,7 @@ def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
 
 
 def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) -> None:
-    """Whether the policy's learner can live in this world."""
+    """Check that the policy's learner fits the costs of this world."""
     check_learner(policy, world, spec)
     for part in policy.options.values():
         most = getattr(part, "max_points", None)
@@ -201,7 +201,7 @@ def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) ->
         require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
     if world.binary_cost:
         inside = np.all(np.asarray(spec.threshold) < 1)
-        require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 says: no event")
+        require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
         knowing = policy.binary_cost or not policy.knows_truth
         require(knowing, "policy", policy.name, "must know that costs are 0 or 1", "use clairvoyant(binary_cost=True)")
     else:

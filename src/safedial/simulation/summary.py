@@ -1,4 +1,4 @@
-"""A simulation as plain numbers for people."""
+"""A simulation in a few plain numbers."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _plain(option: Any) -> Any:
 
 
 def _share(part: Array, whole: Array) -> float | None:
-    """Σ part / Σ whole, or None of nothing."""
+    """Σ part / Σ whole, or None if the whole is 0."""
     return float(part.sum() / whole.sum()) if whole.sum() else None
 
 
 def _promised(simulation: Simulation, row: int) -> float | None:
-    """What a spec row's promise risks (`SafetySpec.promised_risk`), or None where nothing is promised."""
+    """The risk of a spec row's promise (`SafetySpec.promised_risk`), or None if there is no promise."""
     spec = simulation.spec
     if not promise_holds(simulation.policy, simulation.world, spec):
         return None

@@ -272,7 +272,7 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     now = state.study.rules_version > 1
     if state.learner.watches_itself:
         if not now or body["rule"] == "drift" or body.get("forget"):
-            state.learner.watch_afresh()
+            state.learner.restart_evidence()
             state.watch.crossed = False
         if body.get("forget"):
             state.learner.forget()

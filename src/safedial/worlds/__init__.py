@@ -1,4 +1,4 @@
-"""Where outcomes come from. A world draws its truth and its rounds, and says what a setting brings (`World`)."""
+"""Simulated worlds: a `World` draws its truth and its rounds, and determines the outcome of each setting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safedial.worlds.world import Exposure, Outcome, World
 
 
 def world_from_dict(fields: Mapping[str, Any]) -> World:
-    """The inverse of `World.to_dict`: your own world by its name, "module:Class"; else non-linear where it has a kind.
+    """The inverse of `World.to_dict`: your own world by its name, "module:Class"; a non-linear one by its kind.
 
     >>> world_from_dict({"dim": 3}), world_from_dict({"kind": "finite", "dim": 2}).name
     (LinearWorld(dim=3, noise='gaussian', contexts='iid', baseline_cost=0.0, mean='linear'), 'NonlinearWorld')

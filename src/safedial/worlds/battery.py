@@ -1,4 +1,4 @@
-"""A battery in the loop: NASA's electrochemistry simulator answers the chosen current with heat, and remembers it.
+"""A simulated battery: NASA's electrochemistry simulator responds to the chosen current with heat that carries over.
 
 One round is a discharge step of `step_seconds`. The dial α in [0, 1] sets the step's current, α·`largest_current`.
 
@@ -8,10 +8,10 @@ One round is a discharge step of `step_seconds`. The dial α in [0, 1] sets the 
 
 The temperature at the end of a step is the one to limit: it moves towards its steady state and does not overshoot,
 so the highest of a step is at one of its ends. Near the end of discharge the cell is exchanged for a full one, with its
-own resistance, capacity and ambient temperature, which no feature tells: a new episode.
+own resistance, capacity and ambient temperature, which no feature shows: a new episode.
 
-No linear model is right here. Joule heat grows as the square of the current; what the last step left still warms this
-one (`carry_over` says how much, from the cooling constant alone); cells differ; and the context answers the advice.
+No linear model is exact here. Joule heat grows as the square of the current; heat from the last step is still there
+(`carry_over` says how much, from the cooling constant alone); cells differ; and the context depends on earlier advice.
 
 The simulator is `progpy`'s BatteryElectroChemEOD (Daigle and Kulkarni 2013), in Euler steps of `TICK` s; its noise is
 off, all randomness is keyed by (seed, stream) here. Needs the `battery` extra.
@@ -50,7 +50,7 @@ STREAMS = ("cell", "price", "reward_sensor", "cost_sensor")
 
 
 class Step(NamedTuple):
-    """What one step brought. `true_cost` is the cost without the sensor's error; `cell` counts exchanged cells."""
+    """The result of one step. `true_cost` is the cost without sensor error; `cell` counts exchanged cells."""
 
     reward: float
     cost: float
@@ -62,14 +62,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BatteryWorld:
-    """What the cells, the load and the sensors are like.
+    """The cells, the load and the sensors.
 
     Args:
         step_seconds: the length of a round; a whole number of ticks of 5 s.
-        largest_current: A, what the dial's end stands for; from 0.1 to 8.
+        largest_current: A, the current at the dial's end; from 0.1 to 8.
         ambient: °C, the range that each cell's ambient temperature is drawn from.
-        resistance: the range of each cell's ohmic resistance, in units of the simulator's own.
-        capacity: the range of each cell's capacity, in units of the simulator's own.
+        resistance: the range of each cell's ohmic resistance, relative to the simulator's own.
+        capacity: the range of each cell's capacity, relative to the simulator's own.
         temperature_noise: °C, the standard deviation of the thermometer's Gaussian error.
         energy_noise: J, that of the energy meter.
 
@@ -109,12 +109,12 @@ class BatteryWorld:
         return len(FEATURES)
 
     def start(self, seed: int) -> Battery:
-        """A full cell, and all that is random from `seed`."""
+        """A full cell, with all randomness from `seed`."""
         return Battery(self, seed)
 
 
 class Battery:
-    """A cell that is being discharged. `context` is known before a step; `step` plays it."""
+    """A cell that is being discharged. `context` is known before a step; `step` runs it."""
 
     def __init__(self, world: BatteryWorld, seed: int) -> None:
         require(isinstance(world, BatteryWorld), "world", world, "must be a BatteryWorld")
@@ -138,7 +138,7 @@ class Battery:
         return self._warmth * math.exp(-self.world.step_seconds / COOLING)
 
     def step(self, action: float) -> Step:
-        """Discharge at `action` in [0, 1] of the largest current; where the cell gives out, the load is cut."""
+        """Discharge at `action` in [0, 1] of the largest current; if the cell is exhausted, the load is cut."""
         require(_real(action) and 0.0 <= action <= 1.0, "action", action, "must be a number in [0, 1]")
         current = float(action) * self.world.largest_current
         energy, drawn = self._discharge(current)
@@ -174,7 +174,7 @@ class Battery:
         return self._model.next_state(self._state, self._model.InputContainer({"i": current}), TICK)
 
     def _inside(self, state: Any) -> bool:
-        """Whether both electrodes still have ions to give and room to take, without which the equations end."""
+        """Whether both electrodes can still give and take ions; otherwise the equations break down."""
         return all(0.0 < _number(state[name]) < self._surface for name in ("qnS", "qpS"))
 
     def _insert(self) -> None:
@@ -206,5 +206,5 @@ def _real(value: Any) -> bool:
 
 
 def _number(value: Any) -> float:
-    """The simulator's answers are arrays of one number, or the number itself."""
+    """The simulator returns arrays of one number, or the number itself."""
     return float(np.ravel(value)[0])

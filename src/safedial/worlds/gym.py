@@ -51,7 +51,7 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
         require(isinstance(world, World), "world", world, "must be a world of safedial.worlds, or your own")
         require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
         require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
-        require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary needs to see a learner")
+        require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary must see a learner")
         for name in NUMBERS:
             require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number")
         for name in CONSTANTS:

@@ -8,8 +8,8 @@ the one whose cost the learner underestimates most, in units of the confidence w
 first coordinate of round t is multiplied by t/`DRIFT`, so contexts turn towards ± the first axis, and rounds are not
 exchangeable; with noise `context-scale` they come from where costs are the most uncertain.
 
-Every number comes from a generator keyed by (seed, stream), drawn in order of rounds: but for rounding, results do not
-depend on how seeds are batched, how rounds are chunked, or which engine asks.
+Every number comes from a generator keyed by (seed, stream), in order of rounds. So, up to rounding, results do not
+depend on how seeds are batched, how rounds are chunked, or which engine is used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LinearWorld(World):
         dim: d ≥ 1.
         noise: a family of `NOISES`, for both targets; scaled by the spec's κ.
         contexts: "iid", "adversarial" or "drift".
-        mean: "linear", or "sine" for S·sin(π⟨x,θ⟩/(SL)), with which a linear learner is wrong.
+        mean: "linear", or "sine" for S·sin(π⟨x,θ⟩/(SL)), which a linear learner cannot fit.
         baseline_cost: b₀, known and constant.
     """
 
@@ -83,7 +83,7 @@ class LinearWorld(World):
         return Truth(pairs[:, 0], pairs[:, 1])
 
     def draw_contexts(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int) -> Array:
-        """On the sphere of radius L; with a candidates axis where an adversary chooses."""
+        """On the sphere of radius L; with a candidates axis if an adversary chooses."""
         shape = (rounds, CANDIDATES, self.dim) if self.adversarial else (rounds, self.dim)
         vectors = normals(rngs["context"], shape)
         if self.contexts == "drift":
@@ -99,7 +99,7 @@ class LinearWorld(World):
         return reward, cost
 
     def noise_scale(self, spec: SafetySpec, context: Array) -> float | Array:
-        """What the noise is multiplied by at a context: 1 but for `context-scale`."""
+        """The factor of the noise at a context: 1, except for `context-scale`."""
         return context_scale(context, spec.context_bound) if self.noise == "context-scale" else 1.0
 
     def next_context(self, candidates: Array, truth: Truth, predict: Callable[[Array], Prediction]) -> Array:

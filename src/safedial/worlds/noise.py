@@ -9,8 +9,8 @@ Four are sub-Gaussian, each with optimal constant exactly 1:
 | `rademacher` | ±1 | cosh λ ≤ e^{λ²/2}; variance 1 |
 | `truncated` | N(0, s²) cut at ±2s, with variance 1 | symmetric truncation is strictly sub-Gaussian [1] |
 
-A mean-zero variable's constant is at least its standard deviation, and here it equals it, so none of the four is
-given an easier time than its constant says. tests/worlds checks each moment-generating function on a grid.
+A mean-zero variable's constant is at least its standard deviation. Here they are equal, so none of the four is easier
+than its constant says. tests/worlds checks each moment-generating function on a grid.
 
 Three are not, and void the certified promise (κ is then only a scale); they are for policies that need no constants:
 
@@ -69,7 +69,7 @@ SCALES = (0.5, 1.5)
 
 
 def context_scale(context: Array, bound: float) -> Array:
-    """½ + min(d·x₁²/L², 2)/2: the noise's standard deviation where it depends on the context."""
+    """½ + min(d·x₁²/L², 2)/2: the standard deviation of `context-scale` noise."""
     return 0.5 + 0.5 * np.minimum(context.shape[-1] * context[..., 0] ** 2 / bound**2, 2.0)
 
 

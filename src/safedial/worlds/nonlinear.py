@@ -66,7 +66,7 @@ class NonlinearWorld(World):
     Args:
         kind: "finite", "kernel", "logistic" or "dose-toxicity".
         dim: d ≥ 1; 2 for dose-toxicity.
-        noise: a family of `NOISES`; a logistic world's cost has none but its own.
+        noise: a family of `NOISES`; the cost of a logistic world has only its own randomness.
         functions: how many functions the finite world's list has.
         kernel, norm: of the kernel world.
         odds: of an event in the logistic world, at full intensity in context 0.
@@ -115,7 +115,7 @@ class NonlinearWorld(World):
         return place(normals(rngs["context"], (rounds, self.dim + 1)), spec.context_bound)
 
     def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
-        """No sensor errs here; a cost of 0 or 1 needs a uniform number."""
+        """There is no sensor error here; a cost of 0 or 1 needs a uniform number."""
         if stream.endswith("sensor"):
             return np.zeros((len(rngs[stream]), rounds))
         if stream == "cost_noise" and self.binary_cost:
@@ -148,7 +148,7 @@ class NonlinearWorld(World):
 
 
 def binary_cost(intensity: Array, log_odds: Array, uniform: Array) -> Array:
-    """1 where a uniform number falls below P(C = 1), whose odds are z·exp(log-odds)."""
+    """1 if a uniform number is below P(C = 1), whose odds are z·exp(log-odds)."""
     from scipy.special import expit
 
     chance = np.where(intensity > 0.0, expit(log_odds + np.log(np.where(intensity > 0.0, intensity, 1.0))), 0.0)
@@ -195,7 +195,7 @@ def _truth(world: NonlinearWorld, spec: SafetySpec, rng: np.random.Generator) ->
 
 
 def _kernel_function(world: NonlinearWorld, bound: float, rng: np.random.Generator) -> Callable[[Array], Array]:
-    """Σ a_i k(c_i, ·) of norm `norm`, drawn until it is bounded by 1, as far as a search for its peaks finds.
+    """Σ a_i k(c_i, ·) of norm `norm`, drawn until a search for its peaks finds none above 1.
 
     The function is uniform on the sphere of that norm in the span of the centres: with K = VΛVᵀ their kernel matrix,
     a = VΛ^{−1/2}u has norm √(aᵀKa) = ‖u‖.
@@ -221,7 +221,7 @@ def _kernel_function(world: NonlinearWorld, bound: float, rng: np.random.Generat
 
 
 def _peak(values: Callable[[Array], Array], starts: Array, bound: float) -> float:
-    """The largest |f| on the ball that random steps, ever shorter, find from the highest of some contexts."""
+    """The largest |f| on the ball that a search finds, by ever shorter random steps from the best of some contexts."""
     rng = np.random.default_rng(0)
     points = starts[np.argsort(-np.abs(values(starts)))[:CLIMBERS]]
     height = np.abs(values(points))

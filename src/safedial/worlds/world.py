@@ -1,13 +1,13 @@
-"""What a world is: it draws contexts and noise, and says what a setting does to a context.
+"""A world draws contexts and noise, and determines the outcome of each setting.
 
-A world of your own is one class, derived from `World`, with `dim`, `draw_truth` and `means`. The rest has a default:
+Your own world is one class, derived from `World`, with `dim`, `draw_truth` and `means`. The rest has a default:
 contexts uniform on the sphere of radius L, noise of a family of `NOISES`, and the outcomes of the model
 
     R = g_r(α)(θ*(x) + ξ_r) + ε_r          C = b₀ + g_c(α)(μ*(x) + ξ_c) + ε_c
 
-with h(g(α), x)·ξ in place of g(α)·ξ where the spec has a `noise_scale` h. Override `draw_contexts` for contexts of your
-own, `noise_scale` for noise that depends on the context, `outcome` for costs that are not proportional to the
-intensity. Make it a frozen dataclass: its fields are its options, and a grid file may sweep them.
+with h(g(α), x)·ξ instead of g(α)·ξ if the spec has a `noise_scale` h. Override `draw_contexts` for other contexts,
+`noise_scale` for noise that depends on the context, `outcome` for costs that are not proportional to the intensity.
+Make it a frozen dataclass: its fields are its options, and a grid file may sweep them.
 
 Every method is a pure function of its arguments on whole arrays. Their last axes are (specs, seeds), and d for
 contexts; a chunk of rounds has a rounds axis in front.
@@ -46,9 +46,9 @@ class Draws(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """What the outcomes of one round, (specs, seeds), or of a chunk, (rounds, specs, seeds), follow from.
+    """What determines the outcomes of one round, (specs, seeds), or of a chunk, (rounds, specs, seeds).
 
-    The means are those that the world's `means` gives; the intensities are g_r(α) and g_c(α).
+    The means come from the world's `means`; the intensities are g_r(α) and g_c(α).
     """
 
     context: Array
@@ -63,7 +63,7 @@ class Exposure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it: reward and cost as measured, and the cost without the sensor's error."""
+    """The measured reward and cost, and the cost without sensor error."""
 
     reward: Any
     cost: Any
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """What a learner is shown: R/g_r and (C − b₀)/g_c, and C itself in a world where it is 0 or 1."""
+    """What a learner sees: R/g_r and (C − b₀)/g_c, and C itself if costs are 0 or 1."""
 
     reward: Any
     cost: Any
@@ -90,7 +90,7 @@ class World(ABC):
     adversarial: bool = False
     """Whether `next_context` chooses each context from candidates, (rounds, seeds, candidates, d)."""
     proportional: bool = True
-    """Whether R/g_r and (C − b₀)/g_c do not depend on the dose; False in a class with an `outcome` of its own."""
+    """Whether R/g_r and (C − b₀)/g_c do not depend on the dose; False for a class with its own `outcome`."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -100,29 +100,29 @@ class World(ABC):
 
     @property
     def is_own(self) -> bool:
-        """Whether somebody else wrote it: what is known about this package's worlds is not known about it."""
+        """Whether it is the user's own: nothing is proved about it then."""
         return not type(self).__module__.startswith("safedial.worlds.")
 
     @property
     def name(self) -> str:
-        """What results call it; your own is "module:Class", by which `world_from_dict` finds it."""
+        """Its name in results; for your own world "module:Class", by which `world_from_dict` finds it."""
         place = f"{type(self).__module__}:" if self.is_own else ""
         return place + type(self).__qualname__
 
     def to_dict(self) -> dict[str, Any]:
-        """Its fields, and your own world's name; `world_from_dict` gives it again."""
+        """Its fields, and its name if it is your own; `world_from_dict` is the inverse."""
         return ({"name": self.name} if self.is_own else {}) | vars(self)
 
     @abstractmethod
     def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Any:
-        """What is unknown to the learner, for every seed, from `rngs["truth"]`."""
+        """The truth that the learner does not know, for every seed, drawn from `rngs["truth"]`."""
 
     @abstractmethod
     def means(self, spec: SafetySpec, truth: Any, context: Array) -> tuple[Array, Array]:
         """θ*(x) and μ*(x), the means of R/g_r and C/g_c, at contexts (n, seeds, d): two arrays (n, seeds)."""
 
     def draw_contexts(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int) -> Array:
-        """The contexts of the `rounds` rounds after `done`, (seeds, rounds, d), from `rngs["context"]`."""
+        """The contexts of the `rounds` rounds after `done`, (seeds, rounds, d), drawn from `rngs["context"]`."""
         return on_sphere(normals(rngs["context"], (rounds, self.dim)), spec.context_bound)
 
     def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
@@ -148,11 +148,11 @@ class World(ABC):
         return Draws(context, **by_round)
 
     def next_context(self, candidates: Array, truth: Any, predict: Callable[[Array], Prediction]) -> Array:
-        """An adversary's pick, (specs, seeds, d) of (specs, seeds, candidates, d), which it may ask to predict."""
+        """An adversary's choice, (specs, seeds, d) of (specs, seeds, candidates, d); it may ask for predictions."""
         return candidates[..., 0, :]
 
     def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
-        """What a setting does to a context."""
+        """The outcome of a round."""
         context, reward_mean, cost_mean, gain, harm, reward_noise, cost_noise, *sensors = exposure
         scale = spec.noise_scale
         reward = gain * reward_mean + (scale.of(gain, context) if scale else gain) * reward_noise
@@ -161,7 +161,7 @@ class World(ABC):
         return Outcome(reward + sensors[0], true_cost + sensors[1], true_cost)
 
     def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
-        """What a learner is shown of one round; where its weight is 0, any finite numbers."""
+        """What a learner sees of one round; any finite numbers if its weight is 0."""
         context, reward_mean, cost_mean, gain, harm, reward_noise, cost_noise, *sensors = exposure
         scale = spec.noise_scale
         if self.proportional and not (scale or spec.reward_sensor_noise or spec.cost_sensor_noise):
@@ -177,9 +177,9 @@ class World(ABC):
         return Normalised(reward + sensors[0] / by_reward, cost + sensors[1] / by_cost)
 
     def exact_intensity(self, spec: SafetySpec, context: Array, cost_mean: Array) -> Array | None:
-        """The largest intensity with P(C > τ) ≤ δ, by one who knows the noise's quantile (no sensor noise, per round).
+        """The largest intensity with P(C > τ) ≤ δ if the noise's quantile is known (without sensor noise, per round).
 
-        None where nobody worked it out: the clairvoyant, which knows the noise's constant, then takes its place.
+        None if there is no formula: the clairvoyant that knows only the noise's constant is then used instead.
         """
         if self.is_own or spec.noise_scale or not self.proportional:
             return None

@@ -273,7 +273,7 @@ class ConformalLearner(Learner):
         """Whether the evidence has reached 100 since the watch began."""
         return bool(self.rounds.alarmed)
 
-    def watch_afresh(self) -> None:
+    def restart_evidence(self) -> None:
         self.rounds.capital, self.rounds.alarmed = exchangeability.init(), False
 
     def forget(self) -> None:

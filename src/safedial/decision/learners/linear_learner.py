@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-WORN, WORN_OUT = 1e-7, 1e-2
+REFINE_ABOVE, REBUILD_ABOVE = 1e-7, 1e-2
 """A relative residual above the first triggers one step of refinement; above the second, a new inverse before the next
 update, so that errors do not build up."""
 
@@ -141,8 +141,8 @@ class LinearLearner(Learner):
 
     def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
         """Learn from one normalised sample with weight ω > 0."""
-        width, _, direction, worn = self._certified(context, norm)
-        if worn > WORN_OUT:
+        width, _, direction, error = self._certified(context, norm)
+        if error > REBUILD_ABOVE:
             self.rebuild()
             width, _, direction, _ = self._certified(context, norm)
         if self.extras is not None:
@@ -266,8 +266,8 @@ class LinearLearner(Learner):
         if known and same and (known[0] is context or (waits and np.array_equal(known[0], context))):
             return known[2]
         direction = self._direction(context)
-        width, slack, worn = self._bounds(context, norm, direction, math.sqrt(self.cost_squares))
-        found = (width, slack, direction, worn) if worn <= WORN else self._repaired(context, norm, direction)
+        width, slack, error = self._bounds(context, norm, direction, math.sqrt(self.cost_squares))
+        found = (width, slack, direction, error) if error <= REFINE_ABOVE else self._repaired(context, norm, direction)
         self.known = (context.copy() if waits else context, norm, found)
         return found
 
@@ -290,9 +290,9 @@ class LinearLearner(Learner):
         proposals = (np.zeros(self.dim), direction, direction + self._direction(residual))
         best = (math.inf, math.inf, proposals[0], math.inf)
         for proposal in proposals:
-            width, slack, worn = self._bounds(context, norm, proposal, math.sqrt(self.cost_squares))
-            if worn < best[3]:
-                best = width, slack, proposal, worn
+            width, slack, error = self._bounds(context, norm, proposal, math.sqrt(self.cost_squares))
+            if error < best[3]:
+                best = width, slack, proposal, error
         return best
 
     def _bounds(self, context: Array, norm: float, direction: Array, targets: float) -> tuple[float, float, float]:

@@ -223,7 +223,7 @@ class Learner(ABC):
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, by its promise, if `starts` is a number."""
 
-    def watch_afresh(self) -> None:
+    def restart_evidence(self) -> None:
         """Restart its own evidence."""
 
     def forget(self) -> None:
