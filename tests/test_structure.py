@@ -16,6 +16,7 @@ from safedial.study.event_kinds import EVENT_KINDS
 
 SOURCE = Path(safedial.__file__).parent
 MOST = 5
+LONGEST = 350
 
 VARIADIC = {
     # Options of the callable that the call names, which checks them itself: a policy, pyplot, a record's constructor.
@@ -99,6 +100,11 @@ def test_no_function_hides_its_parameters_in_stars():
     starred = {each.place for each in EVERY if each.variadic}
     assert starred <= VARIADIC, sorted(starred - VARIADIC)
     assert starred >= VARIADIC, sorted(VARIADIC - starred)
+
+
+def test_no_file_is_long():
+    lengths = {name: source.count("\n") for name, source in modules().items()}
+    assert not {name: length for name, length in lengths.items() if length > LONGEST}
 
 
 def test_no_function_reads_its_parameters_from_locals():

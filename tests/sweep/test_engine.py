@@ -120,7 +120,7 @@ def test_a_worker_killed_mid_sweep_is_survived_and_the_bytes_are_the_same(long_r
     wait_for_cells(tmp_path, 2)
     victim = workers(process)[0]
     os.kill(victim.pid, signal.SIGKILL)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert files(tmp_path / "out") == long_reference
 
@@ -135,7 +135,7 @@ def test_a_sweep_killed_outright_is_resumed_where_it_stopped(long_reference, tmp
     kept = len(list((tmp_path / "out" / "cells").glob("*.json")))
     assert 3 <= kept < 24
     again = start(tmp_path, "--jobs", "2", "--json")
-    output, errors = again.communicate(timeout=120)
+    output, errors = again.communicate(timeout=600)
     assert again.returncode == 0, errors
     assert json.loads(output)["computed"] == 24 - kept
     assert files(tmp_path / "out") == long_reference
@@ -148,7 +148,7 @@ def test_a_dask_worker_killed_mid_sweep_is_survived(long_reference, tmp_path):
         wait_for_cells(tmp_path, 2)
         victim = next(iter(cluster.workers.values()))
         os.kill(victim.pid, signal.SIGKILL)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert files(tmp_path / "out") == long_reference
 

@@ -11,7 +11,6 @@ the same array, because comparing contexts would cost as much as computing again
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,12 +21,11 @@ from safedial.core.confidence import cost_radius_of, reward_radius_of
 from safedial.core.estimate import Prediction
 from safedial.core.rounding import UNIT, certify, explained, round_up
 from safedial.decision.certificates import linear_terms
-from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
+from safedial.decision.learners.blas import copy_lower_to_upper, daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
+from safedial.decision.learners.level_warning import warn_where_no_level_is_reached
 from safedial.decision.learners.pending_samples import Pending
 from safedial.decision.learners.protocol import Learner, Residuals
 from safedial.decision.outcome import Sample
-from safedial.decision.own_functions import longest_context
-from safedial.policies.fixed import fixed
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -43,9 +41,6 @@ update, so that errors do not build up."""
 REBUILD_ROUNDS, REBUILD_DIMS = 4096, 64
 """The inverse is recomputed from `gram` every max(REBUILD_ROUNDS, REBUILD_DIMS·d) samples. The schedule is fixed, so
 that the state depends only on the data; the cubic cost is spread over many quadratic updates."""
-
-
-STRIPE = 256
 
 ROWS = 4096
 """Contexts that `read_many` reads at a time."""
@@ -73,7 +68,7 @@ class LinearLearner(Learner):
     @classmethod
     def started(cls, rules: Rules, start_action: Any) -> Rules:
         rules = super().started(rules, start_action)
-        _warn_where_no_level_is_reached(rules)
+        warn_where_no_level_is_reached(rules)
         return rules
 
     @classmethod
@@ -250,12 +245,12 @@ class LinearLearner(Learner):
         if self.pending.count:
             self._apply_pending()
         diagonal = self.inverse.diagonal().copy()
-        _copy_lower_to_upper(self.gram, self.inverse)
+        copy_lower_to_upper(self.gram, self.inverse)
         _, failed = dpotrf(self.inverse, lower=0, clean=0, overwrite_a=1)
         if not failed:
             _, failed = dpotri(self.inverse, lower=0, overwrite_c=1)
         if not failed and np.isfinite(self.inverse[0, -1]):
-            _copy_lower_to_upper(self.inverse.T, self.inverse.T)
+            copy_lower_to_upper(self.inverse.T, self.inverse.T)
         else:
             np.fill_diagonal(self.inverse, diagonal)
 
@@ -343,32 +338,3 @@ class LinearLearner(Learner):
         if self.extras is not None:
             self.extras.restore(arrays)
         self._refresh_scale()
-
-
-def _warn_where_no_level_is_reached(rules: Rules) -> None:
-    """Warn if levels may keep an agent at zero for ever: without a dose there is nothing to learn from."""
-    if not rules.dial.levels:
-        return
-    longest = longest_context(rules.dim, rules.spec.context_bound)
-    first = Prediction(0.0, 0.0, 0.0, rules.spec.context_bound, 0.0, 0.0, rules.dim, context=longest)
-    safe = fixed().decide(first, rules.spec, round=1.0, coin=0.5).safe.intensity
-    lowest = next(level for level in rules.dial.levels if level > rules.dial.low or level == rules.dial.levels[-1])
-    needed = float(rules.dose.cost.effect(rules.dial.action(lowest)))
-    if safe < needed:
-        warnings.warn(
-            f"the lowest level, {rules.dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
-            f"safe intensity is {safe:.3g}. Such rounds get no dose and teach nothing; unless shorter contexts come, "
-            "the agent stays at zero. A lower level, a higher threshold or less noise would help",
-            UserWarning,
-            stacklevel=5,
-        )
-
-
-def _copy_lower_to_upper(source: Array, target: Array) -> None:
-    """Copy the lower triangle of `source`, with its diagonal, to the upper triangle of `target`, stripe by stripe."""
-    for start in range(0, len(source), STRIPE):
-        stop = start + STRIPE
-        target[start:stop, stop:] = source[stop:, start:stop].T
-        corner = target[start:stop, start:stop]
-        upper = np.tri(len(corner), dtype=bool).T
-        np.copyto(corner, source[start:stop, start:stop].T, where=upper)
