@@ -1,5 +1,6 @@
 """The double-precision BLAS and LAPACK routines the online path calls directly, without checks or copies, and
-a copy of a triangle."""
+a copy of a triangle.
+"""
 
 from __future__ import annotations
 
