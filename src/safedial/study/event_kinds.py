@@ -4,7 +4,6 @@ learner, the tables, the operator page and `verify` all ask here, so they cannot
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -35,7 +34,13 @@ class Kind(NamedTuple):
     key_act: str = ""  # what is done to an access key
 
 
-EVENT_KINDS = defaultdict(Kind, {
+class _Kinds(dict[str, Kind]):
+    def __missing__(self, kind: str) -> Kind:
+        """An event of an unknown kind, from a later version, says nothing here."""
+        return Kind()
+
+
+EVENT_KINDS = _Kinds({
     "study_created": Kind(creates_study=True),  # the whole specification
     "imported": Kind("imported", imports=True),  # a round from before the study, with its outcome
     "decided": Kind("open", decides=True),  # context, prediction, action, the numbers of its certificate
