@@ -4,17 +4,18 @@ The world: a cost in proportion to the setting, C(a) = τ·(a/T)^e with e = 1 an
 the protocol's setting, δ = .05, bracket `relative(0.7, 1.4, floor=τ/4)`, start at a quarter of the protocol. The oracle
 knows the law of T and plays its 5 % quantile. A false bracket: the true e lies outside 0.7-1.4. The second of its
 tables starts at a tenth of the protocol with a floor of τ/1000, so that hardly any cost is too small to be evidence.
-Last, the paper's own world. A minute.
+Then the paper's own world, and last the speed of an Agent (`python benchmarks/shield.py agent`: that alone). A minute.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 
 import numpy as np
 
-from safedial import SafetySpec, growth
+from safedial import Agent, SafetySpec, growth
 from safedial.core.count_rule import climb_limit
 from safedial.core.count_window import BatchWindow, CountWindow
 from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
@@ -118,9 +119,32 @@ def speed() -> None:
         print(f"Simulation, 100 seeds x {rounds} rounds: {100 * rounds / took:,.0f} rounds/s of processor time")
 
 
+def agent_speed(*, learned: bool, dim: int, rounds: int = 10_000) -> None:
+    """The time of `Agent.decide` and `Agent.update` with `rounds` rounds behind."""
+    policy = hp_shield(base=0, growth=growth.relative(0.7, 1.4, floor=0.25), start_scale=0.1, learned=learned)
+    spec, rng = SafetySpec(threshold=1.0, violation_risk=RISK, promise="bracket"), np.random.default_rng(0)
+    agent, times = Agent(dim, spec, policy=policy), []
+    for _ in range(rounds + 1000):
+        context = np.append(0.5, rng.standard_normal(dim - 1))
+        begin = time.perf_counter()
+        decision = agent.decide(context)
+        middle = time.perf_counter()
+        agent.update(decision, reward=0.0, cost=decision.action / (0.5 * rng.lognormal(0.0, SPREAD)))
+        times.append((middle - begin, time.perf_counter() - middle))
+    late = 1e6 * np.array(times[rounds:])
+    words = ", ".join(
+        f"{name} p50 {p50:.0f} µs, p99 {p99:.0f} µs"
+        for name, (p50, p99) in zip(("decide", "update"), np.percentile(late, [50, 99], axis=0).T, strict=True)
+    )
+    print(f"An Agent with {rounds} rounds behind, d = {dim}, {'learned' if learned else 'protocol'} base: {words}")
+
+
 if __name__ == "__main__":
-    efficiency(1000)
-    false_brackets(1000, start=0.25, floor=0.25)
-    false_brackets(1000, start=0.1, floor=0.001)
-    paper_world(100)
-    speed()
+    if sys.argv[1:] != ["agent"]:
+        efficiency(1000)
+        false_brackets(1000, start=0.25, floor=0.25)
+        false_brackets(1000, start=0.1, floor=0.001)
+        paper_world(100)
+        speed()
+    agent_speed(learned=False, dim=3)
+    agent_speed(learned=True, dim=26)

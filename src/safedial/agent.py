@@ -3,7 +3,7 @@
     context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
     outcome ─► outcome.normalise ─► watch.reported, learner.learn
 
-The policy determines the learner (decision/learners/kinds.py): linear, over function classes, conformal, or your own.
+The policy determines the learner (decision/learners/kinds.py): linear, conformal, shield, your own, and others.
 
 Arguments are checked before anything changes: a call that raises `InvalidInput` leaves the agent unchanged.
 """
@@ -29,13 +29,14 @@ from safedial.decision.units import Dial, Features
 from safedial.decision.validation import (
     check_decision,
     column,
+    context_rows,
     in_row,
+    listed,
     make_rules,
     read_baseline,
     read_context,
     read_contexts,
     read_new_context,
-    read_new_contexts,
 )
 from safedial.errors import require
 from safedial.io import write_archive
@@ -58,8 +59,8 @@ class Agent(InMemoryRounds):
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.
-        start_action: `hp_conformal` only: a setting that you declare safe for every context, in the dial's units, used
-            until there are enough rounds. Without it the spec's constants must certify one.
+        start_action: `hp_conformal` and `hp_shield`: a setting that you declare safe for every context, in the dial's
+            units, used until there are enough rounds. Without it the constants, or a `start_scale`, must give one.
         fallback_action: the advice when nothing can be promised, in the dial's units; by default the declared start
             action, or else the dial's low end.
         baseline_range: (low, high) for stated baseline costs; by default they must not be negative, because a negative
@@ -153,7 +154,7 @@ class Agent(InMemoryRounds):
     def evidence(self) -> float:
         """Evidence against the promise. It starts at 1; if the promise holds, P(it ever reaches 100) ≤ 0.01 + δ′ + δ_q.
 
-        For HP-Conformal it is evidence against exchangeable rounds; if they are, P(it ever reaches 100) ≤ 0.01.
+        For HP-Conformal, HP-Shield: against exchangeable rounds (in a bracket); if they are, P(it reaches 100) ≤ 0.01.
         """
         self._expect()
         return self._watch.evidence
@@ -179,7 +180,7 @@ class Agent(InMemoryRounds):
 
     @property
     def stop_reason(self) -> str:
-        """The rule that stopped the agent: "alarm", "drift" (HP-Conformal), "noise_broken", or "" if none has."""
+        """The rule that stopped the agent: "alarm", "drift", "noise_broken", ... (`LIMITS`), or "" if none has."""
         return self._stop_reason
 
     def resume(self, *, forget: bool = False) -> None:
@@ -189,8 +190,8 @@ class Agent(InMemoryRounds):
         it has reached its own limit too, it stops the agent at once.
 
         Args:
-            forget: HP-Conformal only: start again without the earlier rounds, if they no longer resemble new ones. Open
-                decisions can then be reported only by context and action.
+            forget: HP-Conformal and HP-Shield: start again without the earlier rounds, if they no longer resemble new
+                ones. Open decisions can then be reported only by context and action.
         """
         if forget:
             self._learner.forget()
@@ -202,20 +203,32 @@ class Agent(InMemoryRounds):
         self._stop_reason = ""
         self._notice()
 
-    def decide(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
+    def decide(
+        self,
+        context: Context,
+        *,
+        baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
+        proposal: float | None = None,
+    ) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) without any action.
-
-        Each call is a round: it counts for the joint promise and shrinks the probe. To look without deciding, use
-        `preview`. `allow_extrapolation` accepts a context outside the stated ranges of its features, and marks the
-        decision (`Decision.extrapolated`).
+        `proposal` is the setting that somebody proposes, in the dial's units, where the policy's base is one.
+        Each call is a round: it counts for the joint promise and shrinks the probe; `preview` looks without deciding.
+        `allow_extrapolation` accepts a context outside the ranges of its features, and marks the decision.
         """
-        return self._decide([self._read(context, baseline_cost, allow_extrapolation)])[0]
+        return self._decide([self._read(context, baseline_cost, allow_extrapolation, proposal)])[0]
 
-    def preview(self, context: Context, *, baseline_cost: float = 0.0, allow_extrapolation: bool = False) -> Decision:
+    def preview(
+        self,
+        context: Context,
+        *,
+        baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
+        proposal: float | None = None,
+    ) -> Decision:
         """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
-        asked = self._read(context, baseline_cost, allow_extrapolation)
-        foreseen = self._learner.foresee(asked.vector, asked.norm)
-        return self._advise(asked, foreseen, coin=0.5)._replace(preview=True)
+        asked = self._read(context, baseline_cost, allow_extrapolation, proposal)
+        return self._advise(asked, self._learner.ask(asked, preview=True), coin=0.5)._replace(preview=True)
 
     def decide_many(
         self,
@@ -223,16 +236,17 @@ class Agent(InMemoryRounds):
         *,
         baseline_costs: Iterable[float] | None = None,
         allow_extrapolation: bool = False,
+        proposals: Iterable[float] | None = None,
     ) -> list[Decision]:
         """One decision for each context, all from what is known now, as if `decide` were called for each.
 
         (HP-Conformal refits at most once, before the first, so that none suffers from the others' open outcomes.)
         """
-        asked = read_new_contexts(self._rules, contexts, allow_extrapolation)
-        baselines = column("baseline_costs", baseline_costs, len(asked))
-        for row, baseline in enumerate(baselines):
-            asked[row] = asked[row]._replace(baseline_cost=in_row(row, read_baseline, self._rules, baseline))
-        return self._decide(asked)
+        rows = context_rows(contexts)
+        baselines = column("baseline_costs", baseline_costs, len(rows))
+        given = [None] * len(rows) if proposals is None else listed("proposals", proposals, len(rows))
+        each = zip(rows, baselines, [allow_extrapolation] * len(rows), given, strict=True)
+        return self._decide([in_row(row, self._read, *asked) for row, asked in enumerate(each)])
 
     def update(
         self,
@@ -329,7 +343,8 @@ class Agent(InMemoryRounds):
         """
         return load_agent(cls, path, policy=policy, dose=dose, noise_scale=noise_scale)
 
-    def _read(self, context: Context, baseline_cost: float, allow_extrapolation: bool) -> Asked:
+    def _read(self, context: Context, baseline_cost: float, allow_extrapolation: bool, proposal: Any) -> Asked:
         asked = read_new_context(self._rules, context, allow_extrapolation)
-        baseline = read_baseline(self._rules, baseline_cost)
-        return asked._replace(baseline_cost=baseline) if baseline else asked
+        if baseline := read_baseline(self._rules, baseline_cost):
+            asked = asked._replace(baseline_cost=baseline)
+        return self._rules.learner.read_question(self._rules, asked, proposal)

@@ -202,9 +202,8 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"base": -1}, "base = -1: must be a column's number or a function of contexts"),
-        ({"growth": None}, "growth = None: must be a bracket"),
-        ({"growth": growth.additive(0, "x")}, "must hold numbers only; features belong to an Agent"),
+        ({"base": -1}, "base = -1: must be a column's number, a feature's name, 'proposal' or a function"),
+        ({"growth": None}, "growth = None: must be a bracket, or a table"),
         ({"learned": "yes"}, "learned = 'yes': must be True or False"),
         ({"family": "log"}, "family = 'log': must be 'scale' or 'offset'"),
         ({"family": "offset", "growth": growth.spread(1.2, 0.5)}, "family = 'offset': must be 'scale' for costs of 0"),
@@ -213,6 +212,8 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
         ({"confidence": 1.0}, "confidence = 1.0: must be a number in"),
         ({"adapt": 0}, "adapt = 0: must be a number in"),
         ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
+        ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
+        ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
         ({"chooser": "best"}, "chooser = 'best': must be 'largest' or 'sign'"),
     ],
 )
@@ -225,6 +226,10 @@ def test_a_context_without_a_setting_and_a_grid_of_thresholds_are_refused():
     policy = hp_shield(base=4, growth=BRACKET)
     with pytest.raises(InvalidInput, match="base = 4: must be a column of a context of dimension 3"):
         policy.init(3, ridge=1.0)
+    with pytest.raises(InvalidInput, match=r"\['x', 'dose'\]: are named, and only an Agent has names"):
+        hp_shield(base="dose", growth=growth.additive(0, "x")).init(3, ridge=1.0)
+    with pytest.raises(InvalidInput, match="lag = 2: is for an Agent"):
+        hp_shield(base=0, growth=BRACKET, lag=2).init(3, ridge=1.0)
     state = policy.init(5, ridge=1.0, batch=(1, 2))
     with pytest.raises(InvalidInput, match=r"base = 0.0: must be a number > 0 in every context"):
         policy.predict(state, np.zeros((1, 2, 5)))

@@ -83,11 +83,15 @@ class CountWindow:
             rank = adapted_rank(level, size, rank)
         return self._ordered[rank - 1] if rank else -math.inf
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first of the counted rounds, and the number after the last; none are counted where both are equal."""
+        return (self._first if self.window.rank else self._last), self._last
+
     def exceeding(self, scale: float) -> list[int]:
         """The numbers of the counted rounds that would have exceeded at a scale."""
         self._advance()
-        start = self._first if self.window.rank else self._last
-        return [number for number in range(start, self._last) if self.values[number] < scale]
+        return [number for number in range(*self.span) if self.values[number] < scale]
 
     def _advance(self) -> None:
         """Move the window to the latest rounds."""

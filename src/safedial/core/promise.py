@@ -18,6 +18,7 @@ class Promise(NamedTuple):
         proved: the realized cost is bounded, by a proof.
         from_constants: the proof uses the constants that a spec states.
         exchangeable: the proof assumes exchangeable rounds and needs no constants.
+        bracketed: it assumes a growth bracket too, in place of an exact dose curve.
         each_round: the risk is that of one round, not of all rounds together.
         claimed: the promise says something about the realized cost, which an outcome can contradict.
         empty: nothing is proved, not even about the mean.
@@ -31,6 +32,7 @@ class Promise(NamedTuple):
     proved: bool = False
     from_constants: bool = False
     exchangeable: bool = False
+    bracketed: bool = False
     each_round: bool = True
     claimed: bool = False
     empty: bool = False
@@ -62,6 +64,16 @@ PROMISES = {
         start="certified",
         limit="conformal_bound",
         default_policy="hp_conformal",
+    ),
+    "bracket": Promise(
+        proved=True,
+        exchangeable=True,
+        bracketed=True,
+        claimed=True,
+        given="bracket",
+        start="declared",
+        limit="count_rule",
+        default_policy="hp_shield",
     ),
     "expected": Promise(
         limit="mean_bound", statement="none on the realized cost: only its mean is kept at or below {threshold:g}"

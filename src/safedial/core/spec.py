@@ -4,6 +4,7 @@
                 hence P(C_t > τ) ≤ δ + δ′ in every round
     joint:      P(C_t > τ in any round) ≤ δ + δ′, by spending δ_t = 6δ/(π² t²)
     conformal:  P(C_t > τ) ≤ δ in every round, for exchangeable rounds; needs none of the constants
+    bracket:    the same for costs that keep to a growth bracket, whatever their dose curve
 
 The noise margin, the room left for noise in every round, may use more than a sub-Gaussian constant (`core.margin`);
 learning about the noise from data has its own risk, `margin_risk`, which is added to the sum.
@@ -56,9 +57,10 @@ class SafetySpec:
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`. With the quantile margin the rest
             is shared by `estimation_risk` and `margin_risk`.
         ridge: λ > 0, fixed in advance.
-        promise: "certified", in every round; "joint" for "never in any round", certified as well; or "conformal", for
+        promise: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
-            `cost_noise` and S, if given), and `total_risk` is δ.
+            `cost_noise` and S, if given), and `total_risk` is δ; or "bracket", for exchangeable rounds and a growth
+            bracket (`hp_shield`), with neither constants nor an exact dose curve.
         reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
         sensor_dependent: True if the sensor error may depend on the outcome's own noise.
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
@@ -84,7 +86,7 @@ class SafetySpec:
     estimation_risk: Any = None
     total_risk: Any = None
     ridge: Any = 1.0
-    promise: Literal["certified", "joint", "conformal"] = "certified"
+    promise: Literal["certified", "joint", "conformal", "bracket"] = "certified"
     reward_sensor_noise: Any = 0.0
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False

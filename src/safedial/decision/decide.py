@@ -42,6 +42,8 @@ def decide(
         if fallback_reason == "no_certified_action" and setting == rules.start_action:
             # The start dose was declared safe without this baseline cost, so it is no fallback here.
             setting = rules.dial.low
+    elif (own := learner.settings(prediction)) is not None:
+        setting, safe_setting = own
     else:
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:

@@ -100,6 +100,10 @@ LIMITS = {
     # A study's log stores the sentence of the rule that stopped it, so the sentences up to "stop_rule" must not change.
     "drift": "the costs of new rounds lie higher among those of the calibration rounds before them than exchangeable "
     "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
+    "bracket_drift": "rounds exceed at settings that the rounds before them tolerated, more than exchangeable rounds "
+    "within the bracket would, so the fallback is advised until a person resumes",
+    "start_refuted": "costs exceeded the threshold at the declared start more often than the risk allows, so the start "
+    "is not safe, and the fallback is advised until a person resumes",
     "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
     "assumption_broken": "the data contradict the stated norms (costs or rewards lie outside what they allow), "
     "so the fallback is advised",
@@ -132,6 +136,9 @@ LIMITS = {
     "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
     "report the measured quantity, not its excess over a limit",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
+    "count_rule": "the count rule: at a higher setting too many of the past rounds could have broken the threshold",
+    "climb_limit": "the climb limit: a higher setting is too far beyond those of the last rounds; a guard, not a proof",
+    "shield_start": "too little is known, or too many rounds tolerate nothing beyond the start, so the start is given",
     "searched_bound": "the largest mean cost that a search found; this is not a proof",
     "posterior_bound": "the posterior's bound, averaged over a prior; nothing is proved for any single truth",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",

@@ -47,12 +47,12 @@ class InMemoryRounds:
 
     def _decide_one(self, asked: Asked) -> Decision:
         learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
-        decision = self._advise(asked, learner.predict(asked.vector, asked.norm), coin)
+        decision = self._advise(asked, learner.ask(asked), coin)
         self._decisions += 1
         if learner.starts is not None:
             learner.count_start(decision.promise)
         watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
-        place = learner.open(asked.vector)
+        place = learner.opened(asked, decision)
         self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
         if len(self._open) > OPEN_LIMIT:
             self._expect()
@@ -112,8 +112,8 @@ class InMemoryRounds:
                 self._watch.reported(round_, sample, vector, norm)
             withheld = gives and nothing and unrelated is False
             self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
-        if not self._frozen:
-            learner.learn(vector, norm, sample, round_.place if round_ else None)
         if round_ is not None and nothing and unrelated and round_.place is not None:
             learner.leave_out(round_.place)
+        elif not self._frozen:
+            learner.learn(vector, norm, sample, round_.place if round_ else None)
         self._notice()

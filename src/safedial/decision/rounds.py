@@ -34,14 +34,15 @@ def next_status(before: str, status: str, *, throttled: bool = False, given: boo
 
 
 class Asked(NamedTuple):
-    """A request for a decision: the context, its norm, the features outside their ranges, and the known cost of doing
-    nothing.
+    """A request for a decision: the context, its norm, the features outside their ranges, the known cost of doing
+    nothing, and what else the learner reads from the request.
     """
 
     vector: Vector
     norm: float
     extrapolated: tuple[str, ...] = ()
     baseline_cost: float = 0.0
+    stated: Any = None
 
 
 class Round(NamedTuple):

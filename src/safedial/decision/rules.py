@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from safedial.core.brackets import Growth
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.spec import SafetySpec
 from safedial.decision.units import Dial, Features
@@ -110,6 +111,8 @@ def _plain_part(part: Any) -> dict[str, Any] | None:
 def _plain_option(value: Any) -> Any:
     if isinstance(value, FunctionClass):
         return value.describe()
+    if isinstance(value, Growth):
+        return value.to_dict()
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
     return {"custom": str(getattr(value, "__name__", type(value).__name__))}

@@ -75,15 +75,7 @@ def make_rules(
 
 def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
     """Each context of a list, an array or a table; an error names the row."""
-    return [in_row(row, read_context, rules, context) for row, context in enumerate(_rows(contexts))]
-
-
-def read_new_contexts(rules: Rules, contexts: Any, allow_extrapolation: Any) -> list[Asked]:
-    """`read_new_context` of each; an error names the row."""
-    return [
-        in_row(row, read_new_context, rules, context, allow_extrapolation)
-        for row, context in enumerate(_rows(contexts))
-    ]
+    return [in_row(row, read_context, rules, context) for row, context in enumerate(context_rows(contexts))]
 
 
 def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> Asked:
@@ -104,7 +96,8 @@ def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = Fals
     return Asked(*read_context(rules, context), outside)
 
 
-def _rows(contexts: Any) -> list[Any]:
+def context_rows(contexts: Any) -> list[Any]:
+    """The contexts of a list, an array or a table, one by one."""
     if hasattr(contexts, "columns") and hasattr(contexts, "to_dict"):
         contexts = contexts.to_dict("records")
     return listed("contexts", contexts)
@@ -158,17 +151,20 @@ def check_decision(rules: Rules, open_rounds: Mapping[int, Any], decision: Decis
     raise refusal("decision", f"round {decision.round}", rule, "report a context, an action and round=... instead")
 
 
-def listed(name: str, values: Any) -> list[Any]:
+def listed(name: str, values: Any, count: int | None = None) -> list[Any]:
+    """The values of a list, as many as there are contexts where `count` says how many."""
     require(np.iterable(values) and not isinstance(values, (str, Mapping)), name, values, "must be a list")
-    return list(values)
+    items = list(values)
+    rule = f"must have one value for each of {count} contexts"
+    require(count is None or len(items) == count, name, values, rule)
+    return items
 
 
 def column(name: str, values: Any, count: int) -> list[float]:
     """One number for each context; baseline costs default to zeros."""
     if values is None and name == "baseline_costs":
         return [0.0] * count
-    items = listed(name, values)
-    require(len(items) == count, name, values, f"must have one value for each of {count} contexts")
+    items = listed(name, values, count)
     return [real(f"{name}[{index}]", value) for index, value in enumerate(items)]
 
 
@@ -185,11 +181,11 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
     rule = as_policy(PROMISES[spec.promise].default_policy if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule)
-    same = PROMISES[rule.promise].exchangeable == PROMISES[spec.promise].exchangeable
+    given, stated = PROMISES[rule.promise], PROMISES[spec.promise]
+    same = (given.exchangeable, given.bracketed) == (stated.exchangeable, stated.bracketed)
     words = f"does not match policy {rule.name}, whose promise is {rule.promise!r}"
-    require(
-        same, "promise", spec.promise, words, "set the spec's promise to 'conformal' for hp_conformal, and only for it"
-    )
+    way_out = "set the spec's promise to 'conformal' for hp_conformal, 'bracket' for hp_shield, and only for them"
+    require(same, "promise", spec.promise, words, way_out)
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
     check_dim(rule.options.get("radius"), dim)

@@ -100,8 +100,7 @@ class Watch:
 
     def count(self, round_: Round, sample: Sample) -> None:
         """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
-        cost = cost_at_advice(self.rules, sample, round_.action)
-        over = cost is not None and cost > self.rules.spec.threshold
+        over = self.learner.exceeds(self.rules, sample, round_.action)
         seen = self.monitor
         self.monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + float(over))
 

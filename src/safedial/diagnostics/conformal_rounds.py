@@ -70,6 +70,8 @@ class ConformalRounds:
 
 def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Mapping[str, Any] | None = None) -> ConformalRounds:
     """Learn from a log round by round. Of `policy`, a spec file's policy, only the options for learning matter."""
+    rule, way_out = "cannot be checked from a log yet", "an Agent watches its own rounds"
+    require(not PROMISES[spec.promise].bracketed, "promise", spec.promise, rule, way_out)
     harm, gain = (np.asarray(curve.effect(log.action), dtype=float) for curve in (dose.cost, dose.reward))
     dosed = harm > 0.0
     rule = f"rounds with a dose are too few: at least {LEAST} are needed"

@@ -170,6 +170,10 @@ def plan(
 
 def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> SafetySpec:
     """The spec with all constants that a simulated world needs: stated or assumed."""
+    rule = "cannot be planned yet: a linear world says nothing about brackets"
+    require(
+        not PROMISES[policy.promise].bracketed, "policy", policy.name, rule, "use simulate with a world of your own"
+    )
     odd = [name for name in assumed if name not in CONSTANTS or getattr(spec, name) is not None]
     require(not odd, "assumed", odd, "are already stated, or not constants", "assume " + ", ".join(CONSTANTS))
     lacking = [name for name in CONSTANTS if getattr(spec, name) is None and name not in assumed]

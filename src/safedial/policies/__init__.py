@@ -21,6 +21,7 @@ from safedial.policies.fixed import fixed
 from safedial.policies.hp_bayes import hp_bayes
 from safedial.policies.hp_conformal import hp_conformal
 from safedial.policies.hp_probe import hp_probe
+from safedial.policies.hp_shield import hp_shield
 from safedial.policies.hp_ucb import hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.on_expectation import on_expectation
@@ -40,6 +41,10 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "nonlinear_hp_ucb": nonlinear_hp_ucb,
     "nonlinear_hp_probe": nonlinear_hp_probe,
 }
+"""The policies that need no options."""
+
+FACTORIES: dict[str, Callable[..., Policy]] = {**POLICIES, "hp_shield": hp_shield}
+"""All policies, by name: also those that somebody must configure."""
 
 
 def make_policy(name: str, **options: Any) -> Policy:
@@ -56,16 +61,20 @@ def make_policy(name: str, **options: Any) -> Policy:
     for option in options:
         if option not in known:
             raise InvalidInput(f"policy {name}: has no option {option!r}; {_way_out(option, known)}")
-    return POLICIES[name](**options)
+    parameters = signature(FACTORIES[name]).parameters.values()
+    missing = [each.name for each in parameters if each.default is each.empty and each.name not in options]
+    rule = "needs options, without which it says nothing"
+    require(not missing, "policy", name, rule, f"make_policy({name!r}, {'=..., '.join([*missing, ''])[:-2]})")
+    return FACTORIES[name](**options)
 
 
 def option_names(name: str) -> tuple[str, ...]:
     """The options of the policy of that name."""
-    if name not in POLICIES:
-        near = get_close_matches(str(name), POLICIES, n=1)
+    if name not in FACTORIES:
+        near = get_close_matches(str(name), FACTORIES, n=1)
         way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
         raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
-    return tuple(signature(POLICIES[name]).parameters)
+    return tuple(signature(FACTORIES[name]).parameters)
 
 
 ELSEWHERE = {
@@ -130,6 +139,7 @@ def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost
 
 
 __all__ = [
+    "FACTORIES",
     "POLICIES",
     "Policy",
     "as_policy",
@@ -140,5 +150,5 @@ __all__ = [
     "promised_risk",
     "rows_learn_alike",
     "shown_spec",
-    *POLICIES,
+    *FACTORIES,
 ]

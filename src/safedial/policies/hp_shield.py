@@ -20,7 +20,7 @@ its fit (`policies.shield.bases`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.adaptive import check_rate
-from safedial.core.brackets import Growth
+from safedial.core.brackets import Growth, growth_from_dict
 from safedial.core.confidence import Bounds
 from safedial.core.count_rule import CLIMB
 from safedial.core.safe_set import SafeSet
@@ -38,6 +38,9 @@ from safedial.policies.policy import Policy
 from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
 
 Array = NDArray[np.float64]
+
+START_SCALE = 0.25
+"""The share of the protocol's setting at which a simulation starts."""
 
 
 class Outlook(NamedTuple):
@@ -49,26 +52,31 @@ class Outlook(NamedTuple):
 
 def hp_shield(
     *,
-    base: int | Callable[[Array], Array],
-    growth: Growth,
+    base: int | str | Callable[..., Any],
+    growth: Growth | Mapping[str, Any],
     learned: bool = False,
     family: Literal["scale", "offset"] = "scale",
-    start_scale: float = 0.25,
+    start_scale: float | None = None,
     climb: float | None = CLIMB,
     confidence: float | None = None,
     adapt: float | None = None,
     chooser: Literal["largest", "sign"] = "largest",
     probe: float | None = None,
+    lag: int = 0,
+    direction: Literal["above", "below"] = "above",
 ) -> Policy:
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
     Args:
-        base: the protocol's setting, an intensity > 0: the number of a context's column, or a function of contexts
-            (..., d). A proposal that comes with each question is such a column; proposals must be exchangeable.
-        growth: a bracket without named features.
+        base: the protocol's setting, > 0. In a simulation an intensity: the number of a context's column, or a
+            function of contexts (..., d). For an Agent a setting in the dial's units: the name of a feature, a function
+            of the raw features (a mapping by name, or the context where there are no names), or "proposal", a number
+            that comes with each question; proposals must be exchangeable.
+        growth: a bracket, per unit of the dial for an Agent. Only there it may name features.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
         family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
-        start_scale: the share of the protocol's setting that you declare safe for every context.
+        start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
+            a `start_action` instead. In a simulation a quarter by default.
         climb: how many times the largest recent scale may be used; None for no limit.
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
@@ -76,14 +84,22 @@ def hp_shield(
         chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative.
         probe: None, or the share of the cap that such a round gets. With an exact curve a small share tells as much as
             the whole; with a bracket it tells little, and such rounds hold the scale back.
+        lag: an Agent's only: how many of the latest rounds do not count, so that their outcomes may be late.
+        direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
+    growth = growth if isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, chooser, probe)
+    _check_rounds(lag, direction)
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
+    setup = setup._replace(direction=direction)
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
+        named = [*growth.features, *([base] if isinstance(base, str) else [])]
+        require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
+        require(lag == 0, "lag", lag, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
         require(inside, "base", base, f"must be a column of a context of dimension {dim}", "columns count from 0")
         return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
@@ -95,6 +111,8 @@ def hp_shield(
         return Outlook(rows, state)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
+        if not isinstance(prediction, Outlook):  # an Agent's learner has chosen, in the dial's units
+            return prediction.choice
         one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
         require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
         rounds, context = prediction.rounds, prediction.context
@@ -120,22 +138,24 @@ def hp_shield(
 
     options = {"base": base, "growth": growth, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    return Policy("hp_shield", "HP-Shield", "conformal", decide, options, init=init, predict=predict, update=update)
+    options |= {"lag": lag, "direction": direction}
+    return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
 def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
     column = isinstance(base, int) and not isinstance(base, bool) and base >= 0
-    require(column or callable(base), "base", base, "must be a column's number or a function of contexts")
-    require(isinstance(growth, Growth), "growth", growth, "must be a bracket", "growth.additive(0, 3), say")
-    require(not growth.features, "growth", growth.to_dict(), "must hold numbers only", "features belong to an Agent")
+    named = isinstance(base, str) and base != ""
+    rule = "must be a column's number, a feature's name, 'proposal' or a function of contexts"
+    require(column or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
     require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
     scaled = growth.name != "spread" or family == "scale"
     require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
-    share = _number(start_scale) and 0.0 < start_scale <= 1.0
+    share = start_scale is None or (_number(start_scale) and 0.0 < start_scale <= 1.0)
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
-    return Setup(growth, _protocol(base), learned or family == "offset", family, float(start_scale))
+    start = START_SCALE if start_scale is None else float(start_scale)
+    return Setup(growth, _protocol(base), learned or family == "offset", family, start)
 
 
 def _protocol(base: Any) -> Any:
@@ -157,6 +177,12 @@ def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) ->
     require(chooser in ("largest", "sign"), "chooser", chooser, "must be 'largest' or 'sign'")
     part = probe is None or (_number(probe) and 0.0 < probe <= 1.0)
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
+
+
+def _check_rounds(lag: Any, direction: Any) -> None:
+    whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
+    require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
+    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
 
 
 def _number(value: Any) -> bool:

@@ -23,7 +23,7 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
 
     Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
     are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
-    the doses, and the start dose is safe there. About your own world nothing is proved.
+    the doses, and the start dose is safe there. About your own world, or a bracket, nothing is proved.
 
     Args:
         spec: what the policy uses.
@@ -33,6 +33,8 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
         return False
     world_spec = spec if true is None else true
     promise = PROMISES[policy.promise]
+    if promise.bracketed:
+        return False
     if promise.exchangeable:
         exchangeable = world.contexts == "iid" and not world.binary_cost
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)

@@ -17,9 +17,13 @@ from safedial.decision.learners.function_class_learner import ClassLearner
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.radius_state import make_radius_state
+from safedial.decision.learners.shield_learner import ShieldLearner
 from safedial.decision.rules import Rules, plain_options
 from safedial.errors import require
-from safedial.policies import POLICIES, Policy, make_policy
+from safedial.policies import FACTORIES, Policy, make_policy
+
+NAMED: dict[str, type[Learner]] = {"hp_conformal": ConformalLearner, "hp_shield": ShieldLearner}
+"""Policies with a learner of their own."""
 
 
 def kind_of(policy: Policy) -> type[Learner]:
@@ -28,8 +32,8 @@ def kind_of(policy: Policy) -> type[Learner]:
         return policy.learner
     if "cost_class" in policy.options:
         return ClassLearner
-    if policy.name == "hp_conformal":
-        return ConformalLearner
+    if policy.name in NAMED:
+        return NAMED[policy.name]
     words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"
     require(policy.is_linear, "policy", policy.name, words, out)
     return LinearLearner
@@ -54,8 +58,8 @@ def make_learner(rules: Rules) -> Learner:
 def saved_policy(name: str, options: Mapping[str, Any], given: Policy | None) -> Policy:
     """The policy of a save file, by name and options; the given one if it or an option is the user's own."""
     if given is None:
-        own = [] if name in POLICIES else ["policy"]
-        own += sorted(key for key, value in options.items() if isinstance(value, dict))
+        own = [] if name in FACTORIES else ["policy"]
+        own += sorted(key for key, value in options.items() if isinstance(value, dict) and "growth" not in value)
         rule = f"was saved with your own {', '.join(own)}, which the file does not hold"
         require(not own, "policy", name, rule, "give the policy again: Agent.load(path, policy=...)")
         made = make_policy(name, **options)

@@ -31,8 +31,9 @@ from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
-from safedial.decision.outcome import Sample
-from safedial.errors import InvalidInput, require
+from safedial.decision.outcome import Sample, cost_at_advice
+from safedial.decision.rounds import Asked
+from safedial.errors import InvalidInput, refusal, require
 from safedial.policies import Policy
 
 if TYPE_CHECKING:
@@ -74,6 +75,19 @@ class Learner(ABC):
             "its first dose is certified",
         )
         return rules
+
+    @classmethod
+    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
+        """A question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
+        if proposal is not None:
+            raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
+        return asked
+
+    @classmethod
+    def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
+        """Whether an outcome is a violation, for people who count: at the advised setting, or below."""
+        cost = cost_at_advice(rules, sample, advised)
+        return cost is not None and cost > rules.spec.threshold
 
     @classmethod
     def check_study(cls, rules: Rules) -> None:
@@ -189,6 +203,10 @@ class Learner(ABC):
         """`predict` as it will be after the next `begin`."""
         return self.predict(context, norm)
 
+    def ask(self, asked: Asked, *, preview: bool = False) -> Any:
+        """`predict`, or `foresee` for a preview, for a question; by default its context says all."""
+        return (self.foresee if preview else self.predict)(asked.vector, asked.norm)
+
     def rounding(self, context: Array, norm: float) -> float | None:
         """How far rounding may move its predictions on another processor; None if unknown."""
         return None
@@ -198,6 +216,16 @@ class Learner(ABC):
         are marked as refuted if the data contradict the spec.
         """
         return prediction, plain_choice(choice)
+
+    def settings(self, prediction: Any) -> tuple[float, float] | None:
+        """The setting of a viewed prediction and the largest safe one, in the dial's units; None where both follow from
+        the choice's intensities.
+        """
+        return None
+
+    def opened(self, asked: Asked, decision: Decision) -> Any:
+        """`open`, for an agent; by default the context says all."""
+        return self.open(asked.vector)
 
     def open(self, context: Array) -> Any:
         """Register a decided round. Returns its place, which comes back with its outcome."""

@@ -36,6 +36,7 @@ class Setup(NamedTuple):
     confidence: float | None = None
     adapt: float | None = None
     predicts_reward: bool = False
+    direction: Literal["above", "below"] = "above"
 
 
 class Promise(NamedTuple):
@@ -135,7 +136,7 @@ class ShieldRounds:
     def _state(self, threshold: float, risk: float) -> Promise:
         growth = self.setup.growth
         spread = growth.name == "spread"
-        cost = Cost(threshold=threshold, growth=growth)
+        cost = Cost(threshold=threshold, growth=growth, direction=self.setup.direction)
         lower = spread_risk(growth, risk) if spread else risk
         step, least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
         self.promise = Promise(cost, middle_of(cost), risk, lower, step, least)

@@ -1,0 +1,254 @@
+"""The certificate of an HP-Shield decision: which rounds would have exceeded, what the bracket says, what voids it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from safedial.core.adaptive import excess_bound
+from safedial.core.brackets import Growth
+from safedial.core.count_rule import RECENT
+from safedial.core.promise import PROMISES
+from safedial.decision.units import rounded_down, significant
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
+
+SHOWN = 20
+"""How many rounds are named in words; the certificate holds all."""
+
+
+def guarded(decision: Decision) -> str:
+    """The climb limit, where it and not the count rule set the scale."""
+    seen = decision.prediction
+    return "climb_limit" if seen.most < seen.allowed and decision.choice.safe.intensity < 1.0 else ""
+
+
+def start_limit(decision: Decision) -> str:
+    """The start, where the count rule allows nothing beyond it."""
+    return "shield_start" if decision.prediction.allowed == -math.inf else ""
+
+
+def exceeds_words(rules: Rules) -> str:
+    """What a cost must not do, in words: "exceeded 20"."""
+    word = "exceeded" if rules.policy.options["direction"] == "above" else "fallen below"
+    return f"{word} {rules.spec.threshold:g}"
+
+
+def event(rules: Rules) -> str:
+    """The event that the risk is of."""
+    sign = ">" if rules.policy.options["direction"] == "above" else "<"
+    return f"P(cost {sign} {rules.spec.threshold:g})"
+
+
+def base_words(decision: Decision) -> str:
+    """What is scaled."""
+    seen, rules = decision.prediction, decision.rules
+    if seen.fitted is not None:
+        return "the learned setting"
+    return "the proposed setting" if rules.policy.options["base"] == "proposal" else "the protocol's setting"
+
+
+def bracket_words(rules: Rules) -> str:
+    """The bracket as a condition, with numbers that a reader can check: "raising the setting by a tenth ..."."""
+    growth: Growth = rules.policy.options["growth"]
+    above = rules.policy.options["direction"] == "above"
+    up, down = ("raises", "lowers") if above else ("lowers", "raises")
+    beyond = f"a cost {'above' if above else 'below'} {rules.spec.threshold:g}"
+    if growth.name == "spread":
+        sigma = growth.parameters["sigma"]
+        return f"the logarithms of what units tolerate have a normal spread of {sigma:g} or more, given the context"
+    low, high = (_shown(growth.parameters[name]) for name in ("low", "high"))
+    if growth.name == "additive":
+        unit = "unit of the dose curve" if rules.dose.cost.name != "identity" else rules.dial.unit or "unit"
+        rise = f"one {unit} more never {up} the cost by more than {high}"
+        fall = f"one {unit} less {down} {beyond} by {low}"
+    elif growth.features:
+        rise = f"raising the setting by 1 % never raises the cost by more than {high} %"
+        fall = f"lowering it by 1 % lowers {beyond} by {low} %"
+    else:
+        most, least = 1.1 ** growth.parameters["high"] - 1.0, 1.0 - 0.9 ** growth.parameters["low"]
+        rise = f"raising the setting by a tenth never raises the cost by more than {_percent(most)} %"
+        fall = f"lowering it by a tenth lowers {beyond} by {_percent(least, up=True)} %"
+    return rise if growth.parameters["low"] == 0.0 else f"{rise}, and {fall} or more"
+
+
+def _shown(slope: Any) -> str:
+    return slope if isinstance(slope, str) else f"{slope:g}"
+
+
+def _percent(share: float, *, up: bool = False) -> str:
+    """To one decimal, on the side that asks for more: the words must not need less than the promise does."""
+    tenths = math.ceil(1000.0 * share - 1e-6) if up else math.floor(1000.0 * share + 1e-6)
+    return f"{tenths / 10.0:g}"
+
+
+def sentence(decision: Decision) -> str:
+    """The promise for people who give the dose."""
+    seen, rules = decision.prediction, decision.rules
+    unknown = seen.counted.unknown
+    known = f"({unknown} of them with unknown outcomes, which count)" if unknown else "with known outcomes"
+    step = rules.policy.options["growth"].parameters.get("step", 1.0)
+    scale = f"{rounded_down(seen.scale / step)} times" if seen.scale < math.inf else "any multiple of"
+    beyond = f" (given is {step:g} times that)" if step > 1.0 else ""
+    return (
+        f"of the latest {seen.size} rounds {known}, at most {len(seen.counted.exceeding)} would have "
+        f"{exceeds_words(rules)} at {scale} {base_words(decision)}{beyond}, if {bracket_words(rules)}"
+    )
+
+
+def statement(decision: Decision) -> str:
+    """The promise in one sentence."""
+    rules = decision.rules
+    if not PROMISES[decision.promise].proved:
+        return f"none of ours yet: you declared the start safe, {event(rules)} is as you know it"
+    return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round: {sentence(decision)}"
+
+
+def assumptions(decision: Decision) -> list[str]:
+    """All that this decision's promise rests on, one sentence each: what would make it false."""
+    rules = decision.rules
+    options, growth = rules.policy.options, rules.policy.options["growth"]
+    start = (
+        f"{rules.dial.text(rules.start_action)}"
+        if rules.start_action is not None
+        else f"{options['start_scale']:g} times the protocol's setting"
+    )
+    declared = f"the start, {start}, and less, is safe for every context, as you declared (p0 = 0)"
+    if not PROMISES[decision.promise].proved:
+        return [declared]
+    fall = "rise" if options["direction"] == "below" else "fall"
+    lines = [
+        "rounds are exchangeable: contexts and costs come as if drawn independently from one source, without drift, "
+        "and no setting influences another round (watched, with little power: see evidence)",
+        f"a round's cost does not {fall} when its setting rises, and keeps to the bracket (q = 0): "
+        + bracket_words(rules),
+        *_bracket_details(rules, growth),
+        declared,
+        f"if the bracket is broken with probability q and the start exceeds with probability p0, the risk is "
+        f"{rules.spec.violation_risk:g} + q + p0",
+        "the applied setting is at most the advised one; lower ones are harmless, whoever chose them and whatever they "
+        "foresaw",
+        f"rounds before the latest {options['lag']} without a known outcome count as exceeding, unless somebody "
+        "vouches that it is missing for reasons unrelated to context, cost and setting",
+        "the base, the bracket, the start, the lag and the risk were fixed before the first round",
+    ]
+    if options["base"] == "proposal":
+        lines.append("proposals are exchangeable too: they do not grow as rounds go on")
+    if options["learned"]:
+        lines.append("a learned base calibrates only on rounds after its fit")
+    if options["confidence"] is not None:
+        lines.append(f"with probability {options['confidence']:g} over the rounds before this one it holds given them")
+    else:
+        lines.append("the probability is over the rounds before this one too, and not for one context")
+    return lines
+
+
+def _bracket_details(rules: Rules, growth: Growth) -> list[str]:
+    lines = []
+    if growth.parameters.get("floor"):
+        lines.append(f"costs below {growth.parameters['floor']:g} count as {growth.parameters['floor']:g}")
+    if growth.error:
+        lines.append(f"measurement errors are at most {growth.error:g}, and do not shrink with the dose")
+    if rules.dose.cost.name != "identity":
+        lines.append(
+            f"settings are read through the dose curve {rules.dose.cost.words}, beyond which only the bracket counts"
+        )
+    return lines
+
+
+def facts(decision: Decision) -> dict[str, Any]:
+    """Plain values: the rounds that count and those that would have exceeded, the base, the start, the limits."""
+    rules, seen = decision.rules, decision.prediction
+    options, risk = rules.policy.options, rules.spec.violation_risk
+    return {
+        "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
+        "risk": {"violation_risk": risk, "this_round": risk, "bracket_broken": 0.0, "start_exceeds": 0.0},
+        "count": {
+            "rounds": seen.size,
+            "may_exceed": max(seen.rank - 1, 0),
+            "exceeding": seen.counted.exceeding,
+            "unknown": seen.counted.unknown,
+            "level": seen.level if options["adapt"] is not None else None,
+        },
+        "scale": {
+            "played": seen.scale,
+            "count_rule": seen.allowed if math.isfinite(seen.allowed) else None,
+            "climb_limit": seen.most if math.isfinite(seen.most) else None,
+        },
+        "base": {"setting": seen.base, "protocol": seen.protocol, "fitted_at_round": seen.fitted},
+        "start": {"setting": seen.start, "share": options["start_scale"]},
+        "bracket": {**options["growth"].to_dict(), "words": bracket_words(rules)},
+        "model": {"rounds": seen.rounds, "known_outcomes": seen.known},
+        "adaptive": adaptive(decision),
+    }
+
+
+def adaptive(decision: Decision) -> dict[str, Any] | None:
+    """The long-run statement for any sequence of rounds; None where the level does not adapt."""
+    rate, seen = decision.rules.policy.options["adapt"], decision.prediction
+    if rate is None:
+        return None
+    tally, waiting = seen.tally, seen.rounds - seen.tally.ended
+    late = {"open_at_once": max(tally.open_at_once, 1), "at_start": tally.at_start}
+    bound = excess_bound(tally.followed, risk=decision.rules.spec.violation_risk, rate=rate, **late)
+    counts = {"known": tally.followed, "exceeded": tally.exceeded, "exceeded_at_start": tally.at_start}
+    return {"rate": rate, **counts, "open_at_once": tally.open_at_once, "open": waiting, "bound": bound + waiting}
+
+
+def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
+    """How the rounds gave the setting, with the numbers in it."""
+    seen, rules = decision.prediction, decision.rules
+    options, dial = rules.policy.options, rules.dial
+    text = dial.text
+    lines = [f"The base: {base_words(decision)}, {text(seen.base)}{_origin(decision)}."]
+    if seen.allowed == -math.inf:
+        lines += _why_start(decision)
+    else:
+        lines += _rounds(decision)
+        rule = "no limit" if seen.allowed == math.inf else rounded_down(seen.allowed)
+        lines.append(
+            f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, which allows a scale of {rule}."
+        )
+        if seen.most < math.inf:
+            recent = f"the last {RECENT} known rounds, {significant(max(seen.most, 0.0))}"
+            lines.append(f"The climb limit: {options['climb']:g} times the largest scale of {recent}.")
+    lines.append(f"The start: {text(seen.start)}.")
+    if (said := told["adaptive"]) is not None:
+        lines.append(
+            f"Whatever the sequence of rounds: of {said['known']} known rounds {said['exceeded']} exceeded, and at "
+            f"most {significant(said['bound'])} can have, those open now included (rate {said['rate']:g}, level now "
+            f"{significant(seen.level)})."
+        )
+    return lines
+
+
+def _origin(decision: Decision) -> str:
+    seen, base = decision.prediction, decision.rules.policy.options["base"]
+    if seen.fitted is not None:
+        return f" (learned from the first {seen.fitted} rounds, calibrated on those since)"
+    return f" (feature {base})" if isinstance(base, str) and base != "proposal" else ""
+
+
+def _rounds(decision: Decision) -> list[str]:
+    """Which rounds would have exceeded."""
+    numbers = decision.prediction.counted.exceeding
+    if not numbers:
+        return [f"Would have {exceeds_words(decision.rules)}: none of them."]
+    named = ", ".join(map(str, numbers[-SHOWN:]))
+    more = f" and {len(numbers) - SHOWN} earlier ones" if len(numbers) > SHOWN else ""
+    return [f"Would have {exceeds_words(decision.rules)}: rounds {named}{more}."]
+
+
+def _why_start(decision: Decision) -> list[str]:
+    """Why the start is played."""
+    seen, risk = decision.prediction, decision.rules.spec.violation_risk
+    if not seen.size:
+        return [f"The count: {seen.rounds} rounds so far, too few for a risk of {risk:g}."]
+    if decision.rules.policy.options["adapt"] is not None and seen.rank and seen.level * (seen.size + 1) < 1.0:
+        return [f"The level has fallen to {significant(seen.level)}, since costs exceeded the threshold too often."]
+    return [
+        f"The count: of the latest {seen.size} rounds at least {seen.rank} tolerate nothing beyond the start, or are "
+        "not known."
+    ]
