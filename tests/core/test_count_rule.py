@@ -186,3 +186,12 @@ def test_a_batch_of_equal_lanes_agrees_with_the_definition():
         expected = largest_scale(tolerated[step - size : step].T, rank) if rank else np.full(8, -INF)
         assert np.array_equal(batch.scales(), expected)
         batch.append(row)
+
+
+@pytest.mark.parametrize("confidence", [0.1, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("risk", [0.05, 0.2])
+def test_a_confidence_never_raises_the_rank_above_the_marginal_one(risk, confidence):
+    """With 14 rounds and a confidence of a half, Beta alone would allow m = 1 at a risk of 0.05: 1/15 is more."""
+    for count in range(1, 400):
+        size, rank = window(count, risk, confidence=confidence)
+        assert rank <= math.floor(Fraction(repr(risk)) * (size + 1))

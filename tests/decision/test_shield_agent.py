@@ -6,6 +6,7 @@ Level: each statistical assertion fails with probability below 1e-6 if the theor
 import json
 import math
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -286,6 +287,8 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ({"base": "age"}, {}, "base = 'age': must be 'proposal' or the name of a feature; the features are dose"),
         ({}, {"features": None}, "must be 'proposal' or the name of a feature; there are no features"),
         ({"base": 7}, {}, "base = 7: must be a column of a context of dimension 3"),
+        ({"base": 0}, {}, "base = 0: must be a name where there are features: columns are scaled; the features"),
+        ({"growth": growth.spread(1.25, 0.5)}, {"dose": hill(0.5, 2.0)}, "growth = 'spread': does not go with a dose"),
         ({"growth": growth.additive(0, "slope")}, {}, r"growth = \['slope'\]: takes its slopes from features"),
         ({"growth": growth.relative(0.7, 1.4, floor=3)}, {}, "floor = 3.0: must be at most 2"),
         ({"family": "offset"}, {}, "family = 'offset': is for simulations"),
@@ -517,3 +520,62 @@ def test_a_function_of_one_s_own_is_given_again_at_loading(tmp_path):
         Agent.load(tmp_path / "agent")
     again = Agent.load(tmp_path / "agent", policy=policy)
     assert treat(again, 20, Patients(3)) == treat(agent, 20, Patients(3))
+
+
+def test_a_start_that_was_refuted_is_not_the_fallback():
+    agent = Agent(2, SPEC, policy=shield(base="dose", start_scale=None), dial=DIAL, start_action=1.0,
+                  features=Features(names=("dose", "weight")))  # fmt: skip
+    for _ in range(8):
+        decision = agent.decide({"dose": 4.0, "weight": 1.0})
+        agent.update(decision, reward=0.0, cost=5.0)
+    assert agent.stop_reason == "start_refuted"
+    assert agent.decide({"dose": 4.0, "weight": 1.0}).action == 0.0
+
+
+def test_the_sentence_is_about_the_scale_that_was_counted_where_the_start_is_above_it():
+    agent = Agent(2, SPEC, policy=shield(base="dose", start_scale=None), dial=DIAL, start_action=2.0,
+                  features=Features(names=("dose", "weight")))  # fmt: skip
+    rng = np.random.default_rng(1)
+    for _ in range(120):
+        dose = float(rng.uniform(2.0, 10.0))
+        decision = agent.decide({"dose": dose, "weight": 1.0})
+        agent.update(decision, reward=0.0, cost=2.0 * decision.action / (dose * math.exp(0.3 * rng.normal())))
+    small = agent.decide({"dose": 1.0, "weight": 1.0})
+    assert small.action == 2.0
+    seen = small.prediction
+    assert seen.counted.scale < 1.0
+    assert f"at {seen.counted.scale:.3g}"[:7] in small.certificate["statement"]
+    assert "given is the start, which you declared safe" in small.certificate["statement"]
+    assert sum(seen.counted.scales[seen.counted.first : seen.counted.last] < seen.counted.scale) < seen.rank
+
+
+def test_one_start_for_all_does_not_open_the_climb_for_large_bases():
+    agent = Agent(2, SPEC, policy=shield(base="dose", start_scale=None), dial=DIAL, start_action=1.0,
+                  features=Features(names=("dose", "weight")))  # fmt: skip
+    advised = []
+    for number in range(60):
+        decision = agent.decide({"dose": 1.0 if number % 2 else 10.0, "weight": 1.0})
+        agent.update(decision, reward=0.0, cost=0.4 * decision.action / 10.0)
+        advised += [decision.action] if not number % 2 else []
+    assert advised[0] == 1.0
+    assert max(later / earlier for earlier, later in pairwise(advised)) <= 1.25**2 + 1e-9
+    assert advised[-1] > 2.0
+
+
+def test_a_nurse_who_rounds_down_climbs_too_and_one_who_halves_does_not_fall_back():
+    rounding, plain = make_agent(), make_agent()
+    low = treat(rounding, 150, applied=lambda advised: math.floor(10.0 * advised) / 10.0)
+    full = treat(plain, 150)
+    assert np.mean(low[-30:]) > 0.9 * np.mean(full[-30:])
+    treat(plain, 8, applied=lambda advised: 0.5 * advised)
+    assert np.mean(treat(plain, 20)) > 0.8 * np.mean(full[-30:])
+
+
+def test_a_certificate_stays_as_it_was_when_the_last_round_is_reported():
+    agent, world = make_agent(), Patients()
+    treat(agent, 60, world)
+    last = agent.decide(world.context())
+    preview = agent.preview(world.context())
+    before = json.dumps(preview.certificate["count"])
+    agent.update(last, reward=0.0, cost=1.0)
+    assert json.dumps(preview.certificate["count"]) == before

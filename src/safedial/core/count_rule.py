@@ -23,7 +23,8 @@ only the N_s rounds from s on. A round whose outcome is not known counts with T�
 is unrelated to context, cost and setting: then it does not count. The latest `lag` rounds do not count, known or not.
 
 **Given the past.** F(λ̂), F(λ) the share of units that exceed at λ, is stochastically at most Beta(m, n + 1 − m), for
-i.i.d. rounds, at one t. `confidence` takes the largest m with which it is at most δ with the stated probability.
+i.i.d. rounds, at one t. `confidence` takes the largest m with which it is at most δ with the stated probability,
+and at most ⌊δ(n+1)⌋.
 
 **0/1 costs** (`growth.spread`). Such a round tells only that its own scale was kept. The assumption bounds the growth
 of the share that exceeds, F(hλ) ≤ ω(F(λ)) with ω(p) = Φ(Φ⁻¹(p) + ln h/σ), concave; so the count rule runs at the lower
@@ -89,7 +90,7 @@ def window(
     own = count if since is None else since
     if confidence is not None:
         size = min(own, max(count // 2, _least_size(risk, confidence, least)))
-        rank = sure_rank(size, risk, confidence)
+        rank = _rank(size, risk, confidence)
         return Window(size, rank) if rank >= least else Window(0, 0)
     over, under = _ratio(risk)
     fewest = -(-least * under // over) - 1
@@ -135,6 +136,12 @@ def sure_rank(size: int, risk: float, confidence: float) -> int:
     return low
 
 
+def _rank(size: int, risk: float, confidence: float) -> int:
+    """The sure rank, but never above ⌊δ(n+1)⌋: with a low confidence it would be, and P(C > τ) ≤ δ would fail."""
+    over, under = _ratio(risk)
+    return min(sure_rank(size, risk, confidence), over * (size + 1) // under)
+
+
 @lru_cache(maxsize=64)
 def _least_size(risk: float, confidence: float, least: int) -> int:
     """The fewest rounds with a sure rank of at least `least`."""
@@ -142,12 +149,12 @@ def _least_size(risk: float, confidence: float, least: int) -> int:
     proper = isinstance(confidence, float) and 0.0 < confidence < 1.0
     require(proper, "confidence", confidence, "must be a number in (0, 1) or None")
     size = 1
-    while sure_rank(size, risk, confidence) < least:
+    while _rank(size, risk, confidence) < least:
         size *= 2
     low = size // 2
     while size - low > 1:
         middle = (low + size) // 2
-        low, size = (low, middle) if sure_rank(middle, risk, confidence) >= least else (middle, size)
+        low, size = (low, middle) if _rank(middle, risk, confidence) >= least else (middle, size)
     return size
 
 

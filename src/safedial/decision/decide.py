@@ -12,6 +12,8 @@ from safedial.decision.learners.protocol import Learner
 from safedial.decision.rounds import Asked
 from safedial.decision.rules import Rules
 
+START_UNSAFE = ("no_certified_action", "start_refuted")
+
 
 def decide(
     rules: Rules,
@@ -39,8 +41,8 @@ def decide(
         fallback_reason = "no_certified_action"
     if fallback_reason:
         safe_setting, setting = None, rules.fallback_action
-        if fallback_reason == "no_certified_action" and setting == rules.start_action:
-            # The start dose was declared safe without this baseline cost, so it is no fallback here.
+        if fallback_reason in START_UNSAFE and setting == rules.start_action:
+            # The start dose was declared safe without this baseline cost, or has proved unsafe: it is no fallback here.
             setting = rules.dial.low
     elif (own := learner.settings(prediction)) is not None:
         setting, safe_setting = own

@@ -103,7 +103,8 @@ LIMITS = {
     "bracket_drift": "rounds exceed at settings that the rounds before them tolerated, more than exchangeable rounds "
     "within the bracket would, so the fallback is advised until a person resumes",
     "start_refuted": "costs exceeded the threshold at the declared start more often than the risk allows, so the start "
-    "is not safe, and the fallback is advised until a person resumes",
+    "is not safe, and the fallback, or the dial's low end where the fallback is that start, is advised until a person "
+    "resumes",
     "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
     "assumption_broken": "the data contradict the stated norms (costs or rewards lie outside what they allow), "
     "so the fallback is advised",

@@ -59,17 +59,18 @@ def bracket_words(rules: Rules) -> str:
     if growth.name == "spread":
         sigma = growth.parameters["sigma"]
         return f"the logarithms of what units tolerate have a normal spread of {sigma:g} or more, given the context"
+    what = "the setting" if rules.dose.cost.name == "identity" else "the dose curve's value"
     low, high = (_shown(growth.parameters[name]) for name in ("low", "high"))
     if growth.name == "additive":
         unit = "unit of the dose curve" if rules.dose.cost.name != "identity" else rules.dial.unit or "unit"
         rise = f"one {unit} more never {up} the cost by more than {high}"
         fall = f"one {unit} less {down} {beyond} by {low}"
     elif growth.features:
-        rise = f"raising the setting by 1 % never raises the cost by more than {high} %"
+        rise = f"raising {what} by 1 % never raises the cost by more than {high} %"
         fall = f"lowering it by 1 % lowers {beyond} by {low} %"
     else:
         most, least = 1.1 ** growth.parameters["high"] - 1.0, 1.0 - 0.9 ** growth.parameters["low"]
-        rise = f"raising the setting by a tenth never raises the cost by more than {_percent(most)} %"
+        rise = f"raising {what} by a tenth never raises the cost by more than {_percent(most)} %"
         fall = f"lowering it by a tenth lowers {beyond} by {_percent(least, up=True)} %"
     return rise if growth.parameters["low"] == 0.0 else f"{rise}, and {fall} or more"
 
@@ -90,10 +91,15 @@ def sentence(decision: Decision) -> str:
     unknown = seen.counted.unknown
     known = f"({unknown} of them with unknown outcomes, which count)" if unknown else "with known outcomes"
     step = rules.policy.options["growth"].parameters.get("step", 1.0)
-    scale = f"{rounded_down(seen.scale / step)} times" if seen.scale < math.inf else "any multiple of"
+    counted = seen.counted.scale
+    scale = f"{rounded_down(counted)} times" if counted < math.inf else "any multiple of"
     beyond = f" (given is {step:g} times that)" if step > 1.0 else ""
+    if seen.setting <= seen.start:
+        beyond += " (given is the start, which you declared safe)"
+    lag = rules.policy.options["lag"]
+    rounds = f"{seen.size} rounds before the latest {lag}," if lag else f"the latest {seen.size} rounds"
     return (
-        f"of the latest {seen.size} rounds {known}, at most {len(seen.counted.exceeding)} would have "
+        f"of {rounds} {known}, at most {len(seen.counted.exceeding)} would have "
         f"{exceeds_words(rules)} at {scale} {base_words(decision)}{beyond}, if {bracket_words(rules)}"
     )
 
@@ -110,15 +116,14 @@ def assumptions(decision: Decision) -> list[str]:
     """All that this decision's promise rests on, one sentence each: what would make it false."""
     rules = decision.rules
     options, growth = rules.policy.options, rules.policy.options["growth"]
-    start = (
-        f"{rules.dial.text(rules.start_action)}"
-        if rules.start_action is not None
-        else f"{options['start_scale']:g} times the protocol's setting"
-    )
+    start = rules.dial.text(decision.prediction.start)
+    if rules.start_action is None:
+        start = f"{options['start_scale']:g} times the protocol's setting (here {start})"
     declared = f"the start, {start}, and less, is safe for every context, as you declared (p0 = 0)"
     if not PROMISES[decision.promise].proved:
         return [declared]
     fall = "rise" if options["direction"] == "below" else "fall"
+    before = f"before the latest {options['lag']} " if options["lag"] else ""
     lines = [
         "rounds are exchangeable: contexts and costs come as if drawn independently from one source, without drift, "
         "and no setting influences another round (watched, with little power: see evidence)",
@@ -130,9 +135,10 @@ def assumptions(decision: Decision) -> list[str]:
         f"{rules.spec.violation_risk:g} + q + p0",
         "the applied setting is at most the advised one; lower ones are harmless, whoever chose them and whatever they "
         "foresaw",
-        f"rounds before the latest {options['lag']} without a known outcome count as exceeding, unless somebody "
+        f"rounds {before}without a known outcome count as exceeding, unless somebody "
         "vouches that it is missing for reasons unrelated to context, cost and setting",
-        "the base, the bracket, the start, the lag and the risk were fixed before the first round",
+        "the base, the bracket, the start, the lag and the risk were fixed before the first round, and no rounds were "
+        "forgotten (resume with forget) because of their outcomes",
     ]
     if options["base"] == "proposal":
         lines.append("proposals are exchangeable too: they do not grow as rounds go on")
@@ -141,7 +147,10 @@ def assumptions(decision: Decision) -> list[str]:
     if options["confidence"] is not None:
         lines.append(f"with probability {options['confidence']:g} over the rounds before this one it holds given them")
     else:
-        lines.append("the probability is over the rounds before this one too, and not for one context")
+        lines.append(
+            "the probability is over the rounds before this one too, those that got the start included, and not for "
+            "one context"
+        )
     return lines
 
 
@@ -173,7 +182,7 @@ def facts(decision: Decision) -> dict[str, Any]:
             "level": seen.level if options["adapt"] is not None else None,
         },
         "scale": {
-            "played": seen.scale,
+            "played": seen.setting / seen.base,
             "count_rule": seen.allowed if math.isfinite(seen.allowed) else None,
             "climb_limit": seen.most if math.isfinite(seen.most) else None,
         },
@@ -246,7 +255,7 @@ def _why_start(decision: Decision) -> list[str]:
     seen, risk = decision.prediction, decision.rules.spec.violation_risk
     if not seen.size:
         return [f"The count: {seen.rounds} rounds so far, too few for a risk of {risk:g}."]
-    if decision.rules.policy.options["adapt"] is not None and seen.rank and seen.level * (seen.size + 1) < 1.0:
+    if decision.rules.policy.options["adapt"] is not None and not seen.rank:
         return [f"The level has fallen to {significant(seen.level)}, since costs exceeded the threshold too often."]
     return [
         f"The count: of the latest {seen.size} rounds at least {seen.rank} tolerate nothing beyond the start, or are "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.count_rule import RECENT, SPREAD_RANK, is_calibrated, spread_risk
+from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, is_calibrated, spread_risk
 from safedial.core.count_window import CountWindow
 from safedial.core.tolerated import Range, tolerated_scale
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
@@ -139,9 +139,13 @@ class ShieldHistory:
         columns["limit"][place], columns["applied"][place] = limit, applied
         base = self.base_at(self.contexts[place], columns["protocol"][place])
         self._set(place, tolerated_scale(limit, base, self.range(columns["start"][place])), told=True)
-        if applied >= columns["advised"][place]:
+        # A setting that was rounded down is evidence for the scale it had. One that was lowered by much is neither
+        # evidence for its scale nor a reason to climb anew, unless there is nothing else to climb from.
+        if applied > 0.0 and (applied * CLIMB >= columns["advised"][place] or not self.used):
+            lowered = applied < columns["advised"][place]
+            scale = min(columns["scale"][place], applied / base) if lowered else columns["scale"][place]
             self.recent = [*self.recent, place][-RECENT:]
-            self.used = [*self.used, columns["scale"][place]][-RECENT:]
+            self.used = [*self.used, scale][-RECENT:]
 
     def leave_out(self, place: int) -> None:
         insort(self.left, place)
@@ -152,8 +156,7 @@ class ShieldHistory:
     def _set(self, place: int, scale: float, *, told: bool) -> None:
         number = place - self.base.since
         if number >= 0:
-            if place < self.count - 1:  # decisions since then may have counted it
-                self.scales, self.told = self.scales.copy(), self.told.copy()
+            self.scales, self.told = self.scales.copy(), self.told.copy()  # certificates may have counted it
             self.window.set(number, scale)
             self.scales[number], self.told[number] = scale, told
 

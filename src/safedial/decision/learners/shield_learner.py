@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.adaptive import adapted
+from safedial.core.adaptive import adapted, adapted_rank
 from safedial.core.confidence import Bounds
 from safedial.core.count_rule import climb_limit
 from safedial.core.safe_set import SafeSet
@@ -58,7 +58,7 @@ class Cap(NamedTuple):
 
     `base` is the setting that is scaled, `protocol` the protocol's; `fitted` is the number of the last decision before
     the base's fit, None where the base is the protocol itself. `allowed` is λ̂ (−∞: the start), `most` what the climb
-    limit allows, `scale` what is played, before flooring to a level; `size` and `rank` are n and m; `counted`
+    limit allows, `scale` what a climb may start from; `size` and `rank` are n and m; `counted`
     are the n rounds.
     """
 
@@ -170,11 +170,15 @@ class ShieldLearner(Learner):
             setting = scaled_setting(scale, base, Range(start, history.end, history.levels))
         counted = history.counted(max(scale / history.step, LEAST), self.before)
         size, rank = history.window.window
+        if level is not None:
+            rank = adapted_rank(level, size, rank)
         fitted = history.base.since + self.before if history.base.since else None
         counts = (self.history.count, self.samples, self.level, self.tally)
         found = (size, rank, counted, *counts)
         choice = self._choice(unfloored, certain=allowed > -math.inf)
-        limits = (allowed, most, max(scale, raw_start / base))
+        # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
+        first = raw_start / (base if self.rules.start_action is None else max(base, history.end))
+        limits = (allowed, most, max(scale, first))
         return Cap(setting, choice, base, stated.protocol, start, fitted, *limits, *found)
 
     def _choice(self, setting: float, *, certain: bool) -> Choice:

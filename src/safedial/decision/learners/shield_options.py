@@ -65,6 +65,10 @@ def _check_names(rules: Rules) -> None:
         require(base in names, "base", base, "must be 'proposal' or the name of a feature", known)
     if isinstance(base, int):
         require(base < rules.dim, "base", base, f"must be a column of a context of dimension {rules.dim}")
+        require(not names, "base", base, "must be a name where there are features: columns are scaled", known)
+    plain = growth.name != "spread" or rules.dose.cost.name == "identity"
+    words = "does not go with a dose curve: its step and its sigma are of settings"
+    require(plain, "growth", growth.name, words, "leave the dose curve out")
     missing = [name for name in growth.features if name not in names]
     require(not missing, "growth", missing, "takes its slopes from features that there are not", known)
 
