@@ -475,3 +475,15 @@ def test_a_certificate_names_the_dose_curve_in_four_digits_and_keeps_the_number_
     decision = Agent(2, make_spec(), dose=curve).decide([0.6, 0.3])
     assert "reward power (exponent 0.4896), cost power (exponent 0.4896)" in decision.explain()
     assert Dose.of(curve).to_dict()["cost"]["exponent"] == 0.48963947731781143
+
+
+def test_explanations_say_where_the_norms_alone_set_the_bound():
+    told = Agent(2, make_spec(), policy="fixed").decide([0.3, 0.4]).explain()
+    assert "is at most 0.5: what the norms alone allow (" in told
+    first = Agent(2, make_spec(), policy=make_policy("hp_ucb", clip=False)).decide([0.03, 0.04])
+    assert "is at most 1: what the norms alone allow, in round one" in first.explain()
+
+
+def test_a_context_of_truth_values_is_refused():
+    with pytest.raises(InvalidInput, match="context: must hold numbers, not bool"):
+        Agent(2, make_spec()).decide(np.array([True, False]))

@@ -47,6 +47,8 @@ class Machine(RuleBasedStateMachine):
             known = known and each["state"] in ("known", "skipped", "nothing")
             if known and each["state"] == "known":
                 agent.update(each["context"], each["applied"], each["reward"], each["cost"], round=number)
+        while agent.alarmed:  # the study's guard is set so that it never stops
+            agent.resume()
         return agent.preview(context).action, agent.informative_rounds
 
     @rule(target=waiting, first=part, second=part)
