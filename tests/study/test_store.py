@@ -93,7 +93,7 @@ def test_keys_are_events_and_only_their_hashes_are_kept(store, study):
         report = verify_log(Source(connection, STORE_LOG, "_store"), recompute=False)
         held = connection.execute(sa.text("SELECT body FROM events WHERE study_id = 0")).fetchall()
     assert (report.ok, report.events) == (True, 3), "the study, the key, its end"
-    assert text.rpartition("_")[2] not in str(held)
+    assert text.split("_", 2)[2] not in str(held), "a secret may have underscores of its own"
 
 
 def test_history_is_imported_whole_before_the_first_decision(store, tmp_path):
