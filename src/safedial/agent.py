@@ -24,7 +24,6 @@ from safedial.core.spec import SafetySpec
 from safedial.decision.decision import Decision
 from safedial.decision.in_memory import InMemoryRounds
 from safedial.decision.outcome import Outcome, normalise
-from safedial.decision.rounds import Asked
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import (
     check_decision,
@@ -33,10 +32,9 @@ from safedial.decision.validation import (
     in_row,
     listed,
     make_rules,
-    read_baseline,
     read_context,
     read_contexts,
-    read_new_context,
+    read_question,
 )
 from safedial.errors import require
 from safedial.io import write_archive
@@ -216,7 +214,7 @@ class Agent(InMemoryRounds):
         Each call is a round: it counts for the joint promise and shrinks the probe; `preview` looks without deciding.
         `allow_extrapolation` accepts a context outside the ranges of its features, and marks the decision.
         """
-        return self._decide([self._read(context, baseline_cost, allow_extrapolation, proposal)])[0]
+        return self._decide([read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)])[0]
 
     def preview(
         self,
@@ -227,8 +225,8 @@ class Agent(InMemoryRounds):
         proposal: float | None = None,
     ) -> Decision:
         """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
-        asked = self._read(context, baseline_cost, allow_extrapolation, proposal)
-        return self._advise(asked, self._learner.ask(asked, preview=True), coin=0.5)._replace(preview=True)
+        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)
+        return self._advise(asked, self._predict(asked, preview=True))._replace(preview=True)
 
     def decide_many(
         self,
@@ -246,7 +244,7 @@ class Agent(InMemoryRounds):
         baselines = column("baseline_costs", baseline_costs, len(rows))
         given = [None] * len(rows) if proposals is None else listed("proposals", proposals, len(rows))
         each = zip(rows, baselines, [allow_extrapolation] * len(rows), given, strict=True)
-        return self._decide([in_row(row, self._read, *asked) for row, asked in enumerate(each)])
+        return self._decide([in_row(row, read_question, self._rules, *asked) for row, asked in enumerate(each)])
 
     def update(
         self,
@@ -272,7 +270,8 @@ class Agent(InMemoryRounds):
             unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
                 outcome. Otherwise learning ends with this round (`frozen`): rounds without a dose teach nothing, and
                 leaving out those that were feared would bias the estimate. (HP-Conformal leaves the round out if the
-                reason is also unrelated to the context, and otherwise counts it as unbounded.)
+                reason is also unrelated to the context, and otherwise counts it as unbounded; for HP-Shield it must be
+                unrelated to context, cost and setting.)
 
         The monitor counts the outcomes of decisions as measured, or, if more was applied than advised, as they would
         have been at the advice. An outcome from before the first decision (history), or of a round without a promise,
@@ -342,9 +341,3 @@ class Agent(InMemoryRounds):
             noise_scale: if the spec's is your own.
         """
         return load_agent(cls, path, policy=policy, dose=dose, noise_scale=noise_scale)
-
-    def _read(self, context: Context, baseline_cost: float, allow_extrapolation: bool, proposal: Any) -> Asked:
-        asked = read_new_context(self._rules, context, allow_extrapolation)
-        if baseline := read_baseline(self._rules, baseline_cost):
-            asked = asked._replace(baseline_cost=baseline)
-        return self._rules.learner.read_question(self._rules, asked, proposal)

@@ -8,7 +8,6 @@ from safedial.core.promise import PROMISES
 from safedial.core.rounding import round_down, round_up
 from safedial.core.spec import SafetySpec
 from safedial.decision.decision import Decision, promise_of
-from safedial.decision.learners.protocol import Learner
 from safedial.decision.rounds import Asked
 from safedial.decision.rules import Rules
 
@@ -18,7 +17,7 @@ START_UNSAFE = ("no_certified_action", "start_refuted")
 def decide(
     rules: Rules,
     spec: SafetySpec,
-    learner: Learner,
+    learner: Any,
     prediction: Any,
     asked: Asked,
     *,
@@ -44,8 +43,8 @@ def decide(
         if fallback_reason in START_UNSAFE and setting == rules.start_action:
             # The start dose was declared safe without this baseline cost, or has proved unsafe: it is no fallback here.
             setting = rules.dial.low
-    elif (own := learner.settings(prediction)) is not None:
-        setting, safe_setting = own
+    elif learner.reads_questions:
+        setting, safe_setting = learner.settings(prediction)
     else:
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:

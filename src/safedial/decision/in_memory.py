@@ -31,7 +31,7 @@ class InMemoryRounds:
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
         self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
-        self._learner = make_learner(rules)
+        self._learner: Any = make_learner(rules)
         self._watch, self._stop_reason = Watch(rules, self._learner), ""
         self._open: dict[int, Round] = {}
         self._decisions = self._expected = 0
@@ -47,17 +47,23 @@ class InMemoryRounds:
 
     def _decide_one(self, asked: Asked) -> Decision:
         learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
-        decision = self._advise(asked, learner.ask(asked), coin)
+        decision = self._advise(asked, self._predict(asked), coin)
         self._decisions += 1
         if learner.starts is not None:
             learner.count_start(decision.promise)
         watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
-        place = learner.opened(asked, decision)
+        place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
         self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
         if len(self._open) > OPEN_LIMIT:
             self._expect()
             del self._open[next(iter(self._open))]
         return decision
+
+    def _predict(self, asked: Asked, *, preview: bool = False) -> Any:
+        learner = self._learner
+        if learner.reads_questions:
+            return learner.ask(asked, preview=preview)
+        return (learner.foresee if preview else learner.predict)(asked.vector, asked.norm)
 
     def _advise(self, asked: Asked, prediction: Any, coin: float = 0.5) -> Decision:
         number, stop_reason = self._decisions + 1, self._stop_reason

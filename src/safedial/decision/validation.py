@@ -78,6 +78,20 @@ def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
     return [in_row(row, read_context, rules, context) for row, context in enumerate(context_rows(contexts))]
 
 
+def read_question(
+    rules: Rules, context: Any, baseline_cost: Any, allow_extrapolation: Any = False, proposal: Any = None
+) -> Asked:
+    """What an agent is asked: the context, its baseline cost, and what the learner takes from the question."""
+    asked = read_new_context(rules, context, allow_extrapolation)
+    if baseline := read_baseline(rules, baseline_cost):
+        asked = asked._replace(baseline_cost=baseline)
+    if rules.learner.reads_questions:
+        return rules.learner.read_question(rules, asked, proposal)
+    if proposal is not None:
+        raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
+    return asked
+
+
 def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> Asked:
     """The context of a new round; outside the stated ranges of its features it is refused, unless allowed."""
     if not isinstance(allow_extrapolation, bool):

@@ -33,7 +33,7 @@ from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
 from safedial.decision.outcome import Sample, cost_at_advice
 from safedial.decision.rounds import Asked
-from safedial.errors import InvalidInput, refusal, require
+from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Learner(ABC):
     """Whether outcomes must be learned in decision order, and none may be left out without a reason."""
     watches_itself: ClassVar[bool] = False
     """Whether its own evidence stops it (the rule "drift"); violations are then only counted."""
+    reads_questions: ClassVar[bool] = False
+    """Whether it is a `QuestionLearner`."""
 
     samples: int = 0
     """The number of outcomes learned from."""
@@ -75,13 +77,6 @@ class Learner(ABC):
             "its first dose is certified",
         )
         return rules
-
-    @classmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
-        """A question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
-        if proposal is not None:
-            raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
-        return asked
 
     @classmethod
     def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
@@ -203,10 +198,6 @@ class Learner(ABC):
         """`predict` as it will be after the next `begin`."""
         return self.predict(context, norm)
 
-    def ask(self, asked: Asked, *, preview: bool = False) -> Any:
-        """`predict`, or `foresee` for a preview, for a question; by default its context says all."""
-        return (self.foresee if preview else self.predict)(asked.vector, asked.norm)
-
     def rounding(self, context: Array, norm: float) -> float | None:
         """How far rounding may move its predictions on another processor; None if unknown."""
         return None
@@ -216,16 +207,6 @@ class Learner(ABC):
         are marked as refuted if the data contradict the spec.
         """
         return prediction, plain_choice(choice)
-
-    def settings(self, prediction: Any) -> tuple[float, float] | None:
-        """The setting of a viewed prediction and the largest safe one, in the dial's units; None where both follow from
-        the choice's intensities.
-        """
-        return None
-
-    def opened(self, asked: Asked, decision: Decision) -> Any:
-        """`open`, for an agent; by default the context says all."""
-        return self.open(asked.vector)
 
     def open(self, context: Array) -> Any:
         """Register a decided round. Returns its place, which comes back with its outcome."""
@@ -283,3 +264,26 @@ def plain_choice(choice: Choice) -> Choice:
         float(choice.reward_index),
         exploring=bool(choice.exploring),
     )
+
+
+class QuestionLearner(Learner):
+    """A learner that takes more from a question than its context, and answers in the dial's units. Agents only."""
+
+    reads_questions = True
+
+    @classmethod
+    @abstractmethod
+    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
+        """The question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
+
+    @abstractmethod
+    def ask(self, asked: Asked, *, preview: bool = False) -> Any:
+        """`predict`, or `foresee` for a preview, for a question."""
+
+    @abstractmethod
+    def settings(self, prediction: Any) -> tuple[float, float]:
+        """The setting of a viewed prediction and the largest safe one, in the dial's units."""
+
+    @abstractmethod
+    def opened(self, asked: Asked, decision: Decision) -> Any:
+        """`open`, with the question and its decision."""

@@ -22,7 +22,7 @@ from safedial.core.safe_set import SafeSet
 from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
 from safedial.decision.certificates import shield_terms
 from safedial.decision.learners import shield_options
-from safedial.decision.learners.protocol import Learner
+from safedial.decision.learners.protocol import QuestionLearner
 from safedial.decision.learners.shield_history import Counted, ShieldHistory
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, upper_setting
@@ -80,7 +80,7 @@ class Cap(NamedTuple):
     tally: Tally
 
 
-class ShieldLearner(Learner):
+class ShieldLearner(QuestionLearner):
     """One learner's rounds, with what is known of them so far."""
 
     in_order, watches_itself = False, True
