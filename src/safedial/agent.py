@@ -251,7 +251,7 @@ class Agent(InMemoryRounds):
         context: Context | Decision,
         action: float | None = None,
         reward: float | None = None,
-        cost: float | None = None,
+        cost: float | Mapping[str, float | None] | None = None,
         *,
         baseline_cost: float = UNSAID,
         round: int | None = None,
@@ -263,7 +263,8 @@ class Agent(InMemoryRounds):
             context: the round's context, or, better, the `Decision` itself, which knows its context, its action and
                 its baseline cost: `agent.update(decision, reward=0.7, cost=0.4)`.
             action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
-            reward, cost: as measured.
+            reward, cost: as measured; `cost` is a mapping with each of the spec's `costs`, where it states them, None
+                where one is not known.
             baseline_cost: as given to `decide`.
             round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
                 outcome is assigned to the oldest open round.
@@ -298,7 +299,7 @@ class Agent(InMemoryRounds):
         contexts: Iterable[Context],
         actions: Iterable[float],
         rewards: Iterable[float],
-        costs: Iterable[float],
+        costs: Iterable[float | Mapping[str, float | None]],
         *,
         baseline_costs: Iterable[float] | None = None,
     ) -> None:
@@ -306,7 +307,8 @@ class Agent(InMemoryRounds):
         vectors = read_contexts(self._rules, contexts)
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
-        columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
+        read = [listed if name == "costs" else column for name in names]
+        columns = [make(name, values, len(vectors)) for make, name, values in zip(read, names, given, strict=True)]
         outcomes = [Outcome(*row) for row in zip(*columns, strict=True)]
         samples = [
             in_row(row, normalise, self._rules, outcome, vector)

@@ -313,10 +313,12 @@ def test_an_agent_that_cannot_start_is_refused(options, given, words):
 def test_other_policies_refuse_the_bracket_and_the_policy_needs_its_options():
     with pytest.raises(InvalidInput, match="promise = 'bracket': does not match policy hp_probe"):
         Agent(2, SPEC, policy="hp_probe")
-    with pytest.raises(
-        InvalidInput, match=r"'hp_shield': needs options.*make_policy\('hp_shield', base=..., growth=...\)"
-    ):
+    with pytest.raises(InvalidInput, match=r"'hp_shield': needs options.*make_policy\('hp_shield', base=...\)"):
         Agent(2, SPEC)
+    with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
+        make_agent(options={"growth": None})
+    with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
+        simulate(shield(growth=None), LinearWorld(dim=3), make_spec(), rounds=2, seeds=1)
     for bad in (lambda: growth.relative(1.4, 0.7, floor=1), lambda: growth.relative(1, 2, floor=-1)):
         with pytest.raises(InvalidInput, match=r"low = 1.4|floor = -1"):
             bad()

@@ -203,7 +203,7 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
     ("options", "words"),
     [
         ({"base": -1}, "base = -1: must be a column's number, a feature's name, 'proposal' or a function"),
-        ({"growth": None}, "growth = None: must be a bracket, or a table"),
+        ({"growth": 3}, "growth = 3: must be a bracket, or a table"),
         ({"learned": "yes"}, "learned = 'yes': must be True or False"),
         ({"family": "log"}, "family = 'log': must be 'scale' or 'offset'"),
         ({"family": "offset", "growth": growth.spread(1.2, 0.5)}, "family = 'offset': must be 'scale' for costs of 0"),

@@ -53,7 +53,7 @@ class Outlook(NamedTuple):
 def hp_shield(
     *,
     base: int | str | Callable[..., Any],
-    growth: Growth | Mapping[str, Any],
+    growth: Growth | Mapping[str, Any] | None = None,
     learned: bool = False,
     family: Literal["scale", "offset"] = "scale",
     start_scale: float | None = None,
@@ -72,7 +72,8 @@ def hp_shield(
             function of contexts (..., d). For an Agent a setting in the dial's units: the name of a feature, a function
             of the raw features (a mapping by name, or the context where there are no names), or "proposal", a number
             that comes with each question; proposals must be exchangeable.
-        growth: a bracket, per unit of the dial for an Agent. Only there it may name features.
+        growth: a bracket, per unit of the dial for an Agent. Only there it may name features. Left out where the spec
+            states `costs`, which have brackets and directions of their own.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
         family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
@@ -89,15 +90,18 @@ def hp_shield(
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
-    growth = growth if isinstance(growth, Growth) else growth_from_dict(growth)
-    setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
+    bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
+    setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, chooser, probe)
     _check_rounds(lag, direction)
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
     setup = setup._replace(direction=direction)
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
-        named = [*growth.features, *([base] if isinstance(base, str) else [])]
+        require(
+            bracket is not None, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
+        )
+        named = [*bracket.features, *([base] if isinstance(base, str) else [])]
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
         require(lag == 0, "lag", lag, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
@@ -136,7 +140,7 @@ def hp_shield(
         )
         return state
 
-    options = {"base": base, "growth": growth, "learned": learned, "family": family, "start_scale": start_scale}
+    options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
     options |= {"lag": lag, "direction": direction}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
@@ -149,7 +153,7 @@ def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: An
     require(column or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
     require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
-    scaled = growth.name != "spread" or family == "scale"
+    scaled = getattr(growth, "name", "") != "spread" or family == "scale"
     require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
     share = start_scale is None or (_number(start_scale) and 0.0 < start_scale <= 1.0)
     rule = "must be a number in (0, 1]"
