@@ -29,6 +29,7 @@ from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, u
 from safedial.decision.outcome import Sample
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
+from safedial.policies.shield.bases import FARTHEST
 from safedial.policies.shield.shield_rounds import middle_of
 
 if TYPE_CHECKING:
@@ -253,7 +254,8 @@ class ShieldLearner(QuestionLearner):
         protocol, start = columns["protocol"][place], columns["start"][place]
         middle = {name: middle_of(cost) for name, cost in costs.items()}
         likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
-        target = math.log(min(max(likely, 0.1 * start), 10.0 * self.history.end) / protocol)
+        most = min(FARTHEST * max(sample.applied, start), 10.0 * self.history.end)
+        target = math.log(max(min(likely, most), 0.1 * start) / protocol)
         self.history.ridge.add(context[None], np.array([[target, sample.reward]]), np.array([True]))
 
     def _told(self, costs: dict[str, Cost], sample: Sample, place: int) -> Told:

@@ -22,6 +22,10 @@ Array = NDArray[np.float64]
 LARGEST_LOG = 30.0
 """A learned base is at most e^30 times the protocol's setting, or as little."""
 
+FARTHEST = 8.0
+"""A base learns that a round tolerated at most so many times what it was given, or its start if that is more: a cost
+near 0 is mostly error, and would otherwise say that the round tolerated a hundred times as much."""
+
 GROWTH = 1.1
 """The next fit is when there are a tenth more rounds."""
 

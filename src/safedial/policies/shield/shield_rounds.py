@@ -19,7 +19,7 @@ from safedial.core.brackets import Growth
 from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, spread_risk
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import Cost, Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
-from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
+from safedial.policies.shield.bases import FARTHEST, LARGEST_LOG, Bases, Fit, Ridge
 
 Array = NDArray[np.float64]
 
@@ -170,9 +170,9 @@ class ShieldRounds:
 
     def _remember(self, context: Array, limit: Array, applied: Array) -> None:
         """Keep the round, and for the climb limit its scale: not if it was given less than it could have been, which
-        is neither evidence for that scale nor a reason to fall back from it.
+        is neither evidence for that scale nor a reason to fall back from it. (Less by rounding alone is not less.)
         """
-        full = applied >= self.advice.setting
+        full = applied >= self.advice.setting * (1.0 - 1e-9)
         self.recent[full] = np.concatenate([self.recent[full, 1:], np.full((full.sum(), 1), self.count)], axis=1)
         self.used[full] = np.concatenate([self.used[full, 1:], self.advice.scale[full, None]], axis=1)
         self.contexts.append(context)
@@ -184,8 +184,9 @@ class ShieldRounds:
         target = cost
         if self.setup.family == "scale":
             protocol = self.setup.protocol(context)
-            likely = self.promise.middle.tolerated(total, applied) / protocol
-            target = np.log(np.clip(likely, 0.1 * self.setup.start_scale, 10.0 / protocol))
+            start, likely = self.setup.start_scale * protocol, self.promise.middle.tolerated(total, applied)
+            most = np.minimum(FARTHEST * np.maximum(applied, start), 10.0)
+            target = np.log(np.maximum(np.minimum(likely, most), 0.1 * start) / protocol)
         self.ridge.add(context, np.stack([target, reward], axis=-1), known)
         if self.count >= self.bases.next_fit:
             coef = self.ridge.coef()
