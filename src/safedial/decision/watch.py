@@ -74,7 +74,7 @@ class Watch:
         if self.learner.watches_itself:
             self.new_watched += round_.watched
             return round_
-        self.tails = [tails.expect(each) for each in self.tails]
+        self.tails = tails.expect(self.tails)
         if not round_.watched:
             return round_
         risk = allowed_risk(self.rules.spec, round_.baseline_cost, float(round_.number))
@@ -136,7 +136,7 @@ class Watch:
     def learned(self, round_: Round, sample: Sample) -> None:
         """Version 1: count a round when it is learned from."""
         if sample.weight > 0.0:
-            self.tails = [tails.expect(each) for each in self.tails]
+            self.tails = tails.expect(self.tails)
             self._observe(self.learner.residuals(self.rules, round_.context, round_.norm, sample), rounding=0.0)
         if round_.watched and sample.applied <= round_.action:
             seen = counted(self.rules.spec, sample, float(round_.number), rules_version=1)

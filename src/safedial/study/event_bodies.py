@@ -10,7 +10,7 @@ from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet
-from safedial.decision.decision import Decision, promise_of
+from safedial.decision.decision import Decision
 from safedial.decision.rules import Rules
 from safedial.study.state import State
 from safedial.version import __version__
@@ -98,7 +98,7 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         body["intensity"],
         body["safe_action"],
         body["round"],
-        not body["doubt"] and PROMISES[promise_of(rules, choice)].from_constants,
+        not body["doubt"] and PROMISES[body["promise"]].from_constants,
         context,
         rules.learner.read_written(rules, body["prediction"]),
         choice,

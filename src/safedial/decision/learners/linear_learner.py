@@ -72,6 +72,10 @@ class LinearLearner(Learner):
         return rules
 
     @classmethod
+    def fixed_assumptions(cls, rules: Rules) -> list[str]:
+        return linear_terms.assumptions(rules)
+
+    @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
         return linear_terms.facts(decision)
 

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction, Ridges
-from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
@@ -106,12 +105,7 @@ class Learner(ABC):
     @classmethod
     def statement(cls, decision: Decision) -> str:
         """The promise of a decision without a fallback reason, in one sentence."""
-        spec = decision.rules.spec
-        promise = PROMISES[decision.rules.policy.promise]
-        if promise.from_constants:
-            promise = PROMISES[spec.promise]
-        cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
-        return promise.statement.format(cost=cost, threshold=spec.threshold, risk=spec.promised_risk)
+        return decision.rules.sentence
 
     @classmethod
     def fallback_note(cls, decision: Decision) -> str:
@@ -124,9 +118,14 @@ class Learner(ABC):
         return []
 
     @classmethod
+    def fixed_assumptions(cls, rules: Rules) -> list[str]:
+        """All its assumptions that hang on no single decision, one sentence each."""
+        return shared_terms.fixed_assumptions(rules, cls.assumptions(rules))
+
+    @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
-        """Its own part of a certificate: "assumptions", "risk", its bounds, its model."""
-        return shared_terms.facts(decision, cls.assumptions(decision.rules))
+        """Its own part of a certificate: "risk", its bounds, its model; "assumptions" if they hang on the decision."""
+        return shared_terms.facts(decision)
 
     @classmethod
     def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
