@@ -111,7 +111,7 @@ class Cost:
         signed = cost if self.direction == "above" else -cost
         return _TOLERATED[growth.name](growth.parameters, signed + growth.error, setting, self.limit)
 
-    def exceeded(self, cost: Any) -> bool | NDArray[np.bool_]:
+    def exceeded(self, cost: Any) -> Any:
         """Whether a measured cost lies on the wrong side of the threshold."""
         return cost > self.threshold if self.direction == "above" else cost < self.threshold
 

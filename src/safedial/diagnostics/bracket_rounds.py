@@ -19,7 +19,7 @@ from safedial.core import monitor
 from safedial.core.dose import Dose
 from safedial.core.spec import SafetySpec
 from safedial.core.tolerated import Cost
-from safedial.decision.learners.shield_options import cost_of, growth_at, raw_features, read_question
+from safedial.decision.learners.shield_options import costs_of, growth_at, raw_features, read_question
 from safedial.decision.rounds import Asked
 from safedial.decision.rules import named_policy
 from safedial.decision.units import Dial, Features
@@ -100,7 +100,7 @@ def walk_bracket_log(
     rule = policy if isinstance(policy, Policy) else named_policy(policy or {})
     parts: Any = {"policy": rule, "dose": dose, "dial": dial, "features": features}
     rules = make_rules(dim=log.dim, spec=spec, **parts)
-    costs = {"cost": cost_of(rules)}
+    costs = costs_of(rules)
     outcome = _measured(log, costs)
     known = np.all([np.isfinite(values) for values in outcome.values()], axis=0)
     require(known.any(), "log", f"{len(log)} rows", "has no round with a known outcome", "report outcomes first")
@@ -118,8 +118,8 @@ def walk_bracket_log(
         proposal = None if proposals is None else float(proposals[index])
         stated: Any = read_question(rules, Asked(vector, 0.0), proposal).stated
         told[:, index] = stated.protocol, stated.start
-        for name in costs:
-            parameters = growth_at(rules, vector).parameters
+        for name, limit in costs.items():
+            parameters = growth_at(rules, limit.growth, vector).parameters
             bracket[name][index] = parameters.get("low", 0.0), parameters.get("high", 0.0)
         raw = raw_features(rules, vector) if features else vector
         decision = agent.decide(raw, proposal=proposal, allow_extrapolation=True)
@@ -154,7 +154,10 @@ def walk_bracket_log(
 
 def log_columns(spec: SafetySpec, policy: Mapping[str, Any] | None) -> list[str]:
     """The columns of numbers that a log of this promise has: its costs, and proposals if they are the base."""
-    return ["cost", *(["proposal"] if dict(policy or {}).get("base") == "proposal" else [])]
+    return [
+        *cost_columns(spec.costs or ("cost",)).values(),
+        *(["proposal"] if dict(policy or {}).get("base") == "proposal" else []),
+    ]
 
 
 def cost_columns(names: Iterable[str]) -> dict[str, str]:
