@@ -23,7 +23,7 @@ from safedial.core.scale import NoiseScale
 from safedial.core.spec import SafetySpec
 from safedial.decision.decision import Decision
 from safedial.decision.in_memory import InMemoryRounds
-from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.outcome import Outcome, lost, normalise
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import (
     check_decision,
@@ -255,7 +255,7 @@ class Agent(InMemoryRounds):
         *,
         baseline_cost: float = UNSAID,
         round: int | None = None,
-        unrelated: bool = False,
+        unrelated: bool = UNSAID,
     ) -> None:
         """Learn from one outcome. Call in decision order.
 
@@ -268,17 +268,18 @@ class Agent(InMemoryRounds):
             baseline_cost: as given to `decide`.
             round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
                 outcome is assigned to the oldest open round.
-            unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
-                outcome. Otherwise learning ends with this round (`frozen`): rounds without a dose teach nothing, and
-                leaving out those that were feared would bias the estimate. (HP-Conformal leaves the round out if the
-                reason is also unrelated to the context, and otherwise counts it as unbounded; for HP-Shield it must be
-                unrelated to context, cost and setting.)
+            unrelated: if a dose was advised but none applied, or the outcome is lost (`update(decision, unrelated=True)`):
+                you state that the reason has nothing to do with the outcome; the round is then skipped. Otherwise
+                learning ends with this round (`frozen`): leaving out those that were feared would bias the estimate.
+                (HP-Conformal leaves the round out if the reason is also unrelated to the context, and otherwise counts
+                it as unbounded; HP-Shield if unrelated to context, cost and setting; otherwise it tolerates nothing.)
 
         The monitor counts the outcomes of decisions as measured, or, if more was applied than advised, as they would
         have been at the advice. An outcome from before the first decision (history), or of a round without a promise,
         is learned from but proves nothing about the promise.
         """
-        require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        require(unrelated is UNSAID or isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        gone = unrelated is not UNSAID and action is None and reward is None and cost is None
         if isinstance(context, Decision):
             check_decision(self._rules, self._open, context)
             require(round is None, "round", round, "is known to the decision", "leave it out")
@@ -291,8 +292,9 @@ class Agent(InMemoryRounds):
             number = self._number_of(vector, round)
             known = self._open[number].baseline_cost if number else 0.0
             applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
-        sample = normalise(self._rules, Outcome(applied, reward, cost, baseline), vector)
-        self._learn(vector, norm, sample, number, unrelated=unrelated)
+        require(number or not gone, "round", round, "is not open, so it has no outcome to lose")
+        sample = (lost if gone else normalise)(self._rules, Outcome(applied, reward, cost, baseline), vector)
+        self._learn(vector, norm, sample, number, unrelated=unrelated is True)
 
     def update_many(
         self,

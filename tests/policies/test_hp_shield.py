@@ -251,3 +251,8 @@ def test_a_context_without_a_setting_and_a_grid_of_thresholds_are_refused():
     with pytest.raises(InvalidInput, match="must be one number, as must violation_risk; sweep in a loop"):
         policy.decide(outlook, make_spec(threshold=np.array([1.0, 2.0])), round=1, coin=0.5)
     assert math.isclose(policy.decide(outlook, SPEC, round=1, coin=0.5).intensity[0, 0], 0.25)
+
+
+def test_a_lag_may_be_a_whole_number_of_numpy():
+    lag = hp_shield(base=0, growth=BRACKET, lag=np.int64(2)).options["lag"]
+    assert (lag, type(lag)) == (2, int)

@@ -49,13 +49,20 @@ class Sample(NamedTuple):
     def unknown(self) -> bool:
         """Whether a cost is not known."""
         measured = self.measured
-        return any(map(math.isnan, measured.values() if isinstance(measured, Mapping) else (measured,)))
+        return any(map(math.isnan, measured.values())) if type(measured) is dict else measured != measured
+
+
+def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
+    """`normalise` for a round whose outcome is lost: it teaches nothing."""
+    costs = rules.spec.costs
+    unknown = math.nan if costs is None else dict.fromkeys(costs, math.nan)
+    return Sample(0.0, 0.0, 0.0, rules.dial.low, unknown, outcome.baseline_cost)
 
 
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check an outcome and divide it by its intensities; `context` is for a noise scale that depends on it."""
-    harm = _read_cost(rules.spec, outcome.cost)
-    setting, gain, baseline = reals({name: getattr(outcome, name) for name in ("action", "reward", "baseline_cost")})
+    setting, gain = reals({"action": outcome.action, "reward": outcome.reward})
+    harm, baseline = _read_cost(rules.spec, outcome.cost), real("baseline_cost", outcome.baseline_cost)
     dial, dose = rules.dial, rules.dose
     if not dial.low <= setting <= dial.high:
         way_out = "report what was applied, in the dial's units"
@@ -64,8 +71,8 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     cost_intensity = share if rules.is_identity else float(dose.cost.effect(share))
     reward_intensity = share if dose.reward.name == "identity" else float(dose.reward.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
-    if rules.policy.binary_cost:
-        require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs")
+    if rules.policy.takes_zero_one:
+        require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs, or its bracket")
         require(baseline == 0.0, "baseline_cost", baseline, "must be 0 where costs are 0 or 1")
     if weight <= 0.0 or not rules.policy.learns:
         return Sample(0.0, 0.0, 0.0, setting, harm, baseline)

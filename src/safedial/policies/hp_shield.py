@@ -93,7 +93,8 @@ def hp_shield(
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, chooser, probe)
-    _check_rounds(lag, direction)
+    lag = _whole(lag)
+    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
     setup = setup._replace(direction=direction)
 
@@ -183,10 +184,10 @@ def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) ->
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
-def _check_rounds(lag: Any, direction: Any) -> None:
-    whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
+def _whole(lag: Any) -> int:
+    whole = isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0
     require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
-    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
+    return int(lag)
 
 
 def _number(value: Any) -> bool:

@@ -85,7 +85,10 @@ def costs_of(rules: Rules) -> dict[str, Cost]:
         require(
             growth is not None, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
         )
-        return {ONE: Cost(threshold=spec.threshold, growth=growth, direction=direction, on=spec.threshold_on)}
+        cost = Cost(threshold=spec.threshold, growth=growth, direction=direction, on=spec.threshold_on)
+        told = growth.name != "spread" or cost.exceeded(0.0) != cost.exceeded(1.0)
+        require(told, "threshold", cost.threshold, "must tell 0 from 1 where costs are 0 or 1", "take 0.5")
+        return {ONE: cost}
     for name, given, plain in (("growth", growth, None), ("direction", direction, "above")):
         require(given == plain, name, given, "cannot be combined with the spec's costs", "state it in each Cost")
     zero_one = [name for name, cost in spec.costs.items() if cost.growth.name == "spread"]
