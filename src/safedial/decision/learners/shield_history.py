@@ -79,17 +79,21 @@ class ShieldHistory:
         """Fit a base if it is due, and use the newest that is calibrated. Replaces what it changes, so that a copy can
         run ahead.
         """
+        waiting = self.bases.waiting
+        if self.count < self.bases.next_fit and (len(waiting) == 1 or not self._is_ready(waiting[1])):
+            return  # a newer base has fewer rounds since its fit, so it is not ready either
         bases = copy.copy(self.bases)
         bases.waiting = list(bases.waiting)
         if self.count >= bases.next_fit:
             bases.add(self.count, self.ridge.coef()[..., 0])
-        count = self._countable(0)
-        since = [self._countable(fit.since) for fit in bases.waiting]
-        ready = [place for place, own in enumerate(since) if is_calibrated(own, count, self.risk)]
+        ready = [place for place, fit in enumerate(bases.waiting) if self._is_ready(fit)]
         bases.waiting = bases.waiting[max(ready, default=0) :]
         self.bases = bases
         if bases.waiting[0] is not self.base:
             self._restate(bases.waiting[0])
+
+    def _is_ready(self, fit: Fit) -> bool:
+        return is_calibrated(self._countable(fit.since), self._countable(0), self.risk)
 
     def _countable(self, since: int) -> int:
         """How many rounds from `since` on count: older than the lag, less those left out."""
@@ -98,12 +102,15 @@ class ShieldHistory:
 
     def base_at(self, context: Array, protocol: float) -> float:
         """The setting that is scaled."""
-        return float(self._settings(self.base, context[None], protocol)) if self.options["learned"] else protocol
+        if not self.options["learned"]:
+            return protocol
+        coef = self.base.coef[0]
+        grown = float(coef[0] + coef[1:] @ context)
+        return protocol * math.exp(min(max(grown, -LARGEST_LOG), LARGEST_LOG))
 
     def _settings(self, base: Fit, contexts: Array, protocol: Any) -> Any:
         """The same at contexts (n, d), for a learned base."""
-        grown = np.exp(np.clip(base.value(contexts[None])[0], -LARGEST_LOG, LARGEST_LOG))
-        return protocol * (grown[0] if isinstance(protocol, float) else grown)
+        return protocol * np.exp(np.clip(base.value(contexts[None])[0], -LARGEST_LOG, LARGEST_LOG))
 
     def floored(self, start: Any) -> Any:
         """A start, or an array of them, as it is played."""
@@ -120,6 +127,7 @@ class ShieldHistory:
     def counted(self, scale: float, before: int) -> Counted:
         """The counted rounds, as they stand, and a scale; `before` decisions came before place 0."""
         first, last = self.window.span
+        self.shown = max(self.shown, last)
         return Counted(self.scales, self.told, first, last, scale, self.base.since + before + 1)
 
     def open(self, context: Array, kept: tuple[float, ...]) -> int:
@@ -156,7 +164,8 @@ class ShieldHistory:
     def _set(self, place: int, scale: float, *, told: bool) -> None:
         number = place - self.base.since
         if number >= 0:
-            self.scales, self.told = self.scales.copy(), self.told.copy()  # certificates may have counted it
+            if number < self.shown:  # a certificate has counted it
+                self.scales, self.told, self.shown = self.scales.copy(), self.told.copy(), 0
             self.window.set(number, scale)
             self.scales[number], self.told[number] = scale, told
 
@@ -179,7 +188,7 @@ class ShieldHistory:
             earlier=base.since - bisect_left(self.left, base.since),
             values=scales.tolist(),
         )
-        self.scales = scales.copy()
+        self.scales, self.shown = scales.copy(), 0
         self.told = np.isfinite(self.columns["applied"])[base.since :]
 
     def state(self) -> dict[str, Any]:

@@ -145,7 +145,9 @@ class ShieldLearner(QuestionLearner):
         ahead = copy.copy(self)
         ahead.history = copy.copy(self.history)
         ahead.begin()
-        return ahead._cap(asked.vector, asked.stated)
+        cap = ahead._cap(asked.vector, asked.stated)
+        self.history.shown = max(self.history.shown, ahead.history.shown)
+        return cap
 
     def predict(self, context: Array, norm: float) -> Cap:
         """For a question that brings no proposal."""
@@ -159,29 +161,39 @@ class ShieldLearner(QuestionLearner):
 
     def _cap(self, context: Array, stated: Stated) -> Cap:
         """The largest setting for a context: λ̂ times the base under the climb limit, never below the start."""
-        history, options, raw_start = self.history, self.options, stated.start
+        history, climb, raw_start = self.history, self.options["climb"], stated.start
         base = history.base_at(context, stated.protocol)
-        level = None if options["adapt"] is None else self.level * (history.risk / self.risk)
+        level = None if self.options["adapt"] is None else self.level * (history.risk / self.risk)
         allowed = history.step * history.window.scale(level)
-        most = math.inf
-        if options["climb"] is not None:
-            most = climb_limit(history.used, -math.inf, climb=options["climb"])
+        most = math.inf if climb is None else climb_limit(history.used, -math.inf, climb=climb)
         scale, start = min(allowed, most), history.floored(raw_start)
         setting = unfloored = scaled_setting(scale, base, Range(start, history.end))
         if history.levels is not None:
             setting = scaled_setting(scale, base, Range(start, history.end, history.levels))
-        counted = history.counted(max(scale / history.step, LEAST), self.before)
         size, rank = history.window.window
         if level is not None:
             rank = adapted_rank(level, size, rank)
         fitted = history.base.since + self.before if history.base.since else None
-        counts = (self.history.count, self.samples, self.level, self.tally)
-        found = (size, rank, counted, *counts)
-        choice = self._choice(unfloored, certain=allowed > -math.inf)
         # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
         first = raw_start / (base if self.rules.start_action is None else max(base, history.end))
-        limits = (allowed, most, max(scale, first))
-        return Cap(setting, choice, base, stated.protocol, start, fitted, *limits, *found)
+        return Cap(
+            setting,
+            self._choice(unfloored, certain=allowed > -math.inf),
+            base,
+            stated.protocol,
+            start,
+            fitted,
+            allowed,
+            most,
+            max(scale, first),
+            size,
+            rank,
+            history.counted(max(scale / history.step, LEAST), self.before),
+            history.count,
+            self.samples,
+            self.level,
+            self.tally,
+        )
 
     def _choice(self, setting: float, *, certain: bool) -> Choice:
         """The choice as intensities; its bound is the threshold, which the promise is about, where there is one."""
@@ -195,8 +207,9 @@ class ShieldLearner(QuestionLearner):
         kept = (stated.protocol, stated.start, -math.inf, math.nan, cap.setting, cap.scale)
         place = self.history.open(asked.vector, kept)
         self.decided += 1
-        tally = self.tally
-        self.tally = tally._replace(open_at_once=max(tally.open_at_once, self.history.count - tally.ended))
+        waiting = self.history.count - self.tally.ended
+        if waiting > self.tally.open_at_once:
+            self.tally = self.tally._replace(open_at_once=waiting)
         return place
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:

@@ -122,8 +122,9 @@ def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
     if rules.policy.options["base"] != "proposal" and proposal is not None:
         raise refusal("proposal", proposal, "is not this policy's base", "leave it out, or use base='proposal'")
     protocol = _protocol(rules, asked.vector, proposal)
-    for growth in brackets(rules):
-        growth_at(rules, growth, asked.vector)
+    if rules.features is not None:
+        for growth in brackets(rules):
+            growth_at(rules, growth, asked.vector)
     start, dial = rules.start_action, rules.dial
     if start is None:
         start = max(dial.low, min(rules.policy.options["start_scale"] * protocol, dial.high))
@@ -135,7 +136,7 @@ def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             raise refusal("start", start, rule, way_out)
-    return asked._replace(stated=Stated(protocol, start))
+    return Asked(*asked[:4], Stated(protocol, start))
 
 
 def _protocol(rules: Rules, context: Vector, proposal: Any) -> float:
@@ -144,11 +145,14 @@ def _protocol(rules: Rules, context: Vector, proposal: Any) -> float:
         name, value = "proposal", proposal
         require(value is not None, name, value, "is missing, and it is this policy's base", "decide(..., proposal=...)")
     elif isinstance(base, str):
-        name, value = f"context[{base!r}]", raw_value(rules, context, base)
+        name, value = base, raw_value(rules, context, base)
     elif isinstance(base, int):
-        name, value = f"context[{base}]", float(context[base])
+        name, value = base, float(context[base])
     else:
         name, value = "base(context)", _called(base, raw_features(rules, context) if rules.features else context)
+    if type(value) is float and 0.0 < value < math.inf:
+        return value
+    name = name if name in ("proposal", "base(context)") else f"context[{name!r}]"
     setting = real(name, value)
     if not setting > 0.0:
         raise refusal(name, setting, "must be > 0, since it is the setting that is scaled")
