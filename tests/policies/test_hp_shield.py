@@ -214,7 +214,7 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
         ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
         ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
         ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
-        ({"chooser": "best"}, "chooser = 'best': must be 'largest' or 'sign'"),
+        ({"chooser": "best"}, "chooser = 'best': must be one of largest, request"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):

@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 LARGEST_LOG = 30.0
 """A learned base is at most e^30 times the protocol's setting, or as little."""
 
+FIRST_FIT = 10
+"""The first fit is when there are so many rounds."""
+
 GROWTH = 1.1
 """The next fit is when there are a tenth more rounds."""
 
@@ -62,7 +65,7 @@ class Bases:
 
     def __init__(self, lanes: int, dim: int) -> None:
         self.waiting = [Fit(0, np.zeros((lanes, 1 + dim)))]
-        self.next_fit = 10
+        self.next_fit = FIRST_FIT
 
     def add(self, count: int, coef: Array) -> None:
         self.waiting.append(Fit(count, coef))
