@@ -228,7 +228,7 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
         ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
         ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
-        ({"chooser": "best"}, "chooser = 'best': must be 'largest' or 'sign'"),
+        ({"chooser": "best"}, "chooser = 'best': must be one of largest, request"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):

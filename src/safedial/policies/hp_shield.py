@@ -60,7 +60,8 @@ def hp_shield(
     climb: float | None = CLIMB,
     confidence: float | None = None,
     adapt: float | None = None,
-    chooser: Literal["largest", "sign"] = "largest",
+    chooser: Literal["largest", "request", "sign", "target"] = "largest",
+    reward_model: Any = None,
     probe: float | None = None,
     lag: int = 0,
     direction: Literal["above", "below"] = "above",
@@ -82,9 +83,15 @@ def hp_shield(
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
-        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative.
-        probe: None, or the share of the cap that such a round gets. With an exact curve a small share tells as much as
-            the whole; with a bracket it tells little, and such rounds hold the scale back.
+        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative. An Agent's
+            only: "request": the proposal that comes with each question, at most the cap, which any proposal may be;
+            "target": the setting from the start to the cap at which the predicted reward is largest, for rewards that
+            need not rise with the dose.
+        reward_model: None, or for "target" an object with fit(X, y) and predict(X) in place of ridge regression; X are
+            contexts and, in the last column, settings.
+        probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
+            curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
+            scale back.
         lag: an Agent's only: how many of the latest rounds do not count, so that their outcomes may be late.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
 
@@ -92,7 +99,8 @@ def hp_shield(
     """
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
-    _check(climb, confidence, adapt, chooser, probe)
+    _check(climb, confidence, adapt, probe)
+    _check_chooser(chooser, base, reward_model)
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
@@ -104,7 +112,9 @@ def hp_shield(
         )
         named = [*bracket.features, *([base] if isinstance(base, str) else [])]
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
-        require(lag == 0, "lag", lag, "is for an Agent", "leave it out of a simulation")
+        agents_only = {"lag": lag, "chooser": chooser if chooser in ("request", "target") else None}
+        for name, value in agents_only.items():
+            require(not value, name, value, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
         require(inside, "base", base, f"must be a column of a context of dimension {dim}", "columns count from 0")
         return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
@@ -143,7 +153,7 @@ def hp_shield(
 
     options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    options |= {"lag": lag, "direction": direction}
+    options |= {"reward_model": reward_model, "lag": lag, "direction": direction}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
@@ -167,7 +177,7 @@ def _protocol(base: Any) -> Any:
     return base if callable(base) else lambda context: context[..., base]
 
 
-def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) -> None:
+def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
     require(
         climb is None or (_number(climb) and climb > 1.0),
         "climb",
@@ -179,9 +189,18 @@ def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) ->
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
     if adapt is not None:
         check_rate(adapt, 0.05)
-    require(chooser in ("largest", "sign"), "chooser", chooser, "must be 'largest' or 'sign'")
     part = probe is None or (_number(probe) and 0.0 < probe <= 1.0)
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
+
+
+def _check_chooser(chooser: Any, base: Any, reward_model: Any) -> None:
+    known = ("largest", "request", "sign", "target")
+    require(chooser in known, "chooser", chooser, "must be one of " + ", ".join(known))
+    other = chooser != "request" or base != "proposal"
+    way_out = "choose a protocol: the proposal is then only a request under its cap"
+    require(other, "base", base, "is the proposal, which is the request already", way_out)
+    used = reward_model is None or chooser == "target"
+    require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
 
 
 def _whole(lag: Any) -> int:

@@ -20,6 +20,16 @@ SHOWN = 20
 """How many rounds are named in words; the certificate holds all."""
 
 
+CHOSEN = {"request": "request", "target": "largest_reward", "sign": "start_only"}
+"""What set the setting, by the chooser that gave less than the cap."""
+
+
+def chosen(decision: Decision) -> str:
+    """The chooser's reason, where it gave less than the cap."""
+    seen = decision.prediction
+    return CHOSEN[decision.rules.policy.options["chooser"]] if seen.setting < seen.safe else ""
+
+
 def guarded(decision: Decision) -> str:
     """The climb limit, where it and not the count rule set the scale."""
     seen = decision.prediction
@@ -112,7 +122,9 @@ def sentence(decision: Decision) -> str:
     counted = seen.counted.scale
     scale = f"{rounded_down(counted)} times" if counted < math.inf else "any multiple of"
     beyond = f" (given is {step:g} times that)" if step > 1.0 else ""
-    if seen.setting <= seen.start:
+    if seen.setting < seen.safe:
+        beyond += " (given is less, which is safe too)"
+    elif seen.setting <= seen.start:
         beyond += " (given is the start, which you declared safe)"
     lag = rules.policy.options["lag"]
     rounds = f"{seen.size} rounds before the latest {lag}," if lag else f"the latest {seen.size} rounds"
@@ -209,6 +221,7 @@ def facts(decision: Decision) -> dict[str, Any]:
         },
         "scale": {
             "played": seen.setting / seen.base,
+            "largest": seen.safe / seen.base,
             "count_rule": seen.allowed if math.isfinite(seen.allowed) else None,
             "climb_limit": seen.most if math.isfinite(seen.most) else None,
         },

@@ -93,6 +93,11 @@ class Learner(ABC):
         return None
 
     @classmethod
+    def chosen(cls, decision: Decision) -> str:
+        """A key of `LIMITS`: why the learner chose less than the largest safe setting; "" if it did not."""
+        return ""
+
+    @classmethod
     def guarded(cls, decision: Decision) -> str:
         """A key of `LIMITS`: which of its own guards set the largest intensity; "" if none did."""
         return ""

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-COLUMNS = ("protocol", "start", "limit", "applied", "advised", "scale")
+COLUMNS = ("protocol", "start", "limit", "applied", "advised", "scale", "cap")
 """What is kept of each round: the protocol's setting, its start, the tolerated setting (−∞ where not known, NaN where
-left out), the applied setting (NaN where not known), the advised one, and its scale before flooring to a level."""
+left out), the applied setting (NaN where not known), the advised one, the scale of the largest that was allowed, before
+flooring to a level, and that setting itself."""
 
 
 class Counted(NamedTuple):
@@ -149,8 +150,8 @@ class ShieldHistory:
         self._set(place, tolerated_scale(limit, base, self.range(columns["start"][place])), told=True)
         # A setting that was rounded down is evidence for the scale it had. One that was lowered by much is neither
         # evidence for its scale nor a reason to climb anew, unless there is nothing else to climb from.
-        if applied > 0.0 and (applied * CLIMB >= columns["advised"][place] or not self.used):
-            lowered = applied < columns["advised"][place]
+        if applied > 0.0 and (applied * CLIMB >= columns["cap"][place] or not self.used):
+            lowered = applied < columns["cap"][place]
             scale = min(columns["scale"][place], applied / base) if lowered else columns["scale"][place]
             self.recent = [*self.recent, place][-RECENT:]
             self.used = [*self.used, scale][-RECENT:]
@@ -171,7 +172,7 @@ class ShieldHistory:
 
     def _restate(self, base: Fit) -> None:
         """Count all rounds since the fit, and the scales of the last known ones, in the new base's scale."""
-        protocol, start, limit, applied, _, _ = (np.array(self.columns[name]) for name in COLUMNS)
+        protocol, start, limit, applied = (np.array(self.columns[name]) for name in COLUMNS[:4])
         settings, since = self._settings(base, np.array(self.contexts), protocol), slice(base.since, None)
         scales = tolerated_scale(limit[since], settings[since], self.range(start[since]))
         self._use(base, np.where(np.isnan(limit[since]), math.nan, scales))
@@ -207,7 +208,8 @@ class ShieldHistory:
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        self.columns = {name: arrays[name].tolist() for name in COLUMNS}
+        # Early files have no cap: it was what was advised.
+        self.columns = {name: arrays.get(name, arrays["advised"]).tolist() for name in COLUMNS}
         self.contexts = list(arrays["contexts"].copy())
         self.left, self.recent, self.used = (arrays[name].tolist() for name in ("left", "recent", "used"))
         self.ridge.gram, self.ridge.moments = arrays["gram"].copy(), arrays["moments"].copy()

@@ -23,6 +23,7 @@ from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
 from safedial.decision.certificates import shield_terms
 from safedial.decision.learners import shield_options
 from safedial.decision.learners.protocol import QuestionLearner
+from safedial.decision.learners.shield_chooser import Chooser
 from safedial.decision.learners.shield_history import Counted, ShieldHistory
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, upper_setting
@@ -57,13 +58,14 @@ class Tally(NamedTuple):
 class Cap(NamedTuple):
     """What a decision rests on, in plain values.
 
-    `base` is the setting that is scaled, `protocol` the protocol's; `fitted` is the number of the last decision before
-    the base's fit, None where the base is the protocol itself. `allowed` is λ̂ (−∞: the start), `most` what the climb
-    limit allows, `scale` what a climb may start from; `size` and `rank` are n and m; `counted`
-    are the n rounds.
+    `setting` is what is given, `safe` the largest that the rounds allow. `base` is the setting that is scaled,
+    `protocol` the protocol's; `fitted` is the number of the last decision before the base's fit, None where the base is
+    the protocol itself. `allowed` is λ̂ (−∞: the start), `most` what the climb limit allows, `scale` what a climb may
+    start from; `size` and `rank` are n and m; `counted` are the n rounds.
     """
 
     setting: float
+    safe: float
     choice: Choice
     base: float
     protocol: float
@@ -101,6 +103,10 @@ class ShieldLearner(QuestionLearner):
         return shield_options.read_question(rules, asked, proposal)
 
     @classmethod
+    def chosen(cls, decision: Decision) -> str:
+        return shield_terms.chosen(decision)
+
+    @classmethod
     def guarded(cls, decision: Decision) -> str:
         return shield_terms.guarded(decision)
 
@@ -134,17 +140,19 @@ class ShieldLearner(QuestionLearner):
         """Start again with no rounds; decisions keep their numbers."""
         self.before, self.samples = self.decided, 0
         self.history, self.watch = ShieldHistory(self.rules), ShieldWatch(self.risk, self.options["lag"])
+        self.chooser = Chooser(self.rules, self.history.levels)
         self.level, self.tally = self.risk, Tally()
 
     def begin(self) -> None:
         if self.options["learned"]:
             self.history.renew_base()
+        self.chooser.begin()
 
     def ask(self, asked: Asked, *, preview: bool = False) -> Cap:
         if not preview:
             return self._cap(asked.vector, asked.stated)
         ahead = copy.copy(self)
-        ahead.history = copy.copy(self.history)
+        ahead.history, ahead.chooser = copy.copy(self.history), copy.copy(self.chooser)
         ahead.begin()
         cap = ahead._cap(asked.vector, asked.stated)
         self.history.shown = max(self.history.shown, ahead.history.shown)
@@ -158,7 +166,7 @@ class ShieldLearner(QuestionLearner):
         return prediction, choice
 
     def settings(self, prediction: Cap) -> tuple[float, float]:
-        return prediction.setting, prediction.setting
+        return prediction.setting, prediction.safe
 
     def _cap(self, context: Array, stated: Stated) -> Cap:
         """The largest setting for a context: λ̂ times the base under the climb limit, never below the start."""
@@ -168,18 +176,22 @@ class ShieldLearner(QuestionLearner):
         allowed = history.step * history.window.scale(level)
         most = math.inf if climb is None else climb_limit(history.used, -math.inf, climb=climb)
         scale, start = min(allowed, most), history.floored(raw_start)
-        setting = unfloored = scaled_setting(scale, base, Range(start, history.end))
+        safe = unfloored = scaled_setting(scale, base, Range(start, history.end))
         if history.levels is not None:
-            setting = scaled_setting(scale, base, Range(start, history.end, history.levels))
+            safe = scaled_setting(scale, base, Range(start, history.end, history.levels))
         size, rank = history.window.window
         if level is not None:
             rank = adapted_rank(level, size, rank)
         fitted = history.base.since + self.before if history.base.since else None
         # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
         first = raw_start / (base if self.rules.start_action is None else max(base, history.end))
+        setting, index = safe, 0.0
+        if self.options["chooser"] != "largest":
+            setting, index = self.chooser.choose(safe, start, context, stated)
         return Cap(
             setting,
-            self._choice(unfloored, certain=allowed > -math.inf),
+            safe,
+            self._choice(unfloored, index, certain=allowed > -math.inf),
             base,
             stated.protocol,
             start,
@@ -196,16 +208,16 @@ class ShieldLearner(QuestionLearner):
             self.tally,
         )
 
-    def _choice(self, setting: float, *, certain: bool) -> Choice:
+    def _choice(self, setting: float, index: float, *, certain: bool) -> Choice:
         """The choice as intensities; its bound is the threshold, which the promise is about, where there is one."""
         rules = self.rules
         share = setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
         bound = (rules.spec.threshold or 0.0) if certain else math.inf
-        return Choice(share, SafeSet(share, True), Bounds(0.0, bound, 0.0, 0.0, False), 0.0)
+        return Choice(share, SafeSet(share, True), Bounds(index, bound, 0.0, 0.0, False), index)
 
     def opened(self, asked: Asked, decision: Decision) -> int:
         cap, stated = decision.prediction, asked.stated
-        kept = (stated.protocol, stated.start, -math.inf, math.nan, cap.setting, cap.scale)
+        kept = (stated.protocol, stated.start, -math.inf, math.nan, cap.setting, cap.scale, cap.safe)
         place = self.history.open(asked.vector, kept)
         self.decided += 1
         waiting = self.history.count - self.tally.ended
@@ -232,6 +244,7 @@ class ShieldLearner(QuestionLearner):
             limit = shield_options.tolerated(self.rules, costs, sample.measured, sample.applied)
             self.history.fill(place, limit, sample.applied)
             self.samples += 1
+            self.chooser.learn(context, sample)
             if self.options["learned"]:
                 self._train(context, costs, sample, place)
         self._tell(exceeded if exceeded or known else None, sample.applied, place)
@@ -294,10 +307,11 @@ class ShieldLearner(QuestionLearner):
     def state(self) -> dict[str, Any]:
         counts = (self.before, self.decided, self.samples, *self.tally)
         scalars = {"counts": np.array(counts, dtype=np.int64), "level": np.array(self.level)}
-        return {**self.history.state(), **scalars, **self.watch.state()}
+        return {**self.history.state(), **scalars, **self.watch.state(), **self.chooser.state()}
 
     def restore(self, arrays: dict[str, Any]) -> None:
         self.before, self.decided, self.samples, *tally = arrays["counts"].tolist()
         self.level, self.tally = float(arrays["level"]), Tally(*tally)
         self.history.restore(arrays)
         self.watch.restore(arrays)
+        self.chooser.restore(arrays)

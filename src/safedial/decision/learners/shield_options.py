@@ -17,6 +17,7 @@ from safedial.core.tolerated import Cost, tolerated_setting
 from safedial.decision.rounds import Asked, Vector
 from safedial.decision.units import real
 from safedial.errors import InvalidInput, refusal, require
+from safedial.policies.conformal.predictors import try_out
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
@@ -29,21 +30,26 @@ DIGITS = 12
 
 
 class Stated(NamedTuple):
-    """What HP-Shield takes from a question: the protocol's setting, and the start that it, or the user, declares."""
+    """What HP-Shield takes from a question: the protocol's setting, the start that it, or the user, declares, and the
+    setting that is asked for (NaN: none).
+    """
 
     protocol: float
     start: float
+    request: float = math.nan
 
 
 def started(rules: Rules, start_action: Any) -> Rules:
     """The rules with the declared start, and the fallback that follows from it."""
     options, dial = rules.policy.options, rules.dial
-    for name, plain in (("family", "scale"), ("chooser", "largest"), ("probe", None)):
+    for name, plain in (("family", "scale"), ("probe", None)):
         require(options[name] == plain, name, options[name], "is for simulations", f"leave it at {plain!r} in an Agent")
     sensor = rules.spec.reward_sensor_noise, rules.spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 for hp_shield", "state the bracket's `error`")
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")
     _check_names(rules)
+    if options["reward_model"] is not None:
+        try_out("reward_model", options["reward_model"], rules.dim + 1)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
     words = "and start_scale: exactly one must say where to start, until there are rounds enough"
@@ -119,15 +125,19 @@ def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
     if asked.baseline_cost:
         way_out = "report the whole cost; an additive bracket allows for what arises without any action"
         raise refusal("baseline_cost", asked.baseline_cost, "is not for hp_shield", way_out)
-    if rules.policy.options["base"] != "proposal" and proposal is not None:
-        raise refusal("proposal", proposal, "is not this policy's base", "leave it out, or use base='proposal'")
+    options, request = rules.policy.options, math.nan
+    if options["chooser"] == "request":
+        request = _request(rules, proposal)
+    elif options["base"] != "proposal" and proposal is not None:
+        way_out = "leave it out, or use base='proposal' or chooser='request'"
+        raise refusal("proposal", proposal, "is not this policy's base, nor a request", way_out)
     protocol = _protocol(rules, asked.vector, proposal)
     if rules.features is not None:
         for growth in brackets(rules):
             growth_at(rules, growth, asked.vector)
     start, dial = rules.start_action, rules.dial
     if start is None:
-        start = max(dial.low, min(rules.policy.options["start_scale"] * protocol, dial.high))
+        start = max(dial.low, min(options["start_scale"] * protocol, dial.high))
         if (
             dial.levels
             and any(growth.name == "relative" for growth in brackets(rules))
@@ -136,7 +146,17 @@ def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             raise refusal("start", start, rule, way_out)
-    return Asked(*asked[:4], Stated(protocol, start))
+    return Asked(*asked[:4], Stated(protocol, start, request))
+
+
+def _request(rules: Rules, proposal: Any) -> float:
+    """The setting that is asked for: any number from the dial's low end on, since no more than the cap is given."""
+    way_out = "decide(..., proposal=...)"
+    require(proposal is not None, "proposal", proposal, "is missing, and the chooser is 'request'", way_out)
+    setting = real("proposal", proposal)
+    rule = f"must be at least {rules.dial.low:g}, the dial's low end"
+    require(setting >= rules.dial.low, "proposal", setting, rule)
+    return setting
 
 
 def _protocol(rules: Rules, context: Vector, proposal: Any) -> float:

@@ -26,6 +26,9 @@ FARTHEST = 8.0
 """A base learns that a round tolerated at most so many times what it was given, or its start if that is more: a cost
 near 0 is mostly error, and would otherwise say that the round tolerated a hundred times as much."""
 
+FIRST_FIT = 10
+"""The first fit is when there are so many rounds."""
+
 GROWTH = 1.1
 """The next fit is when there are a tenth more rounds."""
 
@@ -66,7 +69,7 @@ class Bases:
 
     def __init__(self, lanes: int, dim: int) -> None:
         self.waiting = [Fit(0, np.zeros((lanes, 1 + dim)))]
-        self.next_fit = 10
+        self.next_fit = FIRST_FIT
 
     def add(self, count: int, coef: Array) -> None:
         self.waiting.append(Fit(count, coef))
