@@ -45,12 +45,13 @@ def compare(walked: BracketRounds, name: str) -> Compared:
     used = np.isfinite(walked.outcome[name]) & ((walked.effect > 0.0) | (not logs))
     low, high = walked.bracket[name][used].T
     setting, base, measured = (part[used] for part in (walked.effect, walked.protocol, walked.outcome[name]))
-    setting, base = (np.log(setting), np.log(base)) if logs else (setting, base)
+    if logs:  # bands are then of the scale, and slopes the same, since the base is given
+        setting, base = np.log(setting / base), np.log(base)
     outcome, words, floored = measured if cost.direction == "above" else -measured, "slope", ""
     rise, least = high * setting, -np.inf
     if growth.name == "relative":
         least = np.log(growth.parameters["floor"] or 1e-3 * cost.limit)
-        outcome, words, rise = np.log(np.maximum(outcome, np.exp(least))), "elasticity", high * (setting - base)
+        outcome, words = np.log(np.maximum(outcome, np.exp(least))), "elasticity"
         small = int((outcome <= least).sum())
         floored = f" {small} of {len(outcome)} costs lie at the floor, {np.exp(least):g}, or below." if small else ""
     elif growth.name == "spread":
