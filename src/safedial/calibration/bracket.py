@@ -118,7 +118,7 @@ def calibrate_bracket(
     ...             round=np.arange(300), advised=np.nan * one, baseline_cost=0 * one)
     >>> found = calibrate_bracket(pilot, threshold=20)
     >>> found.growth.name, [found.growth.parameters[name] for name in ("low", "high", "floor")]
-    ('relative', [0.79, 1.3, 1.3])
+    ('relative', [0.72, 1.6, 1.3])
     """
     require(bracket in ("auto", "relative", "additive"), "bracket", bracket, "must be auto, relative or additive")
     require(np.isfinite(caution) and caution >= 1.0, "caution", caution, "must be a number >= 1")
