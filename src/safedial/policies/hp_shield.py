@@ -20,7 +20,7 @@ its fit (`policies.shield.bases`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from safedial.core.confidence import Bounds
 from safedial.core.count_rule import CLIMB
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
+from safedial.core.tolerated import Cost
 from safedial.errors import require
 from safedial.policies.policy import Policy
 from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
@@ -41,6 +42,10 @@ Array = NDArray[np.float64]
 
 START_SCALE = 0.25
 """The share of the protocol's setting at which a simulation starts."""
+
+
+ONE = "cost"
+"""The name of a cost that has none."""
 
 
 class Outlook(NamedTuple):
@@ -64,6 +69,7 @@ def hp_shield(
     probe: float | None = None,
     lag: int = 0,
     direction: Literal["above", "below"] = "above",
+    levels: Sequence[float] | None = None,
 ) -> Policy:
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
@@ -86,6 +92,7 @@ def hp_shield(
             the whole; with a bracket it tells little, and such rounds hold the scale back.
         lag: an Agent's only: how many of the latest rounds do not count, so that their outcomes may be late.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
+        levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
@@ -93,8 +100,13 @@ def hp_shield(
     setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, chooser, probe)
     _check_rounds(lag, direction)
+    marks = None if levels is None else tuple(map(float, levels))
+    rise = marks is None or (
+        marks and all(low < high for low, high in zip((0.0, *marks), (*marks, 1.01), strict=False))
+    )
+    require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
-    setup = setup._replace(direction=direction)
+    setup = setup._replace(direction=direction, levels=marks)
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
         named = [*growth.features, *([base] if isinstance(base, str) else [])]
@@ -105,7 +117,8 @@ def hp_shield(
         return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
 
     def predict(state: ShieldRounds, context: Any) -> Outlook:
-        rows = np.broadcast_to(context, (*state.batch, context.shape[-1])).reshape(state.lanes, -1)
+        shape = (*state.batch, context.shape[-1])
+        rows = (context if context.shape == shape else np.broadcast_to(context, shape)).reshape(state.lanes, -1)
         settings = setup.protocol(rows)
         require(np.all(settings > 0.0), "base", float(np.min(settings)), "must be a number > 0 in every context")
         return Outlook(rows, state)
@@ -113,11 +126,10 @@ def hp_shield(
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         if not isinstance(prediction, Outlook):  # an Agent's learner has chosen, in the dial's units
             return prediction.choice
-        one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
-        require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
         rounds, context = prediction.rounds, prediction.context
-        threshold, risk = float(np.squeeze(spec.threshold)), float(np.squeeze(spec.violation_risk))
-        setting, start, scale = rounds.advise(context, threshold=threshold - baseline_cost, risk=risk)
+        if rounds.promise is None:
+            rounds.state_promise(_costs(spec, setup, baseline_cost), float(np.squeeze(spec.violation_risk)))
+        setting, start, scale, *_ = rounds.advise(context)
         index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
         chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
         chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))
@@ -125,21 +137,41 @@ def hp_shield(
         return Choice(chosen, SafeSet(setting, np.full(rounds.batch, True)), bounds, index)
 
     def update(
-        state: ShieldRounds, prediction: Any, reward: Any, cost: Any, weight: Any, *, intensity: Any
+        state: ShieldRounds,
+        prediction: Any,
+        reward: Any,
+        cost: Any,
+        weight: Any,
+        *,
+        intensity: Any,
+        measured: Any = None,
+        left_out: Any = None,
     ) -> ShieldRounds:
-        reward, cost, weight, applied = (
-            np.broadcast_to(part, state.batch).reshape(-1) for part in (reward, cost, weight, intensity)
-        )
-        known = (weight > 0.0) & np.isfinite(cost)
-        state.add(
-            prediction.context, np.where(known, reward, 0.0), np.where(known, cost, 0.0), applied=applied, known=known
-        )
+        def lanes(part: Any) -> Any:
+            rows = np.asarray(part)
+            return (rows if rows.shape == state.batch else np.broadcast_to(rows, state.batch)).reshape(-1)
+
+        reward, cost, weight, applied = map(lanes, (reward, cost, weight, intensity))
+        costs = measured if isinstance(measured, Mapping) else {ONE: cost * applied if measured is None else measured}
+        costs = {name: lanes(each) for name, each in costs.items()}
+        known = (weight > 0.0) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
+        reward, cost = np.where(known, reward, 0.0), np.where(known, cost, 0.0)
+        gone = None if left_out is None else lanes(left_out)
+        state.add(prediction.context, reward, cost, applied=applied, known=known, measured=costs, left_out=gone)
         return state
 
     options = {"base": base, "growth": growth, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    options |= {"lag": lag, "direction": direction}
+    options |= {"lag": lag, "direction": direction, **({} if marks is None else {"levels": marks})}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
+
+
+def _costs(spec: SafetySpec, setup: Setup, baseline_cost: Any) -> dict[str, Cost]:
+    """The limits on costs, by name; one cost has the name "cost"."""
+    one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
+    require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
+    threshold = float(np.squeeze(spec.threshold)) - baseline_cost
+    return {ONE: Cost(threshold=threshold, growth=setup.growth, direction=setup.direction)}
 
 
 def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:

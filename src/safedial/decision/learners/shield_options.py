@@ -39,6 +39,8 @@ def started(rules: Rules, start_action: Any) -> Rules:
     sensor = rules.spec.reward_sensor_noise, rules.spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 for hp_shield", "state the bracket's `error`")
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")
+    marks = options.get("levels")
+    require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
     _check_names(rules)
     cost_of(rules)
     share = options["start_scale"]
