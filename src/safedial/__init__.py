@@ -14,6 +14,7 @@ from safedial.version import __version__
 if TYPE_CHECKING:
     from safedial.agent import Agent
     from safedial.calibration import calibrate
+    from safedial.calibration.bracket import calibrate_bracket
     from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.core.spec import SafetySpec
     from safedial.core.tolerated import Cost
@@ -53,6 +54,7 @@ renamed.install()
 _PUBLIC = {
     "agent": "Agent",
     "calibration": "calibrate",
+    "calibration.bracket": "calibrate_bracket",
     "core.dose": "Dose DoseCurve hill identity logistic power tabulated",
     "core.spec": "SafetySpec",
     "core.tolerated": "Cost",
@@ -98,6 +100,7 @@ __all__ = [
     "Study",
     "__version__",
     "calibrate",
+    "calibrate_bracket",
     "check_log",
     "check_policy",
     "clairvoyant",

@@ -27,6 +27,9 @@ ROWS_PER_BAND = 20
 ROWS_PER_TERM = 5
 """Rows needed per term before squares and products of the context are used."""
 
+NARROW = 0.02
+"""The least width of a band, as a share of all settings: many rounds may have the start."""
+
 FAINT = 1e-6
 """A slope is told if context and other bands leave more than this share of its column."""
 
@@ -138,7 +141,12 @@ def _spread_between(fit: _Fit, setting: Array) -> float:
 def _edges(setting: Array) -> list[float]:
     """The ends of bands with equally many rows, each with `ROWS_PER_BAND` at least."""
     count = max(1, min(BANDS, len(setting) // ROWS_PER_BAND))
-    return np.unique(np.quantile(setting, np.linspace(0.0, 1.0, count + 1))).tolist()
+    first, *inner, last = np.quantile(setting, np.linspace(0.0, 1.0, count + 1)).tolist()
+    marks, gap = [first], NARROW * (last - first)
+    for mark in inner:
+        if mark - marks[-1] > gap and last - mark > gap:
+            marks.append(mark)
+    return [*marks, last]
 
 
 def _within(values: Array, groups: Any) -> Array:
