@@ -90,13 +90,14 @@ class Watch:
             self._observe(self.learner.residuals(self.rules, context, norm, sample))
         if not round_.watched:
             return
-        spec, counts = self.rules.spec, round_.number > self.watched_from and not self.learner.watches_itself
-        cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, round_.action)
-        if cost is None or sample.unknown:
+        rules, advised = self.rules, round_.action
+        if sample.unknown or not (_throttled_judges if throttled else self.learner.judges)(rules, sample, advised):
             self.unseen(round_)
-        elif counts and cost > spec.threshold and cost > counted_from(spec, float(round_.number)):
-            self.monitor = monitor.revise(self.monitor)
-            self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
+        elif round_.number > self.watched_from and not self.learner.watches_itself:
+            spec, cost = rules.spec, cost_at_advice(rules, sample, advised)
+            if cost is not None and cost > spec.threshold and cost > counted_from(spec, float(round_.number)):
+                self.monitor = monitor.revise(self.monitor)
+                self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
 
     def count(self, round_: Round, sample: Sample) -> None:
         """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
@@ -110,8 +111,7 @@ class Watch:
         The round was decided and its outcome is known, so the product stays valid, and a void cannot hide a violation.
         A wrongly reported outcome is corrected instead.
         """
-        cost = cost_at_advice(self.rules, sample, round_.action) if round_.watched else None
-        if cost is None or cost <= self.rules.spec.threshold:
+        if not (round_.watched and self.learner.exceeds(self.rules, sample, round_.action)):
             return False
         self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm)
         return True
@@ -126,7 +126,7 @@ class Watch:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
         if rule == "alarm":
             self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
-        elif rule == "drift":
+        elif rule in self.learner.stop_rules:
             self.crossed = False
         elif rule == "noise_broken":
             self.tails, self.noisy, self.tails_from = [0.0, 0.0], False, rounds
@@ -172,11 +172,10 @@ class Watch:
         self.monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
 
 
-def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
-    """A throttled cost, if it shows that the advised setting would have exceeded the threshold: it exceeded the
+def _throttled_judges(rules: Rules, sample: Sample, advised: float) -> bool:
+    """Whether a throttled cost shows that the advised setting would have exceeded the threshold: it exceeded the
     threshold itself, at no more than the advice, and not because of sensor error.
     """
     spec = rules.spec
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
-    tells = sample.measured > spec.threshold and sample.applied <= advised and not sensors
-    return sample.measured if tells else None
+    return rules.learner.is_over(rules, sample.measured) and sample.applied <= advised and not sensors

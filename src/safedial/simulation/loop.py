@@ -242,7 +242,7 @@ def _exceeded(spec: SafetySpec, cost: Any) -> tuple[Array, bool]:
     """Whether a cost, or any of several, lies on the wrong side of its threshold; and whether all are finite."""
     if not isinstance(cost, Mapping):
         return cost > spec.threshold, bool(np.all(np.isfinite(cost)))
-    over = np.any([each.exceeded(cost[name]) for name, each in spec.costs.items()], axis=0)
+    over = np.any([each.exceeded(cost[name]) for name, each in (spec.costs or {}).items()], axis=0)
     return over, all(bool(np.all(np.isfinite(each))) for each in cost.values())
 
 
