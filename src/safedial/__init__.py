@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         hp_bayes,
         hp_conformal,
         hp_probe,
+        hp_student,
         hp_ucb,
         make_policy,
         nonlinear_hp_probe,
@@ -63,7 +64,7 @@ _PUBLIC = {
     "diagnostics": "check_log",
     "diagnostics.promise_watch": "watch_log",
     "planning": "plan",
-    "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_ucb "
+    "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_student hp_ucb "
     "make_policy nonlinear_hp_probe nonlinear_hp_ucb on_expectation POLICIES Policy thompson",
     "replay_engines.dispatch": "replay",
     "replay_engines.record": "Replay",
@@ -111,6 +112,7 @@ __all__ = [
     "hp_bayes",
     "hp_conformal",
     "hp_probe",
+    "hp_student",
     "hp_ucb",
     "identity",
     "load_spec",

@@ -19,6 +19,7 @@ class Promise(NamedTuple):
         from_constants: the proof uses the constants that a spec states.
         exchangeable: the proof assumes exchangeable rounds and needs no constants.
         bracketed: it assumes a growth bracket too, in place of an exact dose curve.
+        gaussian: it assumes Gaussian noise, whose size it learns, and needs no constants.
         each_round: the risk is that of one round, not of all rounds together.
         claimed: the promise says something about the realized cost, which an outcome can contradict.
         empty: nothing is proved, not even about the mean.
@@ -33,6 +34,7 @@ class Promise(NamedTuple):
     from_constants: bool = False
     exchangeable: bool = False
     bracketed: bool = False
+    gaussian: bool = False
     each_round: bool = True
     claimed: bool = False
     empty: bool = False
@@ -74,6 +76,15 @@ PROMISES = {
         start="declared",
         limit="count_rule",
         default_policy="hp_shield",
+    ),
+    "student": Promise(
+        proved=True,
+        gaussian=True,
+        claimed=True,
+        given="student",
+        start="certified",
+        limit="student_bound",
+        default_policy="hp_student",
     ),
     "expected": Promise(
         limit="mean_bound", statement="none on the realized cost: only its mean is kept at or below {threshold:g}"

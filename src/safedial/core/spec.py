@@ -5,6 +5,7 @@
     joint:      P(C_t > τ in any round) ≤ δ + δ′, by spending δ_t = 6δ/(π² t²)
     conformal:  P(C_t > τ) ≤ δ in every round, for exchangeable rounds; needs none of the constants
     bracket:    the same for costs that keep to a growth bracket, whatever their dose curve
+    student:    the same for Gaussian noise of unknown size, whatever the contexts do, if they do not follow past noise
 
 The noise margin, the room left for noise in every round, may use more than a sub-Gaussian constant (`core.margin`);
 learning about the noise from data has its own risk, `margin_risk`, which is added to the sum.
@@ -60,8 +61,9 @@ class SafetySpec:
         ridge: λ > 0, fixed in advance.
         promise: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
-            `cost_noise` and S, if given), and `total_risk` is δ; or "bracket", for exchangeable rounds and a growth
-            bracket (`hp_shield`), with neither constants nor an exact dose curve.
+            `cost_noise` and S, if given), and `total_risk` is δ; "bracket", for exchangeable rounds and a growth
+            bracket (`hp_shield`), with neither constants nor an exact dose curve; or "student", for Gaussian noise of
+            unknown size (`hp_student`), without constants.
         reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
         sensor_dependent: True if the sensor error may depend on the outcome's own noise.
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
@@ -89,7 +91,7 @@ class SafetySpec:
     estimation_risk: Any = None
     total_risk: Any = None
     ridge: Any = 1.0
-    promise: Literal["certified", "joint", "conformal", "bracket"] = "certified"
+    promise: Literal["certified", "joint", "conformal", "bracket", "student"] = "certified"
     reward_sensor_noise: Any = 0.0
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False
@@ -214,8 +216,10 @@ class SafetySpec:
 
     @property
     def promised_risk(self) -> Any:
-        """δ + δ′ + δ_q: the largest probability of a violation in a round (conformal: δ)."""
-        parts = [self.violation_risk, *((self.estimation_risk,) if PROMISES[self.promise].from_constants else ())]
+        """δ + δ′ + δ_q: the largest probability of a violation in a round (without constants, and without δ′: δ)."""
+        stated = PROMISES[self.promise]
+        counts = stated.from_constants or (stated.gaussian and self.estimation_risk is not None)
+        parts = [self.violation_risk, *((self.estimation_risk,) if counts else ())]
         return sum(parts[1:], parts[0]) + (self.margin_risk if self.learns_noise else 0.0)
 
     def _split_total_risk(self) -> None:

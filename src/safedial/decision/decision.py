@@ -133,6 +133,7 @@ LIMITS = {
     "full_dose": "the end of the dial: the largest setting is allowed",
     "cost_bound": "the cost bound: a higher setting could break the promise",
     "conformal_bound": "the conformal bound: a higher setting could break the promise",
+    "student_bound": "the Student bound: a higher setting could break the promise",
     "reach": "the reach: a higher setting lies too far beyond those tried so far; a guard, not a proof",
     "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
     "report the measured quantity, not its excess over a limit",

@@ -196,9 +196,16 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule)
     given, stated = PROMISES[rule.promise], PROMISES[spec.promise]
-    same = (given.exchangeable, given.bracketed) == (stated.exchangeable, stated.bracketed)
+    same = (given.exchangeable, given.bracketed, given.gaussian) == (
+        stated.exchangeable,
+        stated.bracketed,
+        stated.gaussian,
+    )
     words = f"does not match policy {rule.name}, whose promise is {rule.promise!r}"
-    way_out = "set the spec's promise to 'conformal' for hp_conformal, 'bracket' for hp_shield, and only for them"
+    way_out = (
+        "set the spec's promise to 'conformal' for hp_conformal, 'bracket' for hp_shield, 'student' for hp_student, "
+    )
+    way_out += "and only for them"
     require(same, "promise", spec.promise, words, way_out)
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
