@@ -41,6 +41,8 @@ class Rules(NamedTuple):
     """The range for a stated baseline cost."""
     learner: Any = None
     """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
+    parts: Any = None
+    """The rules of each cost, by name, where a certified promise is split among several."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON. The user's own functions appear only by name; the version is not included."""
