@@ -535,10 +535,8 @@ def test_many_rounds_that_would_have_exceeded_are_counted_and_the_last_ones_name
     assert "Would have exceeded 2: none of them." in easy.decide(world.context()).explain()
 
 
-def test_a_study_is_refused():
+def test_a_learner_predicts_for_a_context_alone():
     agent = make_agent()
-    with pytest.raises(InvalidInput, match="cannot run a study yet"):
-        agent._rules.learner.check_study(agent._rules)
     assert agent._learner.predict(agent.decide(Patients().context()).context, 1.0).setting > 0
 
 

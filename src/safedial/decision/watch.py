@@ -92,14 +92,17 @@ class Watch:
             self._observe(sample, context, norm)
         if not round_.watched:
             return
-        counts, of = round_.number > self.watched_from and not self.learner.watches_itself, float(round_.number)
-        advised_cost = _throttled_cost if throttled else cost_at_advice
+        if self.learner.watches_itself:
+            if not (_throttled_judges if throttled else self.learner.judges)(self.rules, sample, round_.action):
+                self.unseen(round_)
+            return
+        advised_cost, of = _throttled_cost if throttled else cost_at_advice, float(round_.number)
         parts = self.learner.parts(self.rules, sample)
         costs = [(rules.spec, advised_cost(rules, part, round_.action)) for rules, _, part in parts]
         over = any(cost is not None and cost > max(spec.threshold, counted_from(spec, of)) for spec, cost in costs)
         if not over and (sample.unknown or any(cost is None for _, cost in costs)):
             self.unseen(round_)
-        elif counts and over:
+        elif over and round_.number > self.watched_from:
             self.monitor = monitor.revise(self.monitor)
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
 
@@ -115,8 +118,7 @@ class Watch:
         The round was decided and its outcome is known, so the product stays valid, and a void cannot hide a violation.
         A wrongly reported outcome is corrected instead.
         """
-        cost = cost_at_advice(self.rules, sample, round_.action) if round_.watched else None
-        if cost is None or cost <= self.rules.spec.threshold:
+        if not (round_.watched and self.learner.exceeds(self.rules, sample, round_.action)):
             return False
         self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm)
         return True
@@ -131,7 +133,7 @@ class Watch:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
         if rule == "alarm":
             self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
-        elif rule == "drift":
+        elif rule in self.learner.stop_rules:
             self.crossed = False
         elif rule == "noise_broken":
             self.tails, self.noisy, self.tails_from = [0.0] * len(self.tails), False, rounds
@@ -181,11 +183,15 @@ class Watch:
         self.monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
 
 
-def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
-    """A throttled cost, if it shows that the advised setting would have exceeded the threshold: it exceeded the
+def _throttled_judges(rules: Rules, sample: Sample, advised: float) -> bool:
+    """Whether a throttled cost shows that the advised setting would have exceeded the threshold: it exceeded the
     threshold itself, at no more than the advice, and not because of sensor error.
     """
     spec = rules.spec
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
-    tells = sample.measured > spec.threshold and sample.applied <= advised and not sensors
-    return sample.measured if tells else None
+    return rules.learner.is_over(rules, sample.measured) and sample.applied <= advised and not sensors
+
+
+def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
+    """`cost_at_advice` for a throttled round."""
+    return sample.measured if _throttled_judges(rules, sample, advised) else None

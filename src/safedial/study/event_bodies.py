@@ -17,15 +17,16 @@ from safedial.version import __version__
 
 
 class Noted(NamedTuple):
-    """What a caller gives with a request: the idempotency key and metadata."""
+    """What a caller gives with a request: the idempotency key, metadata, and a proposed setting."""
 
     key: str | None = None
     meta: dict[str, Any] | None = None
+    proposal: float | None = None
 
 
 def noted_in(body: Mapping[str, Any]) -> Noted:
     """The `Noted` of a `decided` event, from its body."""
-    return Noted(body.get("key"), body.get("meta"))
+    return Noted(*(body.get(name) for name in Noted._fields))
 
 
 def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
@@ -60,8 +61,16 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
             "safe_intensity": float(safe.intensity),
             **({} if bounds.noise is None else {"noise": float(bounds.noise)}),
         },
-        "prediction": decision.rules.learner.written(decision.prediction),
+        "prediction": _prediction(decision, state),
     }
+
+
+def _prediction(decision: Decision, state: State) -> dict[str, Any]:
+    """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
+    written = decision.rules.learner.written(decision.prediction)
+    if state.learner.reads_questions:
+        written["exceeding"] = ["{}.{}".format(*state.named[number - 1]) for number in written["exceeding"]]
+    return written
 
 
 def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:

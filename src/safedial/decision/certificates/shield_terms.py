@@ -117,7 +117,7 @@ def sentence(decision: Decision) -> str:
     lag = rules.policy.options["lag"]
     rounds = f"{seen.size} rounds before the latest {lag}," if lag else f"the latest {seen.size} rounds"
     return (
-        f"of {rounds} {known}, at most {len(seen.counted.exceeding)} would have "
+        f"of {rounds} {known}, at most {seen.counted.number} would have "
         f"{exceeds_words(rules)} at {scale} {base_words(decision)}{beyond}, if {brackets_words(rules)}"
     )
 
@@ -204,6 +204,7 @@ def facts(decision: Decision) -> dict[str, Any]:
             "rounds": seen.size,
             "may_exceed": max(seen.rank - 1, 0),
             "exceeding": seen.counted.exceeding,
+            "would_exceed": seen.counted.number,
             "unknown": seen.counted.unknown,
             "level": seen.level if options["adapt"] is not None else None,
         },
@@ -250,7 +251,7 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     if seen.allowed == -math.inf:
         lines += _why_start(decision)
     else:
-        lines += _rounds(decision)
+        lines += _rounds(decision, told)
         rule = "no limit" if seen.allowed == math.inf else rounded_down(seen.allowed)
         lines.append(
             f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, which allows a scale of {rule}."
@@ -275,13 +276,13 @@ def _origin(decision: Decision) -> str:
     return f" (feature {base})" if isinstance(base, str) and base != "proposal" else ""
 
 
-def _rounds(decision: Decision) -> list[str]:
-    """Which rounds would have exceeded."""
-    numbers = decision.prediction.counted.exceeding
-    if not numbers:
+def _rounds(decision: Decision, told: dict[str, Any]) -> list[str]:
+    """Which rounds would have exceeded, by number, or by id in a study."""
+    found = told["count"]
+    if not found["would_exceed"]:
         return [f"Would have {exceeds_words(decision.rules)}: none of them."]
-    named = ", ".join(map(str, numbers[-SHOWN:]))
-    more = f" and {len(numbers) - SHOWN} earlier ones" if len(numbers) > SHOWN else ""
+    named = ", ".join(map(str, found["exceeding"][-SHOWN:]))
+    more = f" and {found['would_exceed'] - SHOWN} earlier ones" if found["would_exceed"] > SHOWN else ""
     return [f"Would have {exceeds_words(decision.rules)}: rounds {named}{more}."]
 
 

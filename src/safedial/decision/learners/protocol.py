@@ -51,8 +51,12 @@ class Learner(ABC):
     """Whether outcomes must be learned in decision order, and none may be left out without a reason."""
     watches_itself: ClassVar[bool] = False
     """Whether its own evidence stops it (the rule "drift"); violations are then only counted."""
+    stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
+    """The rules that its own evidence may trigger, keys of `LIMITS`; a resume after one restarts it."""
     reads_questions: ClassVar[bool] = False
     """Whether it is a `QuestionLearner`."""
+    awaits_all: ClassVar[bool] = False
+    """Whether a study waits for the outcomes of decisions that give nothing too, because they tell something."""
 
     samples: int = 0
     """The number of outcomes learned from."""
@@ -90,8 +94,22 @@ class Learner(ABC):
         return [rules.spec]
 
     @classmethod
+    def is_over(cls, rules: Rules, cost: Any) -> bool:
+        """Whether a measured cost is beyond its limit, whatever was applied."""
+        return bool(cost > rules.spec.threshold)
+
+    @classmethod
+    def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
+        """Whether an outcome shows if the promise was kept."""
+        return cost_at_advice(rules, sample, advised) is not None
+
+    @classmethod
     def check_study(cls, rules: Rules) -> None:
         """Refuse rules that an agent may use but a study may not."""
+
+    @classmethod
+    def check_history(cls, rules: Rules) -> None:
+        """Refuse rounds from before the first decision of a study."""
 
     @classmethod
     def least_setting(cls, rules: Rules) -> float | None:
@@ -197,7 +215,7 @@ class Learner(ABC):
 
     @property
     def stop_rule(self) -> str:
-        """The rule that its evidence triggers."""
+        """The rule that its evidence triggers: one of `stop_rules` if it watches itself."""
         return "drift" if self.watches_itself else "alarm"
 
     def begin(self) -> None:
@@ -291,9 +309,12 @@ def plain_choice(choice: Choice) -> Choice:
 
 
 class QuestionLearner(Learner):
-    """A learner that takes more from a question than its context, and answers in the dial's units. Agents only."""
+    """A learner that takes more from a question than its context, and answers in the dial's units.
 
-    reads_questions = True
+    If its `written` prediction lists rounds by their numbers, under "exceeding", a study lists their ids there.
+    """
+
+    reads_questions = awaits_all = True
 
     @classmethod
     @abstractmethod

@@ -41,6 +41,11 @@ class Counted(NamedTuple):
         return (self._found + self.offset).tolist()
 
     @property
+    def number(self) -> int:
+        """How many these are."""
+        return self._found.size
+
+    @property
     def unknown(self) -> int:
         """How many of these are not known."""
         return int(np.count_nonzero(~self.told[self._found]))

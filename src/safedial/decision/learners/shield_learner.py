@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from safedial.decision.learners.protocol import QuestionLearner
 from safedial.decision.learners.shield_history import Counted, ShieldHistory
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, upper_setting
+from safedial.decision.learners.shield_written import read_cap, written_cap
 from safedial.decision.outcome import Sample
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
@@ -84,6 +86,7 @@ class ShieldLearner(QuestionLearner):
     """One learner's rounds, with what is known of them so far."""
 
     in_order, watches_itself = False, True
+    stop_rules = ("bracket_drift", "start_refuted")
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.options, self.risk = rules, rules.policy.options, rules.spec.violation_risk
@@ -121,13 +124,31 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def check_study(cls, rules: Rules) -> None:
-        raise InvalidInput(f"policy = {rules.policy.name!r}: cannot run a study yet; use an Agent")
+        shield_options.check_study(rules)
+
+    @classmethod
+    def check_history(cls, rules: Rules) -> None:
+        raise InvalidInput("history: hp_shield learns only from rounds that it decided; start without it")
+
+    @classmethod
+    def written(cls, prediction: Cap) -> dict[str, Any]:
+        return written_cap(prediction)
+
+    @classmethod
+    def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Cap:
+        return Cap(**read_cap(values), tally=Tally(*values["tally"]))
+
+    @classmethod
+    def is_over(cls, rules: Rules, cost: Any) -> bool:
+        return shield_options.any_exceeded(shield_options.costs_of(rules), cost)
+
+    @classmethod
+    def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
+        return sample.applied <= advised and (not sample.unknown or cls.is_over(rules, sample.measured))
 
     @classmethod
     def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised and shield_options.any_exceeded(
-            shield_options.costs_of(rules), sample.measured
-        )
+        return sample.applied <= advised and cls.is_over(rules, sample.measured)
 
     def forget(self) -> None:
         """Start again with no rounds; decisions keep their numbers."""
@@ -212,6 +233,8 @@ class ShieldLearner(QuestionLearner):
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int) -> None:
         """Where a cost is not known the round stays as it was opened, and tolerates nothing."""
+        if place < 0:  # decided before the rounds were forgotten
+            return
         costs = shield_options.costs_at(self.rules, self.costs, context)
         exceeded, known = shield_options.any_exceeded(costs, sample.measured), not sample.unknown
         if known:
@@ -257,6 +280,8 @@ class ShieldLearner(QuestionLearner):
         return Told(lower, played.reach(upper) / protocol * RAISED, at_start)
 
     def leave_out(self, place: int) -> None:
+        if place < 0:
+            return
         self.history.leave_out(place)
         self.tally = self.tally._replace(ended=self.tally.ended + 1)
         self.watch.tell(place, None, self.history.count)

@@ -15,6 +15,7 @@ from safedial.core.brackets import Growth
 from safedial.core.rounding import round_down
 from safedial.core.tolerated import Cost, tolerated_setting
 from safedial.decision.rounds import Asked, Vector
+from safedial.decision.rules import plain_options
 from safedial.decision.units import real
 from safedial.errors import InvalidInput, refusal, require
 
@@ -57,6 +58,14 @@ def started(rules: Rules, start_action: Any) -> Rules:
     settable = dial.levels is None or setting in dial.levels
     require(settable, "start_action", setting, f"must be one of the dial's levels {dial.levels}")
     return rules._replace(start_action=setting, fallback_action=setting)
+
+
+def check_study(rules: Rules) -> None:
+    """A study's options must be plain values, from which its log can be replayed."""
+    written = plain_options(rules.policy.options)
+    own = [name for name, value in written.items() if isinstance(value, dict) and "custom" in value]
+    rule = "is your own function or model, which a log cannot hold"
+    require(not own, own[0] if own else "", own, rule, "make its value a feature or a proposal, or use an Agent")
 
 
 def _check_names(rules: Rules) -> None:
