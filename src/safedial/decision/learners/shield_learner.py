@@ -136,7 +136,7 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Cap:
-        return Cap(**read_cap(values), tally=Tally(*values["tally"]))
+        return Cap(**read_cap(Cap.__annotations__, values), tally=Tally(*values["tally"]))
 
     @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
