@@ -130,7 +130,7 @@ class Agent(InMemoryRounds):
 
     @property
     def cost_coef(self) -> Vector:
-        """μ̂."""
+        """μ̂; with several costs one row for each, in their order."""
         return self._learner.coef("cost")
 
     @property
@@ -268,8 +268,8 @@ class Agent(InMemoryRounds):
             baseline_cost: as given to `decide`.
             round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
                 outcome is assigned to the oldest open round.
-            unrelated: if a dose was advised but none applied, or the outcome is lost (`update(d, unrelated=True)`): you
-                state that the reason has nothing to do with the outcome; the round is then skipped. Otherwise
+            unrelated: if a dose was advised but none applied, or the outcome is lost (give neither reward nor cost):
+                you state that the reason has nothing to do with the outcome; the round is then skipped. Otherwise
                 learning ends with this round (`frozen`): leaving out those that were feared would bias the estimate.
                 (HP-Conformal leaves the round out if the reason is also unrelated to the context, and otherwise counts
                 it as unbounded; HP-Shield if unrelated to context, cost and setting; otherwise it tolerates nothing.)

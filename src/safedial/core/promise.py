@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-LIMITED = "P({cost} > {threshold:g}) <= {risk:g} in this round"
+LIMITED = "P({event}) <= {risk:g} in this round"
 
 
 class Promise(NamedTuple):
@@ -57,7 +57,7 @@ CERTIFIED = Promise(
 
 PROMISES = {
     "certified": CERTIFIED,
-    "joint": CERTIFIED._replace(each_round=False, statement="P({cost} > {threshold:g} in any round, ever) <= {risk:g}"),
+    "joint": CERTIFIED._replace(each_round=False, statement="P({event} in any round, ever) <= {risk:g}"),
     "conformal": Promise(
         proved=True,
         exchangeable=True,
@@ -94,9 +94,7 @@ PROMISES = {
         limit="searched_bound",
         statement="none: the cost's function class is heuristic, and nothing is proved",
     ),
-    "bayesian": Promise(
-        limit="posterior_bound", statement="none for one truth: P({cost} > {threshold:g}) is averaged over a prior"
-    ),
+    "bayesian": Promise(limit="posterior_bound", statement="none for one truth: P({event}) is averaged over a prior"),
     "declared": Promise(claimed=True),
     "none": Promise(),
     "imported": Promise(),

@@ -23,10 +23,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from safedial.core.costs import read_costs, split_spec
 from safedial.core.namespace import is_zero, namespace, normal_quantile
 from safedial.core.promise import CERTIFIED, PROMISES, PROVED
 from safedial.core.scale import NoiseScale, scale_from_dict
-from safedial.core.tolerated import Cost, read_costs
+from safedial.core.tolerated import Cost
 from safedial.errors import InvalidInput, require
 
 VIOLATION_SHARE = 0.9
@@ -74,7 +75,8 @@ class SafetySpec:
         noise_low, noise_high: the range of ξ_c for "bounded".
         noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.
         costs: several costs by name, each a `Cost` with a threshold of its own, in place of `threshold`; outcomes then
-            bring a mapping. "Exceeds" means that any of them does. For promise="bracket".
+            bring a mapping. "Exceeds" means that any of them does. With promise="bracket" each has a bracket; with a
+            certified promise a noise, in place of `cost_noise`, and a share of the risks (`core.costs`).
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -135,6 +137,8 @@ class SafetySpec:
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
         object.__setattr__(self, "least_informative", self._least_informative())
+        if self.costs is not None and PROMISES[self.promise].from_constants:
+            split_spec(self)
 
     def _least_informative(self) -> Any:
         if not self.sensors_err or self.reward_noise is None or self.cost_noise is None:
@@ -144,17 +148,25 @@ class SafetySpec:
         return namespace(reward, cost).maximum(reward, cost)
 
     def _check_costs(self) -> None:
-        stated = PROMISES[self.promise]
-        way_out = "use promise='bracket', or state one threshold"
-        require(stated.bracketed, "costs", sorted(self.costs or ()), f"cannot have promise='{self.promise}'", way_out)
-        for name, default in (("threshold", None), ("threshold_on", "measured")):
+        stated, way_out = PROMISES[self.promise], "use promise='bracket' or 'certified', or state one threshold"
+        proved = stated.bracketed or stated.from_constants
+        require(proved, "promise", self.promise, "has no proof for several costs", way_out)
+        own = {
+            "threshold": None,
+            "threshold_on": "measured",
+            "cost_noise": None,
+            "noise_low": None,
+            "noise_scale": None,
+        }
+        for name, plain in own.items():
+            way_out = "leave it out" if name in ("noise_low", "noise_scale") else "state it in each Cost"
             given = getattr(self, name)
-            require(given == default, name, given, "cannot be combined with costs", "state it in each Cost")
-        object.__setattr__(self, "costs", read_costs(self.costs))
+            require(given == plain, name, given, "cannot be combined with costs", way_out)
+        object.__setattr__(self, "costs", read_costs(self.costs, stated))
 
     def _may_lack(self, name: str) -> bool:
-        if name == "threshold":
-            return self.costs is not None
+        if name in ("threshold", "cost_noise") and self.costs is not None:
+            return True
         return name in CONSTANTS and not PROMISES[self.promise].from_constants
 
     def _check_sizes(self) -> None:
@@ -263,8 +275,8 @@ class SafetySpec:
         way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
         require(not unknown, "spec", unknown, "has unknown names", way_out)
         stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
-        limit = "threshold" if fields.get("costs") is None else "costs"
-        missing = sorted({limit, *(CONSTANTS if stated.from_constants else ())} - set(fields))
+        needed = {"threshold", *(CONSTANTS if stated.from_constants else ())}
+        missing = sorted(needed - ({"threshold", "cost_noise"} if fields.get("costs") else set()) - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
         return cls(**fields)
 

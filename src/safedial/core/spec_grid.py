@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.core.costs import require_one_cost
 from safedial.core.dose import Dose
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import require
@@ -17,8 +18,7 @@ SWEPT = ("threshold", "violation_risk", "estimation_risk")
 
 def check_grids(spec: SafetySpec) -> int:
     """The number of rows of a spec; grids of other fields, of more dimensions or of unequal length are refused."""
-    several = spec.costs is not None
-    require(not several, "costs", list(spec.costs or ()), "are for an Agent", "simulate with one threshold")
+    require_one_cost(spec)
     for name in NUMBERS:
         value, allowed = getattr(spec, name), 1 if name in SWEPT else 0
         require(np.ndim(value) <= allowed, name, value, f"may have at most {allowed} dimensions here")

@@ -43,6 +43,8 @@ class RuleFields(NamedTuple):
     """The range for a stated baseline cost."""
     learner: Any = None
     """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
+    parts: Any = None
+    """The rules of each cost, by name, where a certified promise is split among several."""
 
 
 class Rules(RuleFields):
@@ -61,8 +63,8 @@ class Rules(RuleFields):
         spec, promise = self.spec, PROMISES[self.policy.promise]
         if promise.from_constants:
             promise = PROMISES[spec.promise]
-        cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
-        return promise.statement.format(cost=cost, threshold=spec.threshold, risk=spec.promised_risk)
+        event = self.learner.event(self)
+        return promise.statement.format(event=event, threshold=spec.threshold, risk=spec.promised_risk)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON. The user's own functions appear only by name; the version is not included."""

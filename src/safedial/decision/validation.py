@@ -18,7 +18,7 @@ from safedial.core.scale import check_rises
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.learners.kinds import kind_of
+from safedial.decision.learners.kinds import kind_of, split_rules
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import longest_context
 from safedial.decision.rounds import Asked
@@ -68,7 +68,7 @@ def make_rules(
     rules = Rules(
         spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, version, between, learner
     )
-    rules = learner.started(rules, start_action)
+    rules = learner.started(split_rules(rules), start_action)
     given = rules.fallback_action if fallback_action is None else fallback_action
     return rules._replace(fallback_action=_fallback(dial_, given))
 
@@ -194,7 +194,7 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
     """The policy and its learner's class, if they can run online under the spec."""
     rule = as_policy(PROMISES[spec.promise].default_policy if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
-    learner = kind_of(rule)
+    learner = kind_of(rule, spec)
     given, stated = PROMISES[rule.promise], PROMISES[spec.promise]
     same = (given.exchangeable, given.bracketed, given.gaussian) == (
         stated.exchangeable,
@@ -231,6 +231,8 @@ def read_baseline(rules: Rules, baseline_cost: Any) -> float:
     if not low <= value <= high:
         way_out = "if it is right, state another baseline_range at the start (a lower baseline raises the dose)"
         raise refusal("baseline_cost", value, f"must lie between {low:g} and {high:g}", way_out)
+    if value and rules.spec.costs is not None:
+        raise refusal("baseline_cost", value, "cannot be combined with several costs", "report whole costs, and use 0")
     return value
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from safedial.core.costs import require_one_cost
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
@@ -110,6 +111,7 @@ def check_log(
     if promise.exchangeable:
         walked = walk_log(log, spec, as_dose(dose), policy)
         return walked, check_conformal(walked, needed=BETS / level)
+    require_one_cost(spec)
     needed = needed_evidence(level)
     rounds = read_rounds(log, spec, as_dose(dose), target=target, horizon=horizon, slack_risk=ESTIMATION_SHARE * level)
     return rounds, [check(rounds, needed=needed) for check in CHECKS.values()]

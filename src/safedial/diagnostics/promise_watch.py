@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from safedial.core import monitor
+from safedial.core.costs import require_one_cost
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
@@ -124,6 +125,7 @@ def watch_log(
         return watch_bracket_log(walked, level=level)
     if PROMISES[spec.promise].exchangeable:
         return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
+    require_one_cost(spec)
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
     seen |= {number: _kept(spec, number) for number in log.unseen.tolist()}

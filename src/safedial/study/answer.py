@@ -9,7 +9,7 @@ from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
 from safedial.renamed import renamed_attribute
 from safedial.study.event import Event, moment
-from safedial.study.event_bodies import decision_of
+from safedial.study.event_bodies import QUESTION, decision_of
 from safedial.study.ids import DecisionId, id_text
 from safedial.study.spec import StudySpec
 
@@ -89,9 +89,8 @@ class StudyDecision(NamedTuple):
             recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
             recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
             recorded |= {name: self.body.get(name) for name in ("key", "meta")}
-        if "proposal" in self.body:
-            recorded["proposal"] = self.body["proposal"]
-        if rules.learner.reads_questions:
+        recorded |= {name: self.body[name] for name in QUESTION if name in self.body}
+        if "exceeding" in self.body["prediction"]:
             ids = [f"{self.study}.{each}" for each in facts["count"]["exceeding"]]
             facts = {**facts, "count": {**facts["count"], "exceeding": ids}}
         named = {

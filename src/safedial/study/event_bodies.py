@@ -24,6 +24,10 @@ class Noted(NamedTuple):
     proposal: float | None = None
 
 
+QUESTION = Noted._fields[2:]
+"""What of it belongs to the question, and so to the advice, where the learner reads it."""
+
+
 def noted_in(body: Mapping[str, Any]) -> Noted:
     """The `Noted` of a `decided` event, from its body."""
     return Noted(*(body.get(name) for name in Noted._fields))
@@ -68,7 +72,7 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
 def _prediction(decision: Decision, state: State) -> dict[str, Any]:
     """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
     written = decision.rules.learner.written(decision.prediction)
-    if state.learner.reads_questions:
+    if state.learner.reads_questions and "exceeding" in written:
         written["exceeding"] = ["{}.{}".format(*state.named[number - 1]) for number in written["exceeding"]]
     return written
 

@@ -14,7 +14,7 @@ from safedial.errors import require
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
-from safedial.study.event_bodies import Noted, body_of, noted_in
+from safedial.study.event_bodies import QUESTION, Noted, body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision
 from safedial.study.reducer import context_of, decide_next
@@ -41,8 +41,8 @@ def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
     """A request for a decision, in the form of its digest: without metadata, or a proposal, in the form from before
     there were any.
     """
-    if noted.proposal is not None:
-        return ["ask", raw, baseline_cost, noted.meta, {"proposal": noted.proposal}]
+    if question := {name: value for name in QUESTION if (value := getattr(noted, name)) is not None}:
+        return ["ask", raw, baseline_cost, noted.meta, question]
     return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
 
 

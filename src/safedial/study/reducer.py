@@ -15,7 +15,7 @@ from safedial.decision.learners.blas import dnrm2
 from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
-from safedial.study.event_bodies import decision_of
+from safedial.study.event_bodies import QUESTION, decision_of
 from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
 from safedial.study.guard import with_limits
 from safedial.study.state import State
@@ -101,7 +101,9 @@ def question_of(state: State, body: Body) -> Asked:
     """The question behind a `decided` event, read from its body as it was when it was asked."""
     rules, vector = state.study.rules, context_of(state, body["context"])
     asked = Asked(vector, dnrm2(vector), baseline_cost=body["baseline_cost"])
-    return rules.learner.read_question(rules, asked, body.get("proposal")) if rules.learner.reads_questions else asked
+    if not rules.learner.reads_questions:
+        return asked
+    return rules.learner.read_question(rules, asked, **{name: body.get(name) for name in QUESTION})
 
 
 def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:

@@ -15,7 +15,7 @@ from safedial.decision.validation import read_question
 from safedial.errors import refusal, require
 from safedial.study.errors import StudyError
 from safedial.study.event import now
-from safedial.study.event_bodies import Noted
+from safedial.study.event_bodies import QUESTION, Noted
 
 LONGEST = 10_000
 """The longest text in an event: a reason, an actor, a key."""
@@ -37,10 +37,12 @@ def read_request(
 ) -> Request:
     """A new question, checked; `noted` is its own, with a key and metadata that were checked."""
     values = context if rules.features is None else rules.features.values(context)
-    proposal = None if noted.proposal is None else real("proposal", noted.proposal)
-    asked = read_question(rules, values, baseline_cost, allow_extrapolation, proposal)
+    if noted.proposal is not None:
+        noted = noted._replace(proposal=real("proposal", noted.proposal))
+    given = {name: getattr(noted, name) for name in QUESTION}
+    asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
     raw = asked.vector if rules.features is None else values
-    return Request(raw.tolist(), asked, noted._replace(proposal=proposal))
+    return Request(raw.tolist(), asked, noted)
 
 
 def read_meta(version: int, meta: Any) -> dict[str, Any] | None:

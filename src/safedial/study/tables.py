@@ -12,6 +12,7 @@ from safedial.decision.rules import Rules
 from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
+from safedial.study.event_bodies import QUESTION
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import id_text
 
@@ -77,7 +78,7 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "habit": body.get("habit", ""),
         "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
-        **({"proposal": body["proposal"]} if "proposal" in body else {}),
+        **{name: body[name] for name in QUESTION if name in body},
         **_result(rules, RoundHistory()),
         "threshold": rules.spec.threshold,
     }

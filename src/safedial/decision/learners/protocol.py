@@ -88,6 +88,11 @@ class Learner(ABC):
         return cost is not None and cost > rules.spec.threshold
 
     @classmethod
+    def specs(cls, rules: Rules) -> list[SafetySpec]:
+        """The spec of each cost that is watched by itself; one for one cost."""
+        return [rules.spec]
+
+    @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
         """Whether a measured cost is beyond its limit, whatever was applied."""
         return bool(cost > rules.spec.threshold)
@@ -129,6 +134,13 @@ class Learner(ABC):
     def statement(cls, decision: Decision) -> str:
         """The promise of a decision without a fallback reason, in one sentence."""
         return decision.rules.sentence
+
+    @classmethod
+    def event(cls, rules: Rules) -> str:
+        """What the promise limits the chance of: "cost > 0.5"."""
+        spec = rules.spec
+        cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
+        return f"{cost} > {spec.threshold:g}"
 
     @classmethod
     def fallback_note(cls, decision: Decision) -> str:
@@ -229,6 +241,17 @@ class Learner(ABC):
         are marked as refuted if the data contradict the spec.
         """
         return prediction, plain_choice(choice)
+
+    def choose(
+        self, rules: Rules, spec: SafetySpec, prediction: Any, *, round: float, coin: float, baseline_cost: float
+    ) -> tuple[Any, Choice]:
+        """The policy's choice, and the prediction that a decision keeps (`view`)."""
+        choice = rules.policy.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
+        return self.view(prediction, choice)
+
+    def parts(self, rules: Rules, sample: Sample) -> list[tuple[Rules, Learner, Sample]]:
+        """The known costs of an outcome, each with its rules, its learner and its part of the sample."""
+        return [(rules, self, sample)]
 
     def open(self, context: Array) -> Any:
         """Register a decided round. Returns its place, which comes back with its outcome."""

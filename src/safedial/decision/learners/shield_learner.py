@@ -143,7 +143,7 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Cap:
-        return Cap(**read_cap(values), tally=Tally(*values["tally"]))
+        return Cap(**read_cap(Cap.__annotations__, values), tally=Tally(*values["tally"]))
 
     @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
@@ -151,11 +151,11 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised
+        return sample.applied <= advised and (not sample.unknown or cls.is_over(rules, sample.measured))
 
     @classmethod
     def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return cls.judges(rules, sample, advised) and cls.is_over(rules, sample.measured)
+        return sample.applied <= advised and cls.is_over(rules, sample.measured)
 
     def forget(self) -> None:
         """Start again with no rounds; decisions keep their numbers."""

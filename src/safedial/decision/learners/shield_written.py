@@ -34,10 +34,10 @@ def written_cap(cap: Any) -> dict[str, Any]:
     }
 
 
-def read_cap(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a `Cap` from its written form, but for the tally."""
-    plain = {name: _read(value) for name, value in values.items() if name not in (*APART, "exceeding")}
-    counted = {name: _read(value) for name, value in values["counted"].items()}
+def read_cap(kinds: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a `Cap` from its written form, but for the tally; `kinds` are their types."""
+    plain = {name: _read(kinds[name], value) for name, value in values.items() if name not in (*APART, "exceeding")}
+    counted = {name: _read(Named.__annotations__[name], value) for name, value in values["counted"].items()}
     return {**plain, "choice": None, "counted": Named(**counted, exceeding=values["exceeding"])}
 
 
@@ -47,5 +47,5 @@ def _written(value: Any) -> Any:
     return value
 
 
-def _read(value: Any) -> Any:
-    return float(value) if isinstance(value, str) else value
+def _read(kind: str, value: Any) -> Any:
+    return float(value) if kind == "float" else value
