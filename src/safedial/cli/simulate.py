@@ -98,7 +98,9 @@ def simulate(
     features: Annotated[str, _class_("Class features: fourier:COUNT[,LENGTH] or splines:KNOTS.")] = "fourier:100,0.5",
     misspecification: Annotated[float, _class_("Class features: bound on their approximation error.")] = 0.0,
     max_points: Annotated[int, _class_("Class kernel: the most informative rounds it can hold.")] = 5000,
-    world: Annotated[str, _world("linear, finite, kernel, logistic or dose-toxicity.")] = "linear",
+    world: Annotated[
+        str, _world("linear, finite, kernel, logistic, dose-toxicity or dose-response[:FIELD=VALUE,...].")
+    ] = "linear",
     functions: Annotated[int, _world("World and class finite: how many functions.")] = 1000,
     kernel: Annotated[str, _world("World and class kernel: rbf:0.5, matern52:1+polynomial:2, ...")] = "rbf:0.5",
     norm: Annotated[float, _world("World and class kernel: norm of the functions.")] = 2.0,

@@ -20,7 +20,7 @@ its fit (`policies.shield.bases`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies.policy import Policy
 from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 Array = NDArray[np.float64]
 
@@ -64,6 +65,7 @@ def hp_shield(
     probe: float | None = None,
     lag: int = 0,
     direction: Literal["above", "below"] = "above",
+    levels: Sequence[float] | None = None,
 ) -> Policy:
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
@@ -87,6 +89,7 @@ def hp_shield(
             the whole; with a bracket it tells little, and such rounds hold the scale back.
         lag: an Agent's only: how many of the latest rounds do not count, so that their outcomes may be late.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
+        levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
@@ -95,14 +98,21 @@ def hp_shield(
     _check(climb, confidence, adapt, chooser, probe)
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
+    marks = None if levels is None else tuple(map(float, levels))
+    rise = marks is None or (marks and list(marks) == sorted({*marks}) and 0.0 < marks[0] and marks[-1] <= 1.0)
+    require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
-    setup = setup._replace(direction=direction)
+    setup = setup._replace(levels=marks)
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldRounds:
+        several = None if spec is None else spec.costs
         require(
-            bracket is not None, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
+            bracket or several, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
         )
-        named = [*bracket.features, *([base] if isinstance(base, str) else [])]
+        brackets = [each.growth for each in several.values()] if several else [bracket]
+        named = [name for each in brackets for name in each.features] + ([base] if isinstance(base, str) else [])
+        one = not several or family == "scale"
+        require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
         require(lag == 0, "lag", lag, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
@@ -110,7 +120,8 @@ def hp_shield(
         return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
 
     def predict(state: ShieldRounds, context: Any) -> Outlook:
-        rows = np.broadcast_to(context, (*state.batch, context.shape[-1])).reshape(state.lanes, -1)
+        shape = (*state.batch, context.shape[-1])
+        rows = (context if context.shape == shape else np.broadcast_to(context, shape)).reshape(state.lanes, -1)
         settings = setup.protocol(rows)
         require(np.all(settings > 0.0), "base", float(np.min(settings)), "must be a number > 0 in every context")
         return Outlook(rows, state)
@@ -118,11 +129,11 @@ def hp_shield(
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         if not isinstance(prediction, Outlook):  # an Agent's learner has chosen, in the dial's units
             return prediction.choice
-        one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
-        require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
         rounds, context = prediction.rounds, prediction.context
-        threshold, risk = float(np.squeeze(spec.threshold)), float(np.squeeze(spec.violation_risk))
-        setting, start, scale = rounds.advise(context, threshold=threshold - baseline_cost, risk=risk)
+        if rounds.promise is None:
+            costs = stated_costs(spec, options, baseline_cost=baseline_cost)
+            rounds.state_promise(costs, float(np.squeeze(spec.violation_risk)))
+        setting, start, scale, *_ = rounds.advise(context)
         index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
         chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
         chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))
@@ -130,20 +141,32 @@ def hp_shield(
         return Choice(chosen, SafeSet(setting, np.full(rounds.batch, True)), bounds, index)
 
     def update(
-        state: ShieldRounds, prediction: Any, reward: Any, cost: Any, weight: Any, *, intensity: Any
+        state: ShieldRounds,
+        prediction: Any,
+        reward: Any,
+        cost: Any,
+        weight: Any,
+        *,
+        intensity: Any,
+        measured: Any = None,
+        left_out: Any = None,
     ) -> ShieldRounds:
-        reward, cost, weight, applied = (
-            np.broadcast_to(part, state.batch).reshape(-1) for part in (reward, cost, weight, intensity)
-        )
-        known = (weight > 0.0) & np.isfinite(cost)
-        state.add(
-            prediction.context, np.where(known, reward, 0.0), np.where(known, cost, 0.0), applied=applied, known=known
-        )
+        def lanes(part: Any) -> Any:
+            rows = np.asarray(part)
+            return (rows if rows.shape == state.batch else np.broadcast_to(rows, state.batch)).reshape(-1)
+
+        reward, cost, weight, applied = map(lanes, (reward, cost, weight, intensity))
+        costs = measured if isinstance(measured, Mapping) else {ONE: cost * applied if measured is None else measured}
+        costs = {name: lanes(each) for name, each in costs.items()}
+        known = (weight > 0.0) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
+        reward, cost = np.where(known, reward, 0.0), np.where(known, cost, 0.0)
+        gone = None if left_out is None else lanes(left_out)
+        state.add(prediction.context, reward, cost, applied=applied, known=known, measured=costs, left_out=gone)
         return state
 
     options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    options |= {"lag": lag, "direction": direction}
+    options |= {"lag": lag, "direction": direction, **({} if marks is None else {"levels": marks})}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
@@ -160,7 +183,7 @@ def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: An
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(growth, _protocol(base), learned or family == "offset", family, start)
+    return Setup(_protocol(base), learned or family == "offset", family, start)
 
 
 def _protocol(base: Any) -> Any:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
-from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
@@ -164,13 +164,14 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
     check_grids(spec)
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
-    for name in CONSTANTS:
+    for name in world.constants:
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world uses it")
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
     stated = PROMISES[spec.promise]
     if not PROMISES[policy.promise].exchangeable:
-        require(not stated.exchangeable, "promise", spec.promise, f"is not what {policy.name} gives")
+        knowing = policy.knows_truth and not world.constants
+        require(not stated.exchangeable or knowing, "promise", spec.promise, f"is not what {policy.name} gives")
     else:
         require(stated.each_round, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise

@@ -17,12 +17,10 @@ from safedial.core.tolerated import Cost, tolerated_setting
 from safedial.decision.rounds import Asked, Vector
 from safedial.decision.units import real
 from safedial.errors import InvalidInput, refusal, require
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
-
-ONE = "cost"
-"""The name of a cost that has none."""
 
 DIGITS = 12
 """Raw values are taken back from a context in so many digits: centring and scaling cost the last few."""
@@ -43,6 +41,8 @@ def started(rules: Rules, start_action: Any) -> Rules:
     sensor = rules.spec.reward_sensor_noise, rules.spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 for hp_shield", "state the bracket's `error`")
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")
+    marks = options.get("levels")
+    require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
     _check_names(rules)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
@@ -79,22 +79,7 @@ def _check_names(rules: Rules) -> None:
 
 def costs_of(rules: Rules) -> dict[str, Cost]:
     """The limits on costs, by name: the spec's, or one, named "cost", from its threshold and the policy's options."""
-    options, spec = rules.policy.options, rules.spec
-    growth, direction = options["growth"], options["direction"]
-    if spec.costs is None:
-        require(
-            growth is not None, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
-        )
-        cost = Cost(threshold=spec.threshold, growth=growth, direction=direction, on=spec.threshold_on)
-        told = growth.name != "spread" or cost.exceeded(0.0) != cost.exceeded(1.0)
-        require(told, "threshold", cost.threshold, "must tell 0 from 1 where costs are 0 or 1", "take 0.5")
-        return {ONE: cost}
-    for name, given, plain in (("growth", growth, None), ("direction", direction, "above")):
-        require(given == plain, name, given, "cannot be combined with the spec's costs", "state it in each Cost")
-    zero_one = [name for name, cost in spec.costs.items() if cost.growth.name == "spread"]
-    rule = "has a spread bracket, for which there is no proof among several costs"
-    require(not zero_one, "costs", zero_one, rule, "report one cost that is 1 where any of them is")
-    return dict(spec.costs)
+    return stated_costs(rules.spec, rules.policy.options)
 
 
 def any_exceeded(costs: Mapping[str, Cost], measured: Any) -> bool:
