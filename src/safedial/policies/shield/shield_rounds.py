@@ -26,6 +26,7 @@ from safedial.core.tolerated import (
     tolerated_scale,
     tolerated_setting,
 )
+from safedial.errors import require
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
 
 Array = NDArray[np.float64]
@@ -121,14 +122,13 @@ class ShieldRounds:
         middle = {name: middle_of(cost) for name, cost in costs.items()}
         self.promise = Promise(costs, middle, risk, lower, step, least)
         self.limit = next(iter(costs.values())).limit
-        self.levels = None if self.setup.levels is None else tuple(sorted({0.0, *self.setup.levels}))
         self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
         self.level = np.full(self.lanes, risk)
 
     def advise(self, context: Array) -> Advice:
         """The largest setting at contexts (lanes, d)."""
         range_, predicted = self._range(context), self._predicted(self.base, context)
-        played = range_._replace(levels=self.levels)
+        played = range_._replace(levels=self.setup.levels)
         scale = self.promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
         if self.setup.family == "offset":
             setting = offset_setting(scale, predicted, played, threshold=self.limit)
@@ -173,10 +173,16 @@ class ShieldRounds:
     def _range(self, context: Array) -> Range:
         """What counts as played. Shares that exceed grow slowly with the scale, not from level to level."""
         start = np.minimum(self.setup.start_scale * self.setup.protocol(context), 1.0)
-        if self.levels is None:
+        if self.setup.levels is None:
             return Range(start, 1.0)
-        floored = np.asarray(self.levels)[np.searchsorted(self.levels, start, side="right") - 1]
-        return Range(floored, self.levels[-1], self.levels if self.promise.step == 1.0 else None)
+        place = np.searchsorted(self.setup.levels, start, side="right") - 1
+        least, words = self.setup.levels[0], "must begin at or below the start in every context"
+        require(np.all(place >= 0), "levels", least, words, "add a lower level, or raise start_scale")
+        return Range(
+            np.asarray(self.setup.levels)[place],
+            self.setup.levels[-1],
+            self.setup.levels if self.promise.step == 1.0 else None,
+        )
 
     def _predicted(self, base: Fit, context: Array) -> Array:
         """The base's settings, or its costs per unit in the offset family."""
@@ -195,7 +201,7 @@ class ShieldRounds:
         if self.setup.climb is None:
             return math.inf
         most = climb_limit(self.used, -math.inf, climb=self.setup.climb)
-        if self.setup.family == "offset" and self.levels is not None:
+        if self.setup.family == "offset" and self.setup.levels is not None:
             most = np.maximum(most, played.reach(np.max(self.used, axis=-1)))
         return most
 
