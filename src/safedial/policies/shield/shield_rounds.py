@@ -127,7 +127,8 @@ class ShieldRounds:
 
     def advise(self, context: Array) -> Advice:
         """The largest setting at contexts (lanes, d)."""
-        range_, predicted = self._range(context), self._predicted(self.base, context)
+        start, predicted = self._start(context), self._predicted(self.base, context)
+        range_ = self._range(start)
         played = range_._replace(levels=self.setup.levels)
         scale = self.promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
         if self.setup.family == "offset":
@@ -136,7 +137,7 @@ class ShieldRounds:
         else:
             scale = np.minimum(scale, self._most(played))
             setting = scaled_setting(scale, predicted, played)
-            scale = np.maximum(scale, range_.start / predicted)
+            scale = np.maximum(scale, start / predicted)
         self.advice = Advice(setting, range_.start, scale, range_, predicted)
         return self.advice
 
@@ -170,19 +171,19 @@ class ShieldRounds:
         """δ_t as a share of the risk at which the count rule runs."""
         return self.level * (self.promise.count_risk / self.promise.risk)
 
-    def _range(self, context: Array) -> Range:
+    def _start(self, context: Array) -> Array:
+        """The declared start, before flooring to levels."""
+        return np.minimum(self.setup.start_scale * self.setup.protocol(context), 1.0)
+
+    def _range(self, start: Array) -> Range:
         """What counts as played. Shares that exceed grow slowly with the scale, not from level to level."""
-        start = np.minimum(self.setup.start_scale * self.setup.protocol(context), 1.0)
-        if self.setup.levels is None:
+        levels = self.setup.levels
+        if levels is None:
             return Range(start, 1.0)
-        place = np.searchsorted(self.setup.levels, start, side="right") - 1
-        least, words = self.setup.levels[0], "must begin at or below the start in every context"
-        require(np.all(place >= 0), "levels", least, words, "add a lower level, or raise start_scale")
-        return Range(
-            np.asarray(self.setup.levels)[place],
-            self.setup.levels[-1],
-            self.setup.levels if self.promise.step == 1.0 else None,
-        )
+        place = np.searchsorted(levels, start, side="right") - 1
+        words = "must begin at or below the start in every context"
+        require(np.all(place >= 0), "levels", levels[0], words, "add a lower level, or raise start_scale")
+        return Range(np.asarray(levels)[place], levels[-1], levels if self.promise.step == 1.0 else None)
 
     def _predicted(self, base: Fit, context: Array) -> Array:
         """The base's settings, or its costs per unit in the offset family."""
@@ -260,7 +261,7 @@ class ShieldRounds:
         self.place[lanes], self.base.coef[lanes] = place, coef[lanes]
         context, limit = self.contexts[lanes, since : self.count], self.limits[lanes, since : self.count]
         base = Fit(since, coef[lanes])
-        past = self._tolerated(self._predicted(base, context), limit, self._range(context))
+        past = self._tolerated(self._predicted(base, context), limit, self._range(self._start(context)))
         past = np.where(np.isnan(limit), math.nan, past)
         self.window.restate(past, self.counted[since][lanes], lanes if len(lanes) < self.lanes else None)
         if self.setup.family == "scale":
