@@ -470,14 +470,14 @@ def performed(policy, world, spec, seeds, on):
     rngs, rng, rounds = generators(range(seeds)), np.random.default_rng(5), ALL_LOOKS[-1] + 1
     truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, rounds)
     means, one = world.means(spec, truth, drawn.context), np.ones(seeds)
-    state, excess = policy.init(world.dim, ridge=1.0, batch=(seeds,)), np.zeros((rounds, seeds), dtype=bool)
+    state, excess = policy.init(world.dim, ridge=1.0, batch=(seeds,), spec=spec), np.zeros((rounds, seeds), dtype=bool)
     eager, costs = (
         one,
-        getattr(spec, "costs", None) or {"cost": Cost(threshold=spec.threshold, growth=growth.additive(0, 1))},
+        spec.costs or {"cost": Cost(threshold=spec.threshold, growth=growth.additive(0, 1))},
     )
 
     def exceeds(cost):
-        found = cost if getattr(spec, "costs", None) else {"cost": cost}
+        found = cost if spec.costs else {"cost": cost}
         return np.any([each.exceeded(found[name]) for name, each in costs.items()], axis=0)
 
     for step, (context, reward_noise, unit) in enumerate(zip(*drawn[:3], strict=True)):

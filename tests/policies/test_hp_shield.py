@@ -181,9 +181,9 @@ def test_rounds_that_were_given_less_neither_raise_nor_lower_the_climb_limit():
 
 def test_costs_of_0_or_1_climb_by_steps():
     world = Patients(seeds=50)
-    world.cost = lambda step, setting: 3.0 * (setting > world.tolerance[step])
+    world.cost = lambda step, setting: 1.0 * (setting > world.tolerance[step])
     policy = hp_shield(base=0, growth=growth.spread(1.25, 0.5))
-    settings, excess = play(policy, world, spec=make_spec(threshold=2.0, violation_risk=0.2))
+    settings, excess = play(policy, world, spec=make_spec(threshold=0.5, violation_risk=0.2))
     assert settings[-1].mean() > 1.2 * settings[0].mean()
     assert excess.mean() < 0.2
 

@@ -99,7 +99,7 @@ def hp_shield(
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     marks = None if levels is None else tuple(map(float, levels))
-    rise = marks is None or (marks and list(marks) == sorted({*marks}) and 0.0 < marks[0] and marks[-1] <= 1.0)
+    rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
     require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
     setup = setup._replace(levels=marks)
