@@ -91,17 +91,21 @@ def test_with_a_protocol_it_is_the_count_rule_under_the_climb_limit():
         ({"adapt": 0.02, "climb": None}, {"missing": 0.25}),
         ({"levels": LEVELS, "learned": True}, {"missing": 0.1}),
         ({"levels": LEVELS, "growth": growth.spread(1.25, 0.5)}, {"curve": "binary"}),
+        ({"growth": None, "learned": True, "adapt": 0.02}, {"missing": 0.1, "gap": 0.1}),
     ],
-    ids=["learned", "adaptive", "levels", "spread on levels"],
+    ids=["learned", "adaptive", "levels", "spread on levels", "two costs"],
 )
 def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fields):
     """Each lane has left out rounds of its own, so that it changes its base at a time of its own."""
     world, lanes = DoseResponseWorld(dim=3, effect=0.4, low=0.7, high=1.4, **fields), 3
-    spec = SafetySpec(threshold=0.5 if world.curve == "binary" else 2.0, violation_risk=0.2, promise="bracket")
+    limits = {"threshold": 0.5 if world.curve == "binary" else 2.0}
     given = {"base": 0, "growth": BRACKET, "start_scale": 0.2} | options
+    if given["growth"] is None:
+        limits = {"costs": {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}}
+    spec = SafetySpec(violation_risk=0.2, promise="bracket", **limits)
     policy, dial = hp_shield(**given), Dial(levels=given.pop("levels", None))
     agents = [Agent(3, spec, policy=hp_shield(**given), dial=dial) for _ in range(lanes)]
-    rngs, state = generators(range(lanes)), policy.init(3, ridge=1.0, batch=(lanes,))
+    rngs, state = generators(range(lanes)), policy.init(3, ridge=1.0, batch=(lanes,), spec=spec)
     truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, 130)
     means, one = world.means(spec, truth, drawn.context), np.ones(lanes)
     for step, context in enumerate(drawn.context):
@@ -114,11 +118,13 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
         reward, cost, event, gone = world.normalised(spec, shown, one)
         left_out = np.zeros(lanes, dtype=bool) if gone is None else gone
         policy.update(state, outlook, reward, cost, ~left_out, intensity=setting, measured=event, left_out=gone)
-        for agent, decision, lost, each in zip(agents, advised, left_out, event, strict=True):
-            if lost:
-                agent.update(decision, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+        for lane, (agent, decision) in enumerate(zip(agents, advised, strict=True)):
+            if left_out[lane]:
+                agent.update(decision, unrelated=True)
+            elif spec.costs:
+                agent.update(decision, reward=0.0, cost={name: float(each[lane]) for name, each in event.items()})
             else:
-                agent.update(decision, reward=0.0, cost=float(each))
+                agent.update(decision, reward=0.0, cost=float(event[lane]))
     assert len({float(each) for each in setting / context[:, 0]}) == lanes, "they differ"
 
 

@@ -85,7 +85,7 @@ class DoseResponseWorld(World):
     gap: float = 0.5
     missing: float = 0.0
 
-    constants = ()
+    constants, several_costs = (), True
 
     def __post_init__(self) -> None:
         require(self.curve in CURVES, "curve", self.curve, "must be one of " + ", ".join(CURVES))
