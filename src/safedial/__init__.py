@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.study import Study, create_study, open_study
     from safedial.testing import check_policy
+    from safedial.worlds.dose_response import DoseResponseWorld
     from safedial.worlds.linear import LinearWorld
     from safedial.worlds.nonlinear import NonlinearWorld
 
@@ -73,6 +74,7 @@ _PUBLIC = {
     "specfile": "load_spec save_spec SpecFile",
     "study": "create_study open_study Study",
     "testing": "check_policy",
+    "worlds.dose_response": "DoseResponseWorld",
     "worlds.linear": "LinearWorld",
     "worlds.nonlinear": "NonlinearWorld",
 }
@@ -88,6 +90,7 @@ __all__ = [
     "Dial",
     "Dose",
     "DoseCurve",
+    "DoseResponseWorld",
     "Features",
     "InvalidInput",
     "LinearWorld",

@@ -33,19 +33,15 @@ from safedial.core.confidence import Bounds
 from safedial.core.count_rule import CLIMB
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
-from safedial.core.tolerated import Cost
 from safedial.errors import require
 from safedial.policies.policy import Policy
 from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 Array = NDArray[np.float64]
 
 START_SCALE = 0.25
 """The share of the protocol's setting at which a simulation starts."""
-
-
-ONE = "cost"
-"""The name of a cost that has none."""
 
 
 class Outlook(NamedTuple):
@@ -124,18 +120,20 @@ def hp_shield(
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     marks = None if levels is None else tuple(map(float, levels))
-    rise = marks is None or (
-        marks and all(low < high for low, high in zip((0.0, *marks), (*marks, 1.01), strict=False))
-    )
+    rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
     require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
-    setup = setup._replace(direction=direction, levels=marks)
+    setup = setup._replace(levels=marks)
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldRounds:
+        several = None if spec is None else spec.costs
         require(
-            bracket is not None, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
+            bracket or several, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
         )
-        named = [*bracket.features, *([base] if isinstance(base, str) else [])]
+        brackets = [each.growth for each in several.values()] if several else [bracket]
+        named = [name for each in brackets for name in each.features] + ([base] if isinstance(base, str) else [])
+        one = not several or family == "scale"
+        require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
         agents_only = {"lag": lag, "chooser": chooser if chooser in ("request", "target") else None}
         agents_only |= {"regressor": regressor, "group": group, "unit": unit}
@@ -157,7 +155,8 @@ def hp_shield(
             return prediction.choice
         rounds, context = prediction.rounds, prediction.context
         if rounds.promise is None:
-            rounds.state_promise(_costs(spec, setup, baseline_cost), float(np.squeeze(spec.violation_risk)))
+            costs = stated_costs(spec, options, baseline_cost=baseline_cost)
+            rounds.state_promise(costs, float(np.squeeze(spec.violation_risk)))
         setting, start, scale, *_ = rounds.advise(context)
         index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
         chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
@@ -197,14 +196,6 @@ def hp_shield(
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
-def _costs(spec: SafetySpec, setup: Setup, baseline_cost: Any) -> dict[str, Cost]:
-    """The limits on costs, by name; one cost has the name "cost"."""
-    one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
-    require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
-    threshold = float(np.squeeze(spec.threshold)) - baseline_cost
-    return {ONE: Cost(threshold=threshold, growth=setup.growth, direction=setup.direction)}
-
-
 def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
     column = isinstance(base, int) and not isinstance(base, bool) and base >= 0
     named = isinstance(base, str) and base != ""
@@ -218,7 +209,7 @@ def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: An
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(growth, _protocol(base), learned or family == "offset", family, start)
+    return Setup(_protocol(base), learned or family == "offset", family, start)
 
 
 def _protocol(base: Any) -> Any:

@@ -14,7 +14,8 @@ with 2 degrees of freedom; fall_t is 1 up to a round and `fall` after it. Given 
 
 A hinge is flat up to its knee, and at 0 it costs anything, also less than nothing: a baseline that nobody knows. If the
 spec has several costs, the tolerance is that of one of them, drawn anew for each unit; the others tolerate up to e^gap
-times as much. So one formula gives the clairvoyant that knows w, ζ, σ and fall_t in all these worlds:
+times as much, and each has a steepness of its own. So one formula gives the clairvoyant that knows w, ζ, σ and fall_t in
+all these worlds:
 
     P(any cost > τ | x) = P(T < a | x) ≤ δ  as long as  a ≤ p(x)·max(exp(⟨f, w⟩ + ζ_u + σ·F⁻¹(δ)), least)·fall_t
 
@@ -38,6 +39,8 @@ Array = NDArray[np.float64]
 CURVES = ("power", "hinge", "binary")
 TOLERANCE, STEEPNESS, KNEE, BINDING, LOST, FALL = range(6)
 """What the last axis of a round's cost noise holds: five uniform numbers, and the logarithm of fall_t."""
+GOLDEN = 0.381966
+"""By how much the places of two costs' steepness differ, between 0 and 1."""
 CUT = 40.0
 """Where ln T/p ends, so that no cost overflows."""
 
@@ -85,7 +88,7 @@ class DoseResponseWorld(World):
     gap: float = 0.5
     missing: float = 0.0
 
-    constants = ()
+    constants, several_costs = (), True
 
     def __post_init__(self) -> None:
         require(self.curve in CURVES, "curve", self.curve, "must be one of " + ", ".join(CURVES))
@@ -156,14 +159,14 @@ class DoseResponseWorld(World):
         costs = {}
         for number, (name, each) in enumerate(spec.costs.items()):
             more = np.where(np.floor(place) == number, 0.0, self.gap * (place % 1.0))
-            cost = self._cost(each.threshold, exposure, tolerance * np.exp(more))
+            cost = self._cost(each.threshold, exposure, tolerance * np.exp(more), number)
             costs[name] = cost if each.direction == "above" else 2.0 * each.threshold - cost
         return Outcome(reward, costs, costs)
 
     def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
         reward, cost, _ = self.outcome(spec, exposure)
         by = np.where(weight > 0, exposure.cost_intensity, 1.0)
-        one = cost if not getattr(spec, "costs", None) else next(iter(cost.values()))
+        one = cost if not spec.costs else next(iter(cost.values()))
         left_out = exposure.cost_noise[..., LOST] < self.missing if self.missing else None
         return Normalised(reward / np.where(weight > 0, exposure.reward_intensity, 1.0), one / by, cost, left_out)
 
@@ -176,9 +179,9 @@ class DoseResponseWorld(World):
         fallen = np.exp(exposure.cost_noise[..., FALL])
         return exposure.context[..., 0] * np.maximum(factor, self.least) * fallen
 
-    def _cost(self, threshold: Any, exposure: Exposure, tolerance: Array) -> Array:
+    def _cost(self, threshold: Any, exposure: Exposure, tolerance: Array, number: int = 0) -> Array:
         setting, unit = exposure.cost_intensity, exposure.cost_noise
-        steep = self.low + (self.high - self.low) * unit[..., STEEPNESS]
+        steep = self.low + (self.high - self.low) * ((unit[..., STEEPNESS] + GOLDEN * number) % 1.0)
         if self.curve == "binary":
             return (setting > tolerance).astype(float)
         if self.curve == "power":

@@ -21,12 +21,10 @@ from safedial.decision.rules import plain_options
 from safedial.decision.units import Dial, real
 from safedial.errors import InvalidInput, refusal, require
 from safedial.policies.conformal.predictors import try_out
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
-
-ONE = "cost"
-"""The name of a cost that has none."""
 
 DIGITS = 12
 """Raw values are taken back from a context in so many digits: centring and scaling cost the last few."""
@@ -104,22 +102,7 @@ def _check_names(rules: Rules) -> None:
 
 def costs_of(rules: Rules) -> dict[str, Cost]:
     """The limits on costs, by name: the spec's, or one, named "cost", from its threshold and the policy's options."""
-    options, spec = rules.policy.options, rules.spec
-    growth, direction = options["growth"], options["direction"]
-    if spec.costs is None:
-        require(
-            growth is not None, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
-        )
-        cost = Cost(threshold=spec.threshold, growth=growth, direction=direction, on=spec.threshold_on)
-        told = growth.name != "spread" or cost.exceeded(0.0) != cost.exceeded(1.0)
-        require(told, "threshold", cost.threshold, "must tell 0 from 1 where costs are 0 or 1", "take 0.5")
-        return {ONE: cost}
-    for name, given, plain in (("growth", growth, None), ("direction", direction, "above")):
-        require(given == plain, name, given, "cannot be combined with the spec's costs", "state it in each Cost")
-    zero_one = [name for name, cost in spec.costs.items() if cost.growth.name == "spread"]
-    rule = "has a spread bracket, for which there is no proof among several costs"
-    require(not zero_one, "costs", zero_one, rule, "report one cost that is 1 where any of them is")
-    return dict(spec.costs)
+    return stated_costs(rules.spec, rules.policy.options)
 
 
 def offset_limit(rules: Rules) -> float:
