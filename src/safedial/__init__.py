@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from safedial.calibration.bracket import calibrate_bracket
     from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.core.spec import SafetySpec
+    from safedial.core.tolerated import Cost
     from safedial.decision.decision import Decision
     from safedial.decision.units import Dial, Features
     from safedial.diagnostics import check_log
@@ -56,6 +57,7 @@ _PUBLIC = {
     "calibration.bracket": "calibrate_bracket",
     "core.dose": "Dose DoseCurve hill identity logistic power tabulated",
     "core.spec": "SafetySpec",
+    "core.tolerated": "Cost",
     "decision.decision": "Decision",
     "decision.units": "Dial Features",
     "diagnostics": "check_log",
@@ -80,6 +82,7 @@ _LAZY = {name: f"safedial.{module}" for module, names in _PUBLIC.items() for nam
 __all__ = [
     "POLICIES",
     "Agent",
+    "Cost",
     "Decision",
     "Dial",
     "Dose",

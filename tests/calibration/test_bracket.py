@@ -160,7 +160,7 @@ def test_the_command_writes_a_spec_file_or_says_why_not(tmp_path):
     text = "\n".join(["protocol,weight,action,cost", *(",".join(map(repr, row)) for row in rows.tolist())])
     (tmp_path / "pilot.csv").write_text(text)
     place, out = str(tmp_path / "pilot.csv"), str(tmp_path / "spec.toml")
-    start = ["calibrate", place, "--promise", "bracket", "--dial-high", "10"]
+    start = ["calibrate", place, "--bracket", "auto", "--dial-high", "10"]
 
     def call(*words):
         return CliRunner().invoke(make_app("calibrate"), [*start, *words])
@@ -178,4 +178,4 @@ def test_the_command_writes_a_spec_file_or_says_why_not(tmp_path):
     assert below.exit_code == 1, "costs rise with the setting, and never fall"
     assert "threshold" in str(call().exception)
     assert "are not for a bracket" in str(call("--threshold", "2", "--standardize").exception)
-    assert "must be certified or bracket" in str(call("--promise", "conformal").exception)
+    assert "must be auto, relative or additive" in str(call("--threshold", "2", "--bracket", "spread").exception)

@@ -84,13 +84,13 @@ def simulated(elasticity, seeds, rounds=150, floor=0.1):
     chunks = []
     simulate(policy, world, SPEC, rounds=rounds, seeds=seeds, points=1, record=chunks.append)
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
-    bare = {name: np.empty(0) for name in ("number", "start", "exceeded", "covered", "known", "evidence")}
+    nothing, none = np.empty(0), np.empty(0, dtype=bool)
     for seed in range(seeds):
-        base = context[:, seed, 0]
         yield BracketRounds(
-            **bare, spec=SPEC, costs={"cost": Cost(threshold=2.0, growth=bracket)}, names=(), context=context[:, seed],
-            outcome={"cost": cost[:, seed]}, bracket={"cost": np.tile([0.7, 1.4], (rounds, 1))}, proposal=None,
-            setting=action[:, seed], effect=action[:, seed], protocol=base, start_evidence=np.empty(0), unseen=0,
+            risk=0.05, costs={"cost": Cost(threshold=2.0, growth=bracket)}, outcome={"cost": cost[:, seed]}, over={},
+            bracket={"cost": np.tile([0.7, 1.4], (rounds, 1))}, number=nothing, names=(), context=context[:, seed],
+            setting=nothing, effect=action[:, seed], protocol=context[:, seed, 0], start=nothing, proposal=None,
+            known=none, covered=none, evidence=nothing, unseen=0,
         )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_proposals_and_contexts_that_drift_are_contradicted():
     assert told["proposals"].word == told["contexts"].word == "contradicted"
     assert "fixed rule" in told["proposals"].means
     assert found(logged(), shield(base="proposal"))["proposals"].word == "ok"
-    with pytest.raises(InvalidInput, match="is this policy's base, and not in the log; add a column `proposal`"):
+    with pytest.raises(InvalidInput, match=r"\['proposal'\]: lacks these columns of numbers"):
         found(replace(logged(), extra={}), shield(base="proposal"))
 
 
@@ -209,6 +209,23 @@ def test_additive_brackets_below_a_threshold_with_slopes_by_feature_and_costs_of
     told = found(zero_one, shield(growth=growth.spread(1.25, 0.3)), replace(SPEC, threshold=0.5))
     assert told["bracket"].word == "not applicable"
     assert told["monotonicity"].word == told["information"].word == "ok"
+
+
+def test_several_costs_are_checked_and_counted_each():
+    steep = {"auc": Cost(threshold=20.0, growth=BRACKET), "trough": Cost(threshold=2.0, growth=BRACKET)}
+    spec = SafetySpec(costs=steep, violation_risk=0.05, promise="bracket")
+    log = logged(scale=(0.3, 1.0))
+    both = replace(log, extra={"cost_auc": 10.0 * log.cost, "cost_trough": 0.25 * log.cost**3})
+    told = found(both, shield(growth=None), spec)
+    assert (told["bracket_auc"].word, told["bracket_trough"].word) == ("ok", "contradicted")
+    assert told["bracket_trough"].title == "Bracket of trough"
+    watch = watch_log(both, spec, policy=shield(growth=None), dial=DIAL, features=NAMES)
+    over = {"auc": int((10.0 * log.cost > 20.0).sum()), "trough": int((0.25 * log.cost**3 > 2.0).sum())}
+    assert watch.by_cost == over
+    assert f"By cost: auc in {over['auc']}, trough in {over['trough']}." in watch.verdict()
+    assert watch.to_dict()["violations_auc"] == over["auc"]
+    with pytest.raises(InvalidInput, match="lacks these columns of numbers"):
+        found(log, shield(growth=None), spec)
 
 
 def test_slopes_agree_with_plain_least_squares_and_its_hc3_errors():

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import binomtest, kstest, lognorm
 from typer.testing import CliRunner
 
-from safedial import InvalidInput, SafetySpec, growth, make_policy, simulate
+from safedial import Cost, InvalidInput, SafetySpec, growth, make_policy, simulate
 from safedial.cli import app
+from safedial.simulation.logged import simulated_log
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.summary import summary
 from safedial.sweep.cell import run_cell, write_cell
@@ -107,6 +108,32 @@ def test_each_unit_keeps_to_its_bracket_and_to_no_narrower_one(name, right, wron
     for bracket, holds in ((right, True), (wrong, False)):
         bound = bracket.bound(seen, given, other, threshold=SPEC.threshold)
         assert np.all(true <= bound + 1e-9 * (1.0 + np.abs(bound))) == holds
+
+
+def test_of_several_costs_any_may_bind_and_the_clairvoyant_is_as_exact():
+    bracket = growth.additive(2, 30)
+    costs = {
+        "trough": Cost(threshold=20.0, growth=bracket),
+        "glucose": Cost(threshold=70.0, growth=bracket, direction="below"),
+        "auc": Cost(threshold=-3.0, growth=bracket),
+    }
+    spec, world = SafetySpec(costs=costs, violation_risk=0.05, promise="bracket"), WORLDS["hinge"]
+    shown = exposure(world, spec)
+    best = at(world.exact_intensity(spec, shown) * 1.2, shown)
+    outcome = world.outcome(spec, best).cost
+    over = np.stack([each.exceeded(outcome[name]) for name, each in costs.items()])
+    assert np.all(over.sum(axis=(1, 2)) > 20), "each of them binds somewhere"
+    given, other = (np.full(shown.cost_mean.shape, setting) for setting in (0.1, 0.4))
+    for name, each in costs.items():
+        seen, true = (world.outcome(spec, at(setting, shown)).cost[name] for setting in (given, other))
+        assert np.all(each.exceeded(true) <= (each.tolerated(seen, given) < other)), "the bound is below the tolerance"
+    played = []
+    run = simulate("clairvoyant", world, spec, rounds=150, seeds=100, record=played.append)
+    assert binomtest(int(run.violations.sum()), 15_000, 0.05).pvalue > LEVEL
+    assert set(played[0].cost) == set(costs)
+    assert summary(run)["threshold"] == {"trough": 20.0, "glucose": 70.0, "auc": -3.0}
+    with pytest.raises(InvalidInput, match="have no log"):
+        simulated_log("clairvoyant", world, spec, rounds=3)
 
 
 def test_tolerances_have_the_stated_law_given_context_and_patient():

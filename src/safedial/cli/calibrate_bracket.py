@@ -1,4 +1,4 @@
-"""`safedial calibrate --promise bracket`: a growth bracket and a start, from pilot data."""
+"""`safedial calibrate --bracket`: a growth bracket and a start, from pilot data."""
 
 from __future__ import annotations
 

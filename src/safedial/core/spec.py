@@ -25,6 +25,7 @@ import numpy as np
 from safedial.core.namespace import is_zero, namespace, normal_quantile
 from safedial.core.promise import CERTIFIED, PROMISES, PROVED
 from safedial.core.scale import NoiseScale, scale_from_dict
+from safedial.core.tolerated import Cost, read_costs
 from safedial.errors import InvalidInput, require
 
 VIOLATION_SHARE = 0.9
@@ -48,7 +49,7 @@ class SafetySpec:
     """The promise and its assumptions.
 
     Args:
-        threshold: τ > 0, which the realized cost must not exceed.
+        threshold: τ, which the realized cost must not exceed; > 0, or of any sign with promise="bracket".
         reward_noise, cost_noise: κ_r, κ_c: the noise is κ-sub-Gaussian given the history, X_t and α_t.
         coefficient_bound: S, with ‖θ*‖ ≤ S and ‖μ*‖ ≤ S.
         context_bound: L, with ‖X_t‖ ≤ L.
@@ -70,6 +71,8 @@ class SafetySpec:
             needs it; "bounded" may have it, and then also learns the variance, which must be constant.
         noise_low, noise_high: the range of ξ_c for "bounded".
         noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.
+        costs: several costs by name, each a `Cost` with a threshold of its own, in place of `threshold`; outcomes then
+            bring a mapping. "Exceeds" means that any of them does. For promise="bracket".
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -77,7 +80,7 @@ class SafetySpec:
     (0.018, 0.002)
     """
 
-    threshold: Any
+    threshold: Any = None
     reward_noise: Any = None
     cost_noise: Any = None
     coefficient_bound: Any = None
@@ -96,6 +99,7 @@ class SafetySpec:
     noise_low: Any = None
     noise_high: Any = None
     noise_scale: NoiseScale | None = None
+    costs: Mapping[str, Cost] | None = field(default=None, hash=False)
     log_inverse_risk: Any = field(init=False, repr=False, compare=False)
     """ln(1/δ′), which every radius needs in every round."""
     tail: Any = field(init=False, repr=False, compare=False)
@@ -110,6 +114,8 @@ class SafetySpec:
     def __post_init__(self) -> None:
         _one_of("promise", self.promise, PROVED)
         _one_of("margin", self.margin, MARGINS)
+        if self.costs is not None:
+            self._check_costs()
         for name in NUMBERS:
             if getattr(self, name) is not None or not (name in OPTIONAL or self._may_lack(name)):
                 object.__setattr__(self, name, _number(name, getattr(self, name)))
@@ -135,7 +141,18 @@ class SafetySpec:
         cost = self.cost_sensor_noise / self.cost_noise
         return namespace(reward, cost).maximum(reward, cost)
 
+    def _check_costs(self) -> None:
+        stated = PROMISES[self.promise]
+        way_out = "use promise='bracket', or state one threshold"
+        require(stated.bracketed, "costs", sorted(self.costs or ()), f"cannot have promise='{self.promise}'", way_out)
+        for name, default in (("threshold", None), ("threshold_on", "measured")):
+            given = getattr(self, name)
+            require(given == default, name, given, "cannot be combined with costs", "state it in each Cost")
+        object.__setattr__(self, "costs", read_costs(self.costs))
+
     def _may_lack(self, name: str) -> bool:
+        if name == "threshold":
+            return self.costs is not None
         return name in CONSTANTS and not PROMISES[self.promise].from_constants
 
     def _check_sizes(self) -> None:
@@ -143,12 +160,13 @@ class SafetySpec:
         for name, way_out in POSITIVE.items():
             value = getattr(self, name)
             if value is not None:
-                require(np.all(value > 0), name, value, "must be > 0", way_out)
+                signed = name == "threshold" and PROMISES[self.promise].bracketed
+                require(signed or np.all(value > 0), name, value, "must be > 0", way_out)
                 _of_usual_size(name, value)
         for name in ("reward_sensor_noise", "cost_sensor_noise"):
             value = getattr(self, name)
             require(np.all(value >= 0), name, value, "must be >= 0")
-            _of_usual_size(name, np.where(np.asarray(value) == 0, 1.0, value))
+            _of_usual_size(name, value)
 
     def _check_margin(self) -> None:
         """Check what each margin needs, and what it excludes."""
@@ -164,7 +182,7 @@ class SafetySpec:
                 None not in ends and np.all(np.asarray(self.noise_low) < 0) and np.all(np.asarray(self.noise_high) > 0)
             )
             require(inside, "noise_low, noise_high", ends, "must be given, with noise_low < 0 < noise_high")
-            _of_usual_size("noise_low", -self.noise_low)
+            _of_usual_size("noise_low", self.noise_low)
             _of_usual_size("noise_high", self.noise_high)
         else:
             require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
@@ -229,6 +247,8 @@ class SafetySpec:
             for name in NAMES
             if (value := getattr(self, name)) is not None
         }
+        if self.costs is not None:
+            plain["costs"] = {name: cost.to_dict() for name, cost in self.costs.items()}
         return plain if self.noise_scale is None else plain | {"noise_scale": self.noise_scale.to_dict()}
 
     @classmethod
@@ -239,7 +259,8 @@ class SafetySpec:
         way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
         require(not unknown, "spec", unknown, "has unknown names", way_out)
         stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
-        missing = sorted({"threshold", *(CONSTANTS if stated.from_constants else ())} - set(fields))
+        limit = "threshold" if fields.get("costs") is None else "costs"
+        missing = sorted({limit, *(CONSTANTS if stated.from_constants else ())} - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
         return cls(**fields)
 
@@ -283,7 +304,8 @@ def _log_inverse(risk: Any) -> Any:
 
 
 def _of_usual_size(name: str, value: Any) -> None:
-    usual = np.all(np.asarray(value) >= 1.0 / LARGEST) and np.all(np.asarray(value) <= LARGEST)
+    size = np.abs(np.asarray(value))
+    usual = np.all((size >= 1.0 / LARGEST) | (size == 0.0)) and np.all(size <= LARGEST)
     require(usual, name, value, f"must lie between {1.0 / LARGEST:g} and {LARGEST:g}", "choose other units")
 
 

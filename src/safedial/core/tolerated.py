@@ -31,19 +31,26 @@ holds in floating point for every λ ≤ T̂, and "the m-th smallest T̂" may be
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from safedial.core.brackets import LARGEST_EXPONENT, Growth, Reading, growth_from_dict
 from safedial.core.namespace import FLOATS, namespace
 from safedial.core.rounding import UNIT
 from safedial.errors import InvalidInput, require
 
+Numbers = float | NDArray[np.float64]
+
 LOWERED = 1e-12
+
+NAME = re.compile(r"[\w-]+")
+"""The name of a cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +62,7 @@ class Cost:
         growth: a bracket. For `direction="below"` it says how fast the cost can *fall* when the setting rises.
         direction: "above": the cost must not exceed τ. "below": it must not fall below τ, as a glucose of 70 mg/dl.
         on: "measured" if τ limits the cost as measured, "true" if the cost without the bracket's `error`.
+        unit: for display, for example "mg/l".
 
     >>> from safedial.core.brackets import additive
     >>> low_glucose = Cost(threshold=70, growth=additive(4, 30), direction="below")
@@ -66,6 +74,7 @@ class Cost:
     growth: Growth
     direction: Literal["above", "below"] = "above"
     on: Reading = "measured"
+    unit: str = ""
 
     def __post_init__(self) -> None:
         threshold = self.threshold
@@ -76,6 +85,7 @@ class Cost:
         )
         require(self.direction in ("above", "below"), "direction", self.direction, "must be 'above' or 'below'")
         require(self.on in ("measured", "true"), "on", self.on, "must be 'measured' or 'true'")
+        require(isinstance(self.unit, str), "unit", self.unit, "must be text")
         if self.growth.name == "relative":
             way_out = "use additive, which takes thresholds of any sign"
             require(
@@ -95,19 +105,24 @@ class Cost:
         sign = 1.0 if self.direction == "above" else -1.0
         return sign * float(self.threshold) - (self.growth.error if self.on == "measured" else 0.0)
 
-    def tolerated(self, cost: Any, setting: Any, features: Mapping[str, Any] | None = None) -> Any:
+    def tolerated(self, cost: Any, setting: Any, features: Mapping[str, Any] | None = None) -> Numbers:
         """z*: the largest setting at which the round would have kept the threshold; −∞ where none, or `cost` is NaN."""
         growth = self.growth.at(features or {})
         signed = cost if self.direction == "above" else -cost
         return _TOLERATED[growth.name](growth.parameters, signed + growth.error, setting, self.limit)
 
-    def exceeded(self, cost: Any) -> Any:
+    def exceeded(self, cost: Any) -> bool | NDArray[np.bool_]:
         """Whether a measured cost lies on the wrong side of the threshold."""
         return cost > self.threshold if self.direction == "above" else cost < self.threshold
 
+    def excess(self, cost: Any) -> Numbers:
+        """How far a measured cost lies on the wrong side of the threshold; below 0 where it keeps it."""
+        return cost - self.threshold if self.direction == "above" else self.threshold - cost
+
     def to_dict(self) -> dict[str, Any]:
-        fields = {"threshold": float(self.threshold), "growth": self.growth.to_dict()}
-        return {**fields, "direction": self.direction, "on": self.on}
+        fields: dict[str, Any] = {"threshold": float(self.threshold), "growth": self.growth.to_dict()}
+        fields |= {"direction": self.direction, "on": self.on}
+        return fields | ({"unit": self.unit} if self.unit else {})
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Cost:
@@ -116,6 +131,26 @@ class Cost:
             return cls(**given)
         except TypeError as error:
             raise InvalidInput(f"cost = {sorted(given)}: has wrong fields ({error})") from error
+
+
+def read_costs(costs: Any) -> dict[str, Cost]:
+    """Costs by name, each a `Cost` or its plain values."""
+    way_out = "for example {'trough': Cost(...), 'auc': Cost(...)}"
+    require(isinstance(costs, Mapping) and costs, "costs", costs, "must be a mapping from names to costs", way_out)
+    for name in costs:
+        proper = isinstance(name, str) and NAME.fullmatch(name)
+        require(proper, "costs", name, "must have names of letters, digits, _ and -: they name columns too")
+    return {name: _read_cost(name, cost) for name, cost in costs.items()}
+
+
+def _read_cost(name: str, given: Any) -> Cost:
+    if isinstance(given, Cost):
+        return given
+    require(isinstance(given, Mapping), f"costs[{name!r}]", given, "must be a Cost")
+    try:
+        return Cost.from_dict(given)
+    except InvalidInput as error:
+        raise InvalidInput(f"costs[{name!r}]: {error}", error.code) from error
 
 
 def tolerated_setting(

@@ -92,7 +92,7 @@ class Watch:
             return
         spec, counts = self.rules.spec, round_.number > self.watched_from and not self.learner.watches_itself
         cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, round_.action)
-        if cost is None:
+        if cost is None or sample.unknown:
             self.unseen(round_)
         elif counts and cost > spec.threshold and cost > counted_from(spec, float(round_.number)):
             self.monitor = monitor.revise(self.monitor)

@@ -55,7 +55,7 @@ def compare(walked: BracketRounds, name: str) -> Compared:
         small = int((outcome <= least).sum())
         floored = f" {small} of {len(outcome)} costs lie at the floor, {np.exp(least):g}, or below." if small else ""
     elif growth.name == "spread":
-        outcome, words = cost.exceeded(measured).astype(float), "slope of the share that exceeds"
+        outcome, words = walked.over[name][used].astype(float), "slope of the share that exceeds"
     bracket = (float(low[0]), float(high[0]))
     if growth.features:
         bracket = (float((low / np.where(high > 0.0, high, np.inf)).min()), 1.0)

@@ -33,19 +33,15 @@ from safedial.core.confidence import Bounds
 from safedial.core.count_rule import CLIMB
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
-from safedial.core.tolerated import Cost
 from safedial.errors import require
 from safedial.policies.policy import Policy
 from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 Array = NDArray[np.float64]
 
 START_SCALE = 0.25
 """The share of the protocol's setting at which a simulation starts."""
-
-
-ONE = "cost"
-"""The name of a cost that has none."""
 
 
 class Outlook(NamedTuple):
@@ -58,7 +54,7 @@ class Outlook(NamedTuple):
 def hp_shield(
     *,
     base: int | str | Callable[..., Any],
-    growth: Growth | Mapping[str, Any],
+    growth: Growth | Mapping[str, Any] | None = None,
     learned: bool = False,
     family: Literal["scale", "offset"] = "scale",
     start_scale: float | None = None,
@@ -78,7 +74,8 @@ def hp_shield(
             function of contexts (..., d). For an Agent a setting in the dial's units: the name of a feature, a function
             of the raw features (a mapping by name, or the context where there are no names), or "proposal", a number
             that comes with each question; proposals must be exchangeable.
-        growth: a bracket, per unit of the dial for an Agent. Only there it may name features.
+        growth: a bracket, per unit of the dial for an Agent. Only there it may name features. Left out where the spec
+            states `costs`, which have brackets and directions of their own.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
         family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
@@ -96,20 +93,26 @@ def hp_shield(
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
-    growth = growth if isinstance(growth, Growth) else growth_from_dict(growth)
-    setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
+    bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
+    setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, chooser, probe)
-    _check_rounds(lag, direction)
+    lag = _whole(lag)
+    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     marks = None if levels is None else tuple(map(float, levels))
-    rise = marks is None or (
-        marks and all(low < high for low, high in zip((0.0, *marks), (*marks, 1.01), strict=False))
-    )
+    rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
     require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
-    setup = setup._replace(direction=direction, levels=marks)
+    setup = setup._replace(levels=marks)
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
-        named = [*growth.features, *([base] if isinstance(base, str) else [])]
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldRounds:
+        several = None if spec is None else spec.costs
+        require(
+            bracket or several, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
+        )
+        brackets = [each.growth for each in several.values()] if several else [bracket]
+        named = [name for each in brackets for name in each.features] + ([base] if isinstance(base, str) else [])
+        one = not several or family == "scale"
+        require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
         require(lag == 0, "lag", lag, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
@@ -128,7 +131,8 @@ def hp_shield(
             return prediction.choice
         rounds, context = prediction.rounds, prediction.context
         if rounds.promise is None:
-            rounds.state_promise(_costs(spec, setup, baseline_cost), float(np.squeeze(spec.violation_risk)))
+            costs = stated_costs(spec, options, baseline_cost=baseline_cost)
+            rounds.state_promise(costs, float(np.squeeze(spec.violation_risk)))
         setting, start, scale, *_ = rounds.advise(context)
         index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
         chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
@@ -160,18 +164,10 @@ def hp_shield(
         state.add(prediction.context, reward, cost, applied=applied, known=known, measured=costs, left_out=gone)
         return state
 
-    options = {"base": base, "growth": growth, "learned": learned, "family": family, "start_scale": start_scale}
+    options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
     options |= {"lag": lag, "direction": direction, **({} if marks is None else {"levels": marks})}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
-
-
-def _costs(spec: SafetySpec, setup: Setup, baseline_cost: Any) -> dict[str, Cost]:
-    """The limits on costs, by name; one cost has the name "cost"."""
-    one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
-    require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
-    threshold = float(np.squeeze(spec.threshold)) - baseline_cost
-    return {ONE: Cost(threshold=threshold, growth=setup.growth, direction=setup.direction)}
 
 
 def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
@@ -181,13 +177,13 @@ def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: An
     require(column or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
     require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
-    scaled = growth.name != "spread" or family == "scale"
+    scaled = getattr(growth, "name", "") != "spread" or family == "scale"
     require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
     share = start_scale is None or (_number(start_scale) and 0.0 < start_scale <= 1.0)
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(growth, _protocol(base), learned or family == "offset", family, start)
+    return Setup(_protocol(base), learned or family == "offset", family, start)
 
 
 def _protocol(base: Any) -> Any:
@@ -211,10 +207,10 @@ def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) ->
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
-def _check_rounds(lag: Any, direction: Any) -> None:
-    whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
+def _whole(lag: Any) -> int:
+    whole = isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0
     require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
-    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
+    return int(lag)
 
 
 def _number(value: Any) -> bool:

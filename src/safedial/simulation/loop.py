@@ -82,7 +82,7 @@ class Batch:
         self.policy, self.world, self.spec, self.dose, self.observe = policy, world, as_columns(spec), dose, observe
         self.rngs = generators(seeds)
         self.truth: Any = world.draw_truth(spec, self.rngs)
-        rows = check_grids(spec)
+        rows = check_grids(spec, several=True)
         alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.batch = 1 if alike else rows
         self.learner, self.asked = _bound(learner_of(policy, self.spec), self.spec, seeds)

@@ -161,7 +161,8 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
     require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
-    check_grids(spec)
+    bracketed = PROMISES[policy.promise].bracketed or policy.knows_truth
+    check_grids(spec, several=world.several_costs and bracketed)
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
     for name in world.constants:

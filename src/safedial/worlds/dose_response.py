@@ -85,7 +85,7 @@ class DoseResponseWorld(World):
     gap: float = 0.5
     missing: float = 0.0
 
-    constants = ()
+    constants, several_costs = (), True
 
     def __post_init__(self) -> None:
         require(self.curve in CURVES, "curve", self.curve, "must be one of " + ", ".join(CURVES))
@@ -149,7 +149,7 @@ class DoseResponseWorld(World):
     def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
         reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
         tolerance = self._tolerance(exposure, exposure.cost_noise[..., TOLERANCE])
-        if not getattr(spec, "costs", None):
+        if not spec.costs:
             cost: Any = self._cost(spec.threshold, exposure, tolerance)
             return Outcome(reward, cost, cost)
         place = exposure.cost_noise[..., BINDING] * len(spec.costs)
@@ -163,7 +163,7 @@ class DoseResponseWorld(World):
     def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
         reward, cost, _ = self.outcome(spec, exposure)
         by = np.where(weight > 0, exposure.cost_intensity, 1.0)
-        one = cost if not getattr(spec, "costs", None) else next(iter(cost.values()))
+        one = cost if not spec.costs else next(iter(cost.values()))
         left_out = exposure.cost_noise[..., LOST] < self.missing if self.missing else None
         return Normalised(reward / np.where(weight > 0, exposure.reward_intensity, 1.0), one / by, cost, left_out)
 

@@ -96,6 +96,8 @@ class World(ABC):
     """Whether R/g_r and (C − b₀)/g_c do not depend on the dose; False for a class with its own `outcome`."""
     constants: tuple[str, ...] = CONSTANTS
     """The fields of a spec that it is made from."""
+    several_costs: bool = False
+    """Whether it gives each of a spec's several costs, by name."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from safedial.core.adaptive import excess_bound
-from safedial.core.brackets import Growth
 from safedial.core.count_rule import RECENT
 from safedial.core.promise import PROMISES
+from safedial.core.tolerated import Cost
+from safedial.decision.learners.shield_options import costs_of
 from safedial.decision.units import rounded_down, significant
 
 if TYPE_CHECKING:
@@ -30,16 +31,27 @@ def start_limit(decision: Decision) -> str:
     return "shield_start" if decision.prediction.allowed == -math.inf else ""
 
 
+def limit_words(cost: Cost) -> str:
+    """A threshold with its unit."""
+    return f"{cost.threshold:g} {cost.unit}".rstrip()
+
+
 def exceeds_words(rules: Rules) -> str:
-    """What a cost must not do, in words: "exceeded 20"."""
-    word = "exceeded" if rules.policy.options["direction"] == "above" else "fallen below"
-    return f"{word} {rules.spec.threshold:g}"
+    """What costs must not do, in words: "exceeded 20", or "exceeded 20 mg/l (trough) or 600 (auc)"."""
+    words, before = [], ""
+    for name, cost in costs_of(rules).items():
+        word = "exceeded" if cost.direction == "above" else "fallen below"
+        which = f" ({name})" if rules.spec.costs else ""
+        words.append(f"{word if word != before else ''} {limit_words(cost)}{which}".lstrip())
+        before = word
+    return " or ".join(words)
 
 
 def event(rules: Rules) -> str:
     """The event that the risk is of."""
-    sign = ">" if rules.policy.options["direction"] == "above" else "<"
-    return f"P(cost {sign} {rules.spec.threshold:g})"
+    signs = {"above": ">", "below": "<"}
+    each = (f"{name} {signs[cost.direction]} {limit_words(cost)}" for name, cost in costs_of(rules).items())
+    return f"P({' or '.join(each)})"
 
 
 def base_words(decision: Decision) -> str:
@@ -50,12 +62,18 @@ def base_words(decision: Decision) -> str:
     return "the proposed setting" if rules.policy.options["base"] == "proposal" else "the protocol's setting"
 
 
-def bracket_words(rules: Rules) -> str:
-    """The bracket as a condition, with numbers that a reader can check: "raising the setting by a tenth ..."."""
-    growth: Growth = rules.policy.options["growth"]
-    above = rules.policy.options["direction"] == "above"
+def brackets_words(rules: Rules) -> str:
+    """The bracket, or each cost's, as a condition."""
+    return "; and ".join(bracket_words(rules, name) for name in costs_of(rules))
+
+
+def bracket_words(rules: Rules, name: str) -> str:
+    """A bracket as a condition, with numbers that a reader can check: "raising the setting by a tenth ..."."""
+    cost = costs_of(rules)[name]
+    growth, above = cost.growth, cost.direction == "above"
+    the, a = ("the cost", "a cost") if rules.spec.costs is None else (f"the {name}", name)
     up, down = ("raises", "lowers") if above else ("lowers", "raises")
-    beyond = f"a cost {'above' if above else 'below'} {rules.spec.threshold:g}"
+    beyond = f"{a} {'above' if above else 'below'} {limit_words(cost)}"
     if growth.name == "spread":
         sigma = growth.parameters["sigma"]
         return f"the logarithms of what units tolerate have a normal spread of {sigma:g} or more, given the context"
@@ -63,14 +81,14 @@ def bracket_words(rules: Rules) -> str:
     low, high = (_shown(growth.parameters[name]) for name in ("low", "high"))
     if growth.name == "additive":
         unit = "unit of the dose curve" if rules.dose.cost.name != "identity" else rules.dial.unit or "unit"
-        rise = f"one {unit} more never {up} the cost by more than {high}"
+        rise = f"one {unit} more never {up} {the} by more than {high}"
         fall = f"one {unit} less {down} {beyond} by {low}"
     elif growth.features:
-        rise = f"raising {what} by 1 % never raises the cost by more than {high} %"
+        rise = f"raising {what} by 1 % never raises {the} by more than {high} %"
         fall = f"lowering it by 1 % lowers {beyond} by {low} %"
     else:
         most, least = 1.1 ** growth.parameters["high"] - 1.0, 1.0 - 0.9 ** growth.parameters["low"]
-        rise = f"raising {what} by a tenth never raises the cost by more than {_percent(most)} %"
+        rise = f"raising {what} by a tenth never raises {the} by more than {_percent(most)} %"
         fall = f"lowering it by a tenth lowers {beyond} by {_percent(least, up=True)} %"
     return rise if growth.parameters["low"] == 0.0 else f"{rise}, and {fall} or more"
 
@@ -90,7 +108,7 @@ def sentence(decision: Decision) -> str:
     seen, rules = decision.prediction, decision.rules
     unknown = seen.counted.unknown
     known = f"({unknown} of them with unknown outcomes, which count)" if unknown else "with known outcomes"
-    step = rules.policy.options["growth"].parameters.get("step", 1.0)
+    step = max(cost.growth.parameters.get("step", 1.0) for cost in costs_of(rules).values())
     counted = seen.counted.scale
     scale = f"{rounded_down(counted)} times" if counted < math.inf else "any multiple of"
     beyond = f" (given is {step:g} times that)" if step > 1.0 else ""
@@ -100,7 +118,7 @@ def sentence(decision: Decision) -> str:
     rounds = f"{seen.size} rounds before the latest {lag}," if lag else f"the latest {seen.size} rounds"
     return (
         f"of {rounds} {known}, at most {len(seen.counted.exceeding)} would have "
-        f"{exceeds_words(rules)} at {scale} {base_words(decision)}{beyond}, if {bracket_words(rules)}"
+        f"{exceeds_words(rules)} at {scale} {base_words(decision)}{beyond}, if {brackets_words(rules)}"
     )
 
 
@@ -115,21 +133,18 @@ def statement(decision: Decision) -> str:
 def assumptions(decision: Decision) -> list[str]:
     """All that this decision's promise rests on, one sentence each: what would make it false."""
     rules = decision.rules
-    options, growth = rules.policy.options, rules.policy.options["growth"]
+    options = rules.policy.options
     start = rules.dial.text(decision.prediction.start)
     if rules.start_action is None:
         start = f"{options['start_scale']:g} times the protocol's setting (here {start})"
     declared = f"the start, {start}, and less, is safe for every context, as you declared (p0 = 0)"
     if not PROMISES[decision.promise].proved:
         return [declared]
-    fall = "rise" if options["direction"] == "below" else "fall"
     before = f"before the latest {options['lag']} " if options["lag"] else ""
     lines = [
         "rounds are exchangeable: contexts and costs come as if drawn independently from one source, without drift, "
         "and no setting influences another round (watched, with little power: see evidence)",
-        f"a round's cost does not {fall} when its setting rises, and keeps to the bracket (q = 0): "
-        + bracket_words(rules),
-        *_bracket_details(rules, growth),
+        *_bracket_lines(rules),
         declared,
         f"if the bracket is broken with probability q and the start exceeds with probability p0, the risk is "
         f"{rules.spec.violation_risk:g} + q + p0",
@@ -154,12 +169,23 @@ def assumptions(decision: Decision) -> list[str]:
     return lines
 
 
-def _bracket_details(rules: Rules, growth: Growth) -> list[str]:
+def _bracket_lines(rules: Rules) -> list[str]:
+    """What is assumed of each cost, and of the dose curve."""
     lines = []
-    if growth.parameters.get("floor"):
-        lines.append(f"costs below {growth.parameters['floor']:g} count as {growth.parameters['floor']:g}")
-    if growth.error:
-        lines.append(f"measurement errors are at most {growth.error:g}, and do not shrink with the dose")
+    for name, cost in costs_of(rules).items():
+        which = "cost" if rules.spec.costs is None else name
+        fall, growth = "rise" if cost.direction == "below" else "fall", cost.growth
+        lines.append(
+            f"a round's {which} does not {fall} when its setting rises, and keeps to the bracket (q = 0): "
+            + bracket_words(rules, name)
+        )
+        of = "" if rules.spec.costs is None else f" of {name}"
+        if floor := growth.parameters.get("floor"):
+            lines.append(f"costs{of} below {floor:g} count as {floor:g}")
+        if growth.error:
+            lines.append(f"measurement errors{of} are at most {growth.error:g}, and do not shrink with the dose")
+    if rules.spec.costs is not None:
+        lines.append("a round exceeds if any of its costs does; the risk is of that, and is not split among them")
     if rules.dose.cost.name != "identity":
         lines.append(
             f"settings are read through the dose curve {rules.dose.cost.words}, beyond which only the bracket counts"
@@ -188,10 +214,19 @@ def facts(decision: Decision) -> dict[str, Any]:
         },
         "base": {"setting": seen.base, "protocol": seen.protocol, "fitted_at_round": seen.fitted},
         "start": {"setting": seen.start, "share": options["start_scale"]},
-        "bracket": {**options["growth"].to_dict(), "words": bracket_words(rules)},
+        **_brackets(rules),
         "model": {"rounds": seen.rounds, "known_outcomes": seen.known},
         "adaptive": adaptive(decision),
     }
+
+
+def _brackets(rules: Rules) -> dict[str, Any]:
+    """The bracket, or each cost with its own."""
+    if rules.spec.costs is None:
+        (cost,) = costs_of(rules).values()
+        return {"bracket": {**cost.growth.to_dict(), "words": bracket_words(rules, *costs_of(rules))}}
+    each = rules.spec.costs.items()
+    return {"costs": {name: {**cost.to_dict(), "words": bracket_words(rules, name)} for name, cost in each}}
 
 
 def adaptive(decision: Decision) -> dict[str, Any] | None:

@@ -56,7 +56,7 @@ class ShieldHistory:
     def __init__(self, rules: Rules) -> None:
         self.options, self.dim, dial = rules.policy.options, rules.dim, rules.dial
         growth, risk = self.options["growth"], rules.spec.violation_risk
-        spread = growth.name == "spread"
+        spread = getattr(growth, "name", "") == "spread"
         self.risk = spread_risk(growth, risk) if spread else risk
         self.step, self.least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
         self.levels = None if dial.levels is None else tuple(sorted({dial.low, *dial.levels}))

@@ -87,7 +87,7 @@ class ShieldLearner(QuestionLearner):
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.options, self.risk = rules, rules.policy.options, rules.spec.violation_risk
-        self.cost = shield_options.cost_of(rules)
+        self.costs = shield_options.costs_of(rules)
         self.decided = 0
         self.forget()
 
@@ -125,7 +125,9 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised and bool(shield_options.cost_of(rules).exceeded(sample.measured))
+        return sample.applied <= advised and shield_options.any_exceeded(
+            shield_options.costs_of(rules), sample.measured
+        )
 
     def forget(self) -> None:
         """Start again with no rounds; decisions keep their numbers."""
@@ -185,7 +187,7 @@ class ShieldLearner(QuestionLearner):
         """The choice as intensities; its bound is the threshold, which the promise is about, where there is one."""
         rules = self.rules
         share = setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
-        bound = rules.spec.threshold if certain else math.inf
+        bound = (rules.spec.threshold or 0.0) if certain else math.inf
         return Choice(share, SafeSet(share, True), Bounds(0.0, bound, 0.0, 0.0, False), 0.0)
 
     def opened(self, asked: Asked, decision: Decision) -> int:
@@ -209,19 +211,22 @@ class ShieldLearner(QuestionLearner):
             )
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int) -> None:
-        history, cost = self.history, self._cost_at(context)
-        limit = shield_options.tolerated(self.rules, cost, sample.measured, sample.applied)
-        history.fill(place, limit, sample.applied)
-        self.samples += 1
-        self._tell(bool(cost.exceeded(sample.measured)), sample.applied, place)
-        if self.options["learned"]:
-            self._train(context, cost, sample, place)
-        self.watch.tell(place, self._told(cost, sample, place), history.count)
+        """Where a cost is not known the round stays as it was opened, and tolerates nothing."""
+        costs = shield_options.costs_at(self.rules, self.costs, context)
+        exceeded, known = shield_options.any_exceeded(costs, sample.measured), not sample.unknown
+        if known:
+            limit = shield_options.tolerated(self.rules, costs, sample.measured, sample.applied)
+            self.history.fill(place, limit, sample.applied)
+            self.samples += 1
+            if self.options["learned"]:
+                self._train(context, costs, sample, place)
+        self._tell(exceeded if exceeded or known else None, sample.applied, place)
+        self.watch.tell(place, self._told(costs, sample, place), self.history.count)
 
-    def _tell(self, exceeded: bool, applied: float, place: int) -> None:
-        """Count the round, and let the level follow, unless somebody raised the setting."""
+    def _tell(self, exceeded: bool | None, applied: float, place: int) -> None:
+        """Count the round, and let the level follow, unless somebody raised the setting or it is not known."""
         columns, tally = self.history.columns, self.tally._replace(ended=self.tally.ended + 1)
-        if applied <= columns["advised"][place]:
+        if exceeded is not None and applied <= columns["advised"][place]:
             at_start = exceeded and applied <= columns["start"][place]
             more = (tally.followed + 1, tally.exceeded + exceeded, tally.at_start + at_start)
             tally = Tally(*more, tally.open_at_once, tally.ended)
@@ -229,23 +234,25 @@ class ShieldLearner(QuestionLearner):
                 self.level = float(adapted(self.level, exceeded, risk=self.risk, rate=self.options["adapt"]))
         self.tally = tally
 
-    def _train(self, context: Array, cost: Cost, sample: Sample, place: int) -> None:
+    def _train(self, context: Array, costs: dict[str, Cost], sample: Sample, place: int) -> None:
         """Let the next base learn the setting that the round would likely have tolerated."""
         columns = self.history.columns
         protocol, start = columns["protocol"][place], columns["start"][place]
-        likely = shield_options.tolerated(self.rules, middle_of(cost), sample.measured, sample.applied)
+        middle = {name: middle_of(cost) for name, cost in costs.items()}
+        likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
         target = math.log(min(max(likely, 0.1 * start), 10.0 * self.history.end) / protocol)
         self.history.ridge.add(context[None], np.array([[target, sample.reward]]), np.array([True]))
 
-    def _told(self, cost: Cost, sample: Sample, place: int) -> Told:
+    def _told(self, costs: dict[str, Cost], sample: Sample, place: int) -> Told:
         """What the round tells the watch: bounds on its tolerated scale under the protocol's base."""
         columns = self.history.columns
         protocol, played = columns["protocol"][place], self.history.range(columns["start"][place])
-        upper = upper_setting(cost, sample.measured, sample.applied)
+        measured = shield_options.by_name(sample.measured)
+        upper = min(upper_setting(cost, measured[name], sample.applied) for name, cost in costs.items())
         if upper < sample.applied and self.rules.dose.cost.name != "identity":
             upper = sample.applied
-        beyond = (sample.measured - cost.threshold) * (1.0 if cost.direction == "above" else -1.0)
-        at_start = beyond > cost.growth.error and sample.applied <= played.start
+        beyond = any(cost.excess(measured[name]) > cost.growth.error for name, cost in costs.items())
+        at_start = beyond and sample.applied <= played.start
         lower = tolerated_scale(columns["limit"][place], protocol, played)
         return Told(lower, played.reach(upper) / protocol * RAISED, at_start)
 
@@ -253,14 +260,6 @@ class ShieldLearner(QuestionLearner):
         self.history.leave_out(place)
         self.tally = self.tally._replace(ended=self.tally.ended + 1)
         self.watch.tell(place, None, self.history.count)
-
-    def _cost_at(self, context: Array) -> Cost:
-        """The cost's limit with numbers for slopes that are features."""
-        cost = self.cost
-        if not cost.growth.features:
-            return cost
-        growth = shield_options.growth_at(self.rules, context)
-        return Cost(threshold=cost.threshold, growth=growth, direction=cost.direction, on=cost.on)
 
     @property
     def evidence(self) -> float:

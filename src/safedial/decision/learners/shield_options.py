@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safedial.core.brackets import Growth
 from safedial.core.rounding import round_down
-from safedial.core.tolerated import Cost
+from safedial.core.tolerated import Cost, tolerated_setting
 from safedial.decision.rounds import Asked, Vector
 from safedial.decision.units import real
 from safedial.errors import InvalidInput, refusal, require
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
@@ -42,7 +44,6 @@ def started(rules: Rules, start_action: Any) -> Rules:
     marks = options.get("levels")
     require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
     _check_names(rules)
-    cost_of(rules)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
     words = "and start_scale: exactly one must say where to start, until there are rounds enough"
@@ -61,25 +62,41 @@ def started(rules: Rules, start_action: Any) -> Rules:
 def _check_names(rules: Rules) -> None:
     """The base and the bracket may name features that there are."""
     options, names = rules.policy.options, rules.features.names if rules.features else ()
-    base, growth = options["base"], options["growth"]
+    base = options["base"]
     known = "the features are " + ", ".join(names) if names else "there are no features; give Agent(features=...)"
     if isinstance(base, str) and base != "proposal":
         require(base in names, "base", base, "must be 'proposal' or the name of a feature", known)
     if isinstance(base, int):
         require(base < rules.dim, "base", base, f"must be a column of a context of dimension {rules.dim}")
         require(not names, "base", base, "must be a name where there are features: columns are scaled", known)
-    plain = growth.name != "spread" or rules.dose.cost.name == "identity"
-    words = "does not go with a dose curve: its step and its sigma are of settings"
-    require(plain, "growth", growth.name, words, "leave the dose curve out")
-    missing = [name for name in growth.features if name not in names]
-    require(not missing, "growth", missing, "takes its slopes from features that there are not", known)
+    for cost in costs_of(rules).values():
+        plain = cost.growth.name != "spread" or rules.dose.cost.name == "identity"
+        words = "does not go with a dose curve: its step and its sigma are of settings"
+        require(plain, "growth", cost.growth.name, words, "leave the dose curve out")
+        missing = [name for name in cost.growth.features if name not in names]
+        require(not missing, "growth", missing, "takes its slopes from features that there are not", known)
 
 
-def cost_of(rules: Rules) -> Cost:
-    """The limit on the cost: threshold, bracket and side."""
-    options, spec = rules.policy.options, rules.spec
-    limits: dict[str, Any] = {"direction": options["direction"], "on": spec.threshold_on}
-    return Cost(threshold=spec.threshold, growth=options["growth"], **limits)
+def costs_of(rules: Rules) -> dict[str, Cost]:
+    """The limits on costs, by name: the spec's, or one, named "cost", from its threshold and the policy's options."""
+    return stated_costs(rules.spec, rules.policy.options)
+
+
+def any_exceeded(costs: Mapping[str, Cost], measured: Any) -> bool:
+    """Whether a sample's cost, or any of its costs, lies on the wrong side of its threshold."""
+    seen = by_name(measured)
+    return any(bool(cost.exceeded(seen[name])) for name, cost in costs.items())
+
+
+def brackets(rules: Rules) -> list[Growth]:
+    """The bracket of each cost."""
+    costs = rules.spec.costs
+    return [rules.policy.options["growth"]] if costs is None else [cost.growth for cost in costs.values()]
+
+
+def by_name(measured: Any) -> Mapping[str, float]:
+    """A sample's measured costs by name; one cost has the name "cost"."""
+    return measured if isinstance(measured, Mapping) else {ONE: measured}
 
 
 def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
@@ -90,13 +107,14 @@ def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
     if rules.policy.options["base"] != "proposal" and proposal is not None:
         raise refusal("proposal", proposal, "is not this policy's base", "leave it out, or use base='proposal'")
     protocol = _protocol(rules, asked.vector, proposal)
-    growth_at(rules, asked.vector)
+    for growth in brackets(rules):
+        growth_at(rules, growth, asked.vector)
     start, dial = rules.start_action, rules.dial
     if start is None:
         start = max(dial.low, min(rules.policy.options["start_scale"] * protocol, dial.high))
         if (
             dial.levels
-            and rules.policy.options["growth"].name == "relative"
+            and any(growth.name == "relative" for growth in brackets(rules))
             and dial.setting(dial.action(start)) <= 0.0
         ):
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
@@ -144,24 +162,31 @@ def raw_features(rules: Rules, context: Vector) -> dict[str, float]:
     return {name: raw_value(rules, context, name) for name in features.names}
 
 
-def growth_at(rules: Rules, context: Vector) -> Growth:
+def growth_at(rules: Rules, growth: Growth, context: Vector) -> Growth:
     """The bracket of a context: slopes that are features have their values."""
-    growth: Growth = rules.policy.options["growth"]
     if not growth.features:
         return growth
     values: Mapping[str, float] = {name: raw_value(rules, context, name) for name in growth.features}
     return growth.at(values)
 
 
-def tolerated(rules: Rules, cost: Cost, measured: float, applied: float) -> float:
-    """z* in the dial's units: the largest setting at which a round would have kept the threshold, as far as its bracket
-    says; `cost` has numbers for slopes.
+def costs_at(rules: Rules, costs: Mapping[str, Cost], context: Vector) -> dict[str, Cost]:
+    """The limits at a context, with numbers for slopes that are features."""
+    return {
+        name: replace(cost, growth=growth_at(rules, cost.growth, context)) if cost.growth.features else cost
+        for name, cost in costs.items()
+    }
+
+
+def tolerated(rules: Rules, costs: Mapping[str, Cost], measured: Any, applied: float) -> float:
+    """z* in the dial's units: the largest setting at which a round would have kept every threshold, as far as the
+    brackets say; `costs` have numbers for slopes.
     """
-    curve, dial = rules.dose.cost, rules.dial
+    curve, dial, seen = rules.dose.cost, rules.dial, by_name(measured)
     if curve.name == "identity":
-        return cost.tolerated(measured, applied)
+        return tolerated_setting(costs, seen, applied)
     effect = float(curve.effect(dial.action(applied)))
-    found = float(cost.tolerated(measured, effect))
+    found = float(tolerated_setting(costs, seen, effect))
     if found >= 1.0 or found < 0.0:
         return math.copysign(math.inf, found)
     setting = dial.setting(float(curve.action(round_down(found, curve.error_units))))

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.adaptive import adapted
-from safedial.core.brackets import Growth
 from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, is_calibrated, spread_risk
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import (
@@ -27,6 +26,7 @@ from safedial.core.tolerated import (
     tolerated_scale,
     tolerated_setting,
 )
+from safedial.errors import require
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
 
 Array = NDArray[np.float64]
@@ -38,7 +38,6 @@ NEVER = 2**40
 class Setup(NamedTuple):
     """How HP-Shield was configured. `protocol` gives the settings of contexts (..., d)."""
 
-    growth: Growth
     protocol: Callable[[Array], Array]
     learned: bool = False
     family: Literal["scale", "offset"] = "scale"
@@ -47,7 +46,6 @@ class Setup(NamedTuple):
     confidence: float | None = None
     adapt: float | None = None
     predicts_reward: bool = False
-    direction: Literal["above", "below"] = "above"
     levels: tuple[float, ...] | None = None
 
 
@@ -124,14 +122,14 @@ class ShieldRounds:
         middle = {name: middle_of(cost) for name, cost in costs.items()}
         self.promise = Promise(costs, middle, risk, lower, step, least)
         self.limit = next(iter(costs.values())).limit
-        self.levels = None if self.setup.levels is None else tuple(sorted({0.0, *self.setup.levels}))
         self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
         self.level = np.full(self.lanes, risk)
 
     def advise(self, context: Array) -> Advice:
         """The largest setting at contexts (lanes, d)."""
-        range_, predicted = self._range(context), self._predicted(self.base, context)
-        played = range_._replace(levels=self.levels)
+        start, predicted = self._start(context), self._predicted(self.base, context)
+        range_ = self._range(start)
+        played = range_._replace(levels=self.setup.levels)
         scale = self.promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
         if self.setup.family == "offset":
             setting = offset_setting(scale, predicted, played, threshold=self.limit)
@@ -139,7 +137,7 @@ class ShieldRounds:
         else:
             scale = np.minimum(scale, self._most(played))
             setting = scaled_setting(scale, predicted, played)
-            scale = np.maximum(scale, range_.start / predicted)
+            scale = np.maximum(scale, start / predicted)
         self.advice = Advice(setting, range_.start, scale, range_, predicted)
         return self.advice
 
@@ -173,13 +171,19 @@ class ShieldRounds:
         """δ_t as a share of the risk at which the count rule runs."""
         return self.level * (self.promise.count_risk / self.promise.risk)
 
-    def _range(self, context: Array) -> Range:
+    def _start(self, context: Array) -> Array:
+        """The declared start, before flooring to levels."""
+        return np.minimum(self.setup.start_scale * self.setup.protocol(context), 1.0)
+
+    def _range(self, start: Array) -> Range:
         """What counts as played. Shares that exceed grow slowly with the scale, not from level to level."""
-        start = np.minimum(self.setup.start_scale * self.setup.protocol(context), 1.0)
-        if self.levels is None:
+        levels = self.setup.levels
+        if levels is None:
             return Range(start, 1.0)
-        floored = np.asarray(self.levels)[np.searchsorted(self.levels, start, side="right") - 1]
-        return Range(floored, self.levels[-1], self.levels if self.promise.step == 1.0 else None)
+        place = np.searchsorted(levels, start, side="right") - 1
+        words = "must begin at or below the start in every context"
+        require(np.all(place >= 0), "levels", levels[0], words, "add a lower level, or raise start_scale")
+        return Range(np.asarray(levels)[place], levels[-1], levels if self.promise.step == 1.0 else None)
 
     def _predicted(self, base: Fit, context: Array) -> Array:
         """The base's settings, or its costs per unit in the offset family."""
@@ -198,7 +202,7 @@ class ShieldRounds:
         if self.setup.climb is None:
             return math.inf
         most = climb_limit(self.used, -math.inf, climb=self.setup.climb)
-        if self.setup.family == "offset" and self.levels is not None:
+        if self.setup.family == "offset" and self.setup.levels is not None:
             most = np.maximum(most, played.reach(np.max(self.used, axis=-1)))
         return most
 
@@ -257,7 +261,7 @@ class ShieldRounds:
         self.place[lanes], self.base.coef[lanes] = place, coef[lanes]
         context, limit = self.contexts[lanes, since : self.count], self.limits[lanes, since : self.count]
         base = Fit(since, coef[lanes])
-        past = self._tolerated(self._predicted(base, context), limit, self._range(context))
+        past = self._tolerated(self._predicted(base, context), limit, self._range(self._start(context)))
         past = np.where(np.isnan(limit), math.nan, past)
         self.window.restate(past, self.counted[since][lanes], lanes if len(lanes) < self.lanes else None)
         if self.setup.family == "scale":
