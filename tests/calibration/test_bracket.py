@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from safedial import Dial, Features, InvalidInput, calibrate_bracket
+from safedial import Dial, InvalidInput, calibrate_bracket
 from safedial.cli import make_app
 from safedial.rounds_io import Log
 from safedial.specfile import load_spec, parse_spec, spec_text
@@ -112,13 +112,13 @@ def test_repeated_measures_are_compared_within_units_where_a_confounded_pilot_mi
     misled = propose(log, base=None)
     assert "does not show that the cost rises" in misled.problem
     with pytest.raises(InvalidInput, match="learned too little for a bracket"):
-        misled.spec_file(violation_risk=0.05, features=None)
+        misled.spec_file(violation_risk=0.05, names=())
     found = propose(log, base=None, unit="patient")
     assert found.growth.parameters["low"] < 1.0 < found.growth.parameters["high"] < 1.8
     assert "within 50 units" in found.proposals["high"].reason
     assert "at most 1/51" in found.proposals["start_action"].reason
     with pytest.raises(InvalidInput, match="a spec file states what is scaled"):
-        found.spec_file(violation_risk=0.05, features=None)
+        found.spec_file(violation_risk=0.05, names=())
     with pytest.raises(InvalidInput, match="has one row for each unit"):
         propose(replace(log, extra={"patient": np.arange(400.0)}), base=None, unit="patient")
     with pytest.raises(InvalidInput, match="is not among the log's further columns"):
@@ -143,13 +143,9 @@ def test_when_nothing_was_learned_it_says_why():
         propose(pilot(proportional), base="weight")
 
 
-def test_features_are_taken_back_and_the_spec_file_makes_an_agent():
-    features = Features(names=("protocol", "weight"), center=(4.0, 0.0), scale=(2.0, 1.0))
-    log = pilot(proportional)
-    scaled = replace(log, context=np.array([features.transform(row) for row in log.context]))
-    found = propose(scaled, features=features)
-    assert found.start == propose(log).start
-    file = parse_spec(spec_text(found.spec_file(violation_risk=0.05, features=features)))
+def test_the_spec_file_makes_an_agent():
+    found = propose(pilot(proportional))
+    file = parse_spec(spec_text(found.spec_file(violation_risk=0.05, names=("protocol", "weight"))))
     decision = file.agent().decide({"protocol": 5.0, "weight": 0.0})
     assert decision.action == pytest.approx(5.0 * found.start)
 

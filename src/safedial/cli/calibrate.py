@@ -60,12 +60,13 @@ def calibrate(
     need_pictures(plot)
     dial = Dial(low=dial_low, high=dial_high, unit=unit)
     if bracket is not None:
-        from safedial.cli.calibrate_bracket import BracketOptions, calibrate_bracket
+        from safedial.cli.calibrate_bracket import propose_bracket
 
         other = standardize or plot is not None
         require(not other, "--standardize, --plot", True, "are not for a bracket", "leave them out")
-        given = BracketOptions(threshold, total_risk, bracket, base, unit_column, below, caution)
-        calibrate_bracket(log, split(context_columns), dial, given, out=out, json=json)
+        given = {"threshold": threshold, "bracket": bracket, "base": base, "unit": unit_column, "caution": caution}
+        given |= {"direction": "below" if below else "above", "dial": dial}
+        propose_bracket(log, split(context_columns), given, risk=total_risk, out=out, json=json)
         return
     way_out = "data cannot tell which cost you accept"
     require(out is None or threshold is not None, "--threshold", threshold, "is needed to write a spec file", way_out)

@@ -1,7 +1,7 @@
 """What the checks of a bracket promise use: a log, played through an Agent with the applied settings and the outcomes.
 
 The Agent's own watch gives the evidence (`decision.learners.shield_watch`); its decisions know the protocol's setting
-and the start. Settings are in the dial's units, or values of the dose curve where one is stated, as the bracket reads them.
+and the start. Settings are in the dial's units, or values of the dose curve, as the bracket reads them.
 """
 
 from __future__ import annotations
