@@ -91,7 +91,10 @@ def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
     growth_at(rules, asked.vector)
     start, dial = rules.start_action, rules.dial
     if start is None:
-        start = max(dial.low, min(rules.policy.options["start_scale"] * protocol, dial.high))
+        start = max(dial.low, rules.policy.options["start_scale"] * protocol)
+        if start > dial.high:
+            way_out = "bases are in the dial's units: state dial=Dial(high=...), or a smaller start_scale"
+            raise refusal("start", start, f"lies above the dial's end, {dial.high:g}", way_out)
         if (
             dial.levels
             and rules.policy.options["growth"].name == "relative"
