@@ -29,7 +29,7 @@ from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, u
 from safedial.decision.outcome import Sample
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
-from safedial.policies.shield.bases import FARTHEST
+from safedial.policies.shield.bases import target
 from safedial.policies.shield.shield_rounds import middle_of
 
 if TYPE_CHECKING:
@@ -235,9 +235,8 @@ class ShieldLearner(QuestionLearner):
         columns = self.history.columns
         protocol, start = columns["protocol"][place], columns["start"][place]
         likely = shield_options.tolerated(self.rules, middle_of(cost), sample.measured, sample.applied)
-        most = min(FARTHEST * max(sample.applied, start), 10.0 * self.history.end)
-        target = math.log(max(min(likely, most), 0.1 * start) / protocol)
-        self.history.ridge.add(context[None], np.array([[target, sample.reward]]), np.array([True]))
+        lesson = target(likely, sample.applied, protocol=protocol, start=start, end=self.history.end)
+        self.history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))
 
     def _told(self, cost: Cost, sample: Sample, place: int) -> Told:
         """What the round tells the watch: bounds on its tolerated scale under the protocol's base."""

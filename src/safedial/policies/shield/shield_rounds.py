@@ -19,7 +19,7 @@ from safedial.core.brackets import Growth
 from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, spread_risk
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import Cost, Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
-from safedial.policies.shield.bases import FARTHEST, LARGEST_LOG, Bases, Fit, Ridge
+from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge, target
 
 Array = NDArray[np.float64]
 
@@ -181,13 +181,11 @@ class ShieldRounds:
 
     def _train(self, context: Array, reward: Array, cost: Array, *, total: Array, applied: Array, known: Any) -> None:
         """Learn from a round, and fit a base when there are a tenth more."""
-        target = cost
+        lesson = cost
         if self.setup.family == "scale":
-            protocol = self.setup.protocol(context)
-            start, likely = self.setup.start_scale * protocol, self.promise.middle.tolerated(total, applied)
-            most = np.minimum(FARTHEST * np.maximum(applied, start), 10.0)
-            target = np.log(np.maximum(np.minimum(likely, most), 0.1 * start) / protocol)
-        self.ridge.add(context, np.stack([target, reward], axis=-1), known)
+            likely, protocol = self.promise.middle.tolerated(total, applied), self.setup.protocol(context)
+            lesson = target(likely, applied, protocol=protocol, start=self.setup.start_scale * protocol, end=1.0)
+        self.ridge.add(context, np.stack([lesson, reward], axis=-1), known)
         if self.count >= self.bases.next_fit:
             coef = self.ridge.coef()
             self.reward_coef = coef[..., 1]
