@@ -270,6 +270,7 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ("8", "proposal = '8': must be a number"),
         (math.nan, "proposal = nan: must be a finite number"),
         (-1.0, "proposal = -1.0: must be > 0, since it is the setting that is scaled"),
+        (100.0, "start = 25.0: lies above the dial's end, 20; bases are in the dial's units: state dial=Dial"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             agent.decide(context, proposal=proposal)

@@ -91,7 +91,10 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
     lines.append(f"  Promise: {facts['statement']}.")
     lines += [f"  {line}" for line in decision.rules.learner.arithmetic(decision, facts)]
-    lines.append(f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']}).")
+    if decision.rules.policy.options.get("chooser") != "largest":  # which does not ask for rewards
+        lines.append(
+            f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']})."
+        )
     if promise.from_constants:
         learned = "margin_risk" in facts["risk"]
         lines.append(

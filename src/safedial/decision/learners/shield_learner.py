@@ -32,7 +32,7 @@ from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, u
 from safedial.decision.outcome import Sample
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
-from safedial.policies.shield.bases import FARTHEST
+from safedial.policies.shield.bases import target
 from safedial.policies.shield.shield_rounds import middle_of
 
 if TYPE_CHECKING:
@@ -258,16 +258,15 @@ class ShieldLearner(QuestionLearner):
         if history.offset:
             if sample.applied == 0.0:
                 return
-            target = sample.measured / sample.applied
+            lesson = sample.measured / sample.applied
         else:
             protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
             middle = {name: middle_of(cost) for name, cost in costs.items()}
             likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
-            most = min(FARTHEST * max(sample.applied, start), 10.0 * history.end)
-            target = math.log(max(min(likely, most), 0.1 * start) / protocol)
-        history.ridge.add(context[None], np.array([[target, sample.reward]]), np.array([True]))
+            lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
+        history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))
         if self.options["regressor"] is not None:
-            history.lessons.append((inside, target))
+            history.lessons.append((inside, lesson))
 
     def _told(self, costs: dict[str, Cost], sample: Sample, place: int) -> Told:
         """What the round tells the watch: bounds on its tolerated scale under the protocol's base."""
