@@ -53,7 +53,9 @@ def simulate(
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
-    log: Annotated[Path | None, typer.Option(help="Write the first seed's rounds to this CSV file.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Write the first seed's rounds to this CSV file, in the units of --spec.")
+    ] = None,
     violation_risk: Annotated[
         float | None, _promise("Chance per round that noise pushes the cost above it [0.01].")
     ] = None,
@@ -156,7 +158,8 @@ def simulate(
         options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "dose": curve, "progress": advance}
         if log:
             told, result = logged_simulation(chosen, place, stated, **options)
-            write_text(log, log_text(told))
+            units = {"features": file.features, "dial": file.dial} if file else {}
+            write_text(log, log_text(told, **units))
         else:
             result = run(chosen, place, stated, **options)
     report = summary(result)

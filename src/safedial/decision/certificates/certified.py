@@ -12,8 +12,10 @@ from safedial.core.promise import PROMISES
 from safedial.decision.decision import LIMITS, Decision
 from safedial.decision.rules import Rules
 from safedial.decision.units import rounded_down
-from safedial.policies import shown_spec
+from safedial.policies import FACTORIES, shown_spec
 from safedial.version import __version__
+
+OWN = "policy {} is your own: that its rule keeps the promise is your proof, not one of this package"
 
 
 def statement(decision: Decision) -> str:
@@ -26,7 +28,10 @@ def statement(decision: Decision) -> str:
 
 def certificate(decision: Decision) -> dict[str, Any]:
     """The certificate as plain values: the model, the bounds, the choice and the assumptions."""
-    return {**_common(decision), **decision.rules.learner.facts(decision)}
+    facts, name = {**_common(decision), **decision.rules.learner.facts(decision)}, decision.rules.policy.name
+    if facts["holds"] and name not in FACTORIES:
+        facts["assumptions"] = [*facts["assumptions"], OWN.format(name)]
+    return facts
 
 
 def fixed_terms(rules: Rules) -> tuple[dict[str, Any], list[str]]:
