@@ -30,12 +30,13 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(promise):
         room = np.where(known & (bound > 0.5), 0.5 / np.where(known, bound, 1.0), 1.0)
         start = 0.5 / (1.0 + spec.tail)
         np.testing.assert_allclose(choice.safe.intensity, np.where(known, np.minimum(room, 1.0), start), rtol=1e-9)
-        wanted = np.where(round_.prediction.reward >= 0, 1.0, 0.001) * choice.safe.intensity
+        full = ~round_.prediction.ready | (round_.prediction.reward >= 0)
+        wanted = np.where(full, 1.0, 0.001) * choice.safe.intensity
         np.testing.assert_array_equal(choice.intensity, wanted)
         assert np.all(choice.intensity > 0)
         seen.append(known.mean())
 
-    simulate(policy, LinearWorld(dim=3), spec_of(), rounds=120, seeds=20, observe=look)
+    simulate(policy, LinearWorld(dim=3), spec_of(), rounds=70 if promise == "anytime" else 15, seeds=20, observe=look)
     assert seen[4] == 0.0
     assert seen[5] == (0.0 if promise == "anytime" else 1.0)
     assert seen[-1] == 1.0
@@ -120,7 +121,8 @@ def test_costs_exceed_the_threshold_no_more_often_than_promised(contexts):
 
 
 def test_hundreds_of_rounds_earn_most_of_what_the_exact_clairvoyant_earns():
-    """Asked: .73 (T = 200, noise 1); the anytime promise .50 (T = 500)."""
-    for promise, rounds, least in (("per_round", 200, 0.73), ("anytime", 500, 0.50)):
-        run = simulate(hp_student(promise=promise), LinearWorld(dim=5), spec_of(), rounds=rounds, seeds=30)
+    """At noise 1, d = 5, δ = .05; benchmarks/student.py has the table."""
+    asked = [("per_round", 200, 0.73), ("per_round", 1000, 0.90), ("anytime", 500, 0.50)]
+    for promise, rounds, least in asked if FULL else asked[:1]:
+        run = simulate(hp_student(promise=promise), LinearWorld(dim=5), spec_of(), rounds=rounds, seeds=20)
         assert run.reward.sum() / run.exact_clairvoyant_reward.sum() > least

@@ -108,7 +108,7 @@ def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:
     >>> f"{per_round_factor(8.0, 0.5, 0.05):.4f}"
     '2.0790'
     """
-    return t_quantile(degrees, risk) * np.sqrt(1.0 + width * width)
+    return t_quantile(degrees, risk) * (1.0 + width * width) ** 0.5
 
 
 def t_quantile(degrees: Any, risk: Any) -> Any:

@@ -103,13 +103,14 @@ def hp_student(
         xp = namespace(bound)
         ready = bound < math.inf
         safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
-        if not np.all(ready):
+        if not (ready if isinstance(ready, bool) else np.all(ready)):
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
             if start_dose is None:
                 first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
             safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        return choose(prediction.reward, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
+        index = xp.where(prediction.ready, prediction.reward, 0.0)
+        return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
 
     options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag}
     options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
