@@ -92,6 +92,8 @@ def check_log(
     ['tails', 'noise']
     """
     log = log.prefix
+    rule, way_out = "has no checks of a log yet", "an Agent watches its own residuals: Agent.evidence"
+    require(not PROMISES[spec.promise].gaussian, "promise", spec.promise, rule, way_out)
     if PROMISES[spec.promise].exchangeable:
         _check_level(level)
         require(target == "cost", "target", target, "must be cost for a conformal spec", "its promise is on costs")
