@@ -83,10 +83,12 @@ def simulate(
     noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
     radius: Annotated[str | None, _rule("One of " + ", ".join(RADIUS_NAMES) + " [mixture].")] = None,
     clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
-    probe: Annotated[str | None, _rule("hp_probe, hp_conformal: sqrt for 1/sqrt(t), or a share.")] = None,
+    probe: Annotated[str | None, _rule("hp_probe, hp_conformal, hp_student: sqrt for 1/sqrt(t), or a share.")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
     learn_from: Annotated[str | None, _rule("epsilon_greedy: all (default) or exploring.")] = None,
-    start_dose: Annotated[float | None, _rule("hp_conformal: a starting intensity you declare safe.")] = None,
+    start_dose: Annotated[
+        float | None, _rule("hp_conformal, hp_student: a starting intensity you declare safe.")
+    ] = None,
     confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
     form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
     scaled: Annotated[bool | None, _rule("hp_conformal: divide scores by an estimated scale.", "--scaled")] = None,

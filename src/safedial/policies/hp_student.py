@@ -103,13 +103,14 @@ def hp_student(
         xp = namespace(bound)
         ready = bound < math.inf
         safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
-        if not np.all(ready):
+        if not (ready if isinstance(ready, bool) else np.all(ready)):
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
             if start_dose is None:
                 first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
             safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        return choose(prediction.reward, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
+        index = xp.where(prediction.ready, prediction.reward, 0.0)
+        return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
 
     options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag}
     options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
@@ -128,12 +129,11 @@ def _check_spec(promise: str) -> Any:
         stated = PROMISES[spec.promise]
         each = stated.each_round and not stated.exchangeable
         require(each, "promise", spec.promise, "is not what hp_student gives", "use promise='student'")
-        if promise == "per_round":
-            return
-        rule = f"is missing: promise={promise!r} needs it beside violation_risk"
-        require(spec.estimation_risk is not None, "estimation_risk", None, rule, "0.01 is usual")
         half = np.all(np.asarray(spec.violation_risk) < 0.5)
-        require(half, "violation_risk", spec.violation_risk, f"must be below 0.5 with promise={promise!r}")
+        require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for hp_student")
+        known = promise == "per_round" or spec.estimation_risk is not None
+        rule = f"is missing: promise={promise!r} needs it beside violation_risk"
+        require(known, "estimation_risk", None, rule, "0.01 is usual")
 
     return check
 
