@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 
 from safedial import Agent, Cost, Dial, Features, InvalidInput, LinearWorld, SafetySpec, growth, make_policy, simulate
 from safedial.specfile import SpecFile, parse_spec, spec_text
+from tests.conftest import FULL
 
 RISK = 0.1
 COSTS = {
@@ -92,8 +93,8 @@ def excess_numbers(latest, decision, count):
 
 
 def test_the_promise_holds_for_dependent_costs_at_each_look():
-    looks, over = (12, 25), np.zeros(2, dtype=int)
-    for seed in range(40):
+    looks, over, runs = (12, 25), np.zeros(2, dtype=int), 1000 if FULL else 30
+    for seed in range(runs):
         world = Patients(seed)
         agent = make_agent(start_scale=0.1, learned=seed % 2 == 0, climb=None)
         for number in range(1, max(looks) + 1):
@@ -104,7 +105,7 @@ def test_the_promise_holds_for_dependent_costs_at_each_look():
                 over[looks.index(number)] += cost["trough"] > 20 or cost["auc"] > 600 or cost["glucose"] < -3
             agent.update(decision, reward=0.0, cost=cost)
     for count in over:
-        assert binomtest(int(count), 40, RISK, alternative="greater").pvalue > 1e-6
+        assert binomtest(int(count), runs, RISK, alternative="greater").pvalue > 1e-6
 
 
 def test_one_named_cost_decides_as_one_cost_does():

@@ -148,7 +148,8 @@ class Cost:
         fields: dict[str, Any] = {"threshold": float(self.threshold)}
         if self.noise is None:
             fields |= {"growth": self.growth.to_dict(), "direction": self.direction}
-        fields |= {"on": self.on, "unit": self.unit or None, "noise": self.noise, "share": self.share}
+        fields |= {"on": self.on, "unit": self.unit or None}
+        fields |= {name: value and float(value) for name, value in (("noise", self.noise), ("share", self.share))}
         fields |= {"curve": self.curve and self.curve.to_dict()}
         return {name: value for name, value in fields.items() if value is not None}
 
