@@ -288,6 +288,21 @@ def test_a_spec_is_written_and_read_again():
     assert SafetySpec.from_dict(SPEC.to_dict()).costs == COSTS
     file = parse_spec(spec_text(SpecFile(spec=SPEC)))
     assert file.spec == SPEC
+    by_hand = parse_spec(
+        """
+        [spec]
+        promise = "bracket"
+        violation_risk = 0.1
+        [spec.costs.trough]
+        threshold = 20
+        unit = "mg/l"
+        growth = {growth = "relative", low = 0.7, high = 1.4, floor = 1}
+        [spec.costs.auc]
+        threshold = 600
+        growth = {growth = "additive", low = 20, high = "steep"}
+        """
+    )
+    assert by_hand.spec.costs == {name: COSTS[name] for name in ("trough", "auc")}
     one = SafetySpec(threshold=-3.0, violation_risk=RISK, promise="bracket")
     assert "costs" not in one.to_dict()
     assert SafetySpec.from_dict(one.to_dict()) == one
