@@ -147,7 +147,7 @@ def test_the_certificate_of_a_past_decision_names_rounds_that_can_be_opened(shel
 
 
 def test_a_log_names_the_latest_rounds_and_counts_all(shelf, monkeypatch):
-    monkeypatch.setattr("safedial.decision.learners.shield_written.NAMED", 2)
+    monkeypatch.setattr("safedial.decision.learners.shield_cap.NAMED", 2)
     study = make(shelf, spec=SafetySpec(threshold=2.0, violation_risk=0.5, promise="bracket"))
     count = treat(study, 40)[-1].certificate["count"]
     assert len(count["exceeding"]) == 2 < count["would_exceed"]

@@ -60,6 +60,7 @@ def hp_shield(
     base: int | str | Callable[..., Any],
     growth: Growth | Mapping[str, Any] | None = None,
     learned: bool = False,
+    regressor: Any = None,
     family: Literal["scale", "offset"] = "scale",
     start_scale: float | None = None,
     climb: float | None = CLIMB,
@@ -69,6 +70,8 @@ def hp_shield(
     reward_model: Any = None,
     probe: float | None = None,
     lag: int = 0,
+    group: str | Callable[..., Any] | None = None,
+    unit: str | None = None,
     direction: Literal["above", "below"] = "above",
     levels: Sequence[float] | None = None,
 ) -> Policy:
@@ -82,6 +85,9 @@ def hp_shield(
         growth: a bracket, per unit of the dial for an Agent. Only there it may name features. Left out where the spec
             states `costs`, which have brackets and directions of their own.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
+        regressor: None for ridge regression, or an Agent's: an object with fit(X, y) and predict(X) that learns, from
+            contexts, the logarithm of the tolerated setting over the protocol's, or in the offset family the cost per
+            unit. It must be deterministic, for a loaded agent fits it again.
         family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
             a `start_action` instead. In a simulation a quarter by default.
@@ -98,7 +104,11 @@ def hp_shield(
         probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
             curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
             scale back.
-        lag: an Agent's only: how many of the latest rounds do not count, so that their outcomes may be late.
+        lag: an Agent's only: how many of the latest rounds (of a group) do not count, so that outcomes may be late.
+        group: an Agent's only: the name of a feature, or a function of the context, whose value is the context's group.
+            Each group counts its own rounds, learns its own base and starts at its start: the promise holds in each.
+        unit: an Agent's only: what labels name, "patient" for example; `decide(..., unit="p17")` brings one. With
+            `adapt`: each label has a level of its own, and the long-run statement holds for each.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
         levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
 
@@ -108,6 +118,9 @@ def hp_shield(
     setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, probe)
     _check_chooser(chooser, base, reward_model)
+    _check_labels(group, unit, adapt)
+    needed = regressor is None or learned or family == "offset"
+    require(needed, "regressor", regressor, "is for a learned base", "state learned=True")
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     marks = None if levels is None else tuple(map(float, levels))
@@ -125,6 +138,7 @@ def hp_shield(
         named = [*bracket.features, *([base] if isinstance(base, str) else [])]
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
         agents_only = {"lag": lag, "chooser": chooser if chooser in ("request", "target") else None}
+        agents_only |= {"regressor": regressor, "group": group, "unit": unit}
         for name, value in agents_only.items():
             require(not value, name, value, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
@@ -177,7 +191,8 @@ def hp_shield(
 
     options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    options |= {"reward_model": reward_model, "lag": lag, "direction": direction}
+    options |= {"reward_model": reward_model, "regressor": regressor, "group": group, "unit": unit}
+    options |= {"lag": lag, "direction": direction}
     options |= {} if marks is None else {"levels": marks}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
@@ -234,6 +249,14 @@ def _check_chooser(chooser: Any, base: Any, reward_model: Any) -> None:
     require(other, "base", base, "is the proposal, which is the request already", way_out)
     used = reward_model is None or chooser == "target"
     require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
+
+
+def _check_labels(group: Any, unit: Any, adapt: Any) -> None:
+    named = group is None or (isinstance(group, str) and group) or callable(group)
+    require(named, "group", group, "must be a feature's name or a function of the context")
+    require(unit is None or (isinstance(unit, str) and unit), "unit", unit, "must say what labels name: 'patient'")
+    rule = "keeps a level for each label, and the level does not adapt"
+    require(unit is None or adapt is not None, "unit", unit, rule, "state adapt=..., at least the risk")
 
 
 def _whole(lag: Any) -> int:

@@ -321,7 +321,7 @@ class QuestionLearner(Learner):
 
     @classmethod
     @abstractmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
+    def read_question(cls, rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
         """The question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
 
     @abstractmethod

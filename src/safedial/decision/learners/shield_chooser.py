@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.decision.learners.shield_options import Stated
+from safedial.decision.learners.shield_options import Stated, played_levels
 from safedial.decision.outcome import Sample
 from safedial.policies.conformal.predictors import fit_each
 from safedial.policies.shield.bases import FIRST_FIT, GROWTH, Ridge
@@ -47,8 +47,8 @@ tried, and what a higher one would bring cannot be told."""
 class Chooser:
     """Chooses, and remembers what it learns from: contexts, applied settings and rewards, as outcomes become known."""
 
-    def __init__(self, rules: Rules, levels: tuple[float, ...] | None) -> None:
-        options, self.rules, self.levels = rules.policy.options, rules, levels
+    def __init__(self, rules: Rules) -> None:
+        options, self.rules, self.levels = rules.policy.options, rules, played_levels(rules.dial)
         self.kind, self.model = options["chooser"], options["reward_model"]
         self.learns = self.kind in ("sign", "target")
         self.contexts: list[Array] = []

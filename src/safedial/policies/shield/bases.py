@@ -34,10 +34,14 @@ GROWTH = 1.1
 
 
 class Fit(NamedTuple):
-    """A base: how many rounds were known when it was fitted, and its coefficients (lanes, 1 + d)."""
+    """A base: how many rounds were known when it was fitted, and its coefficients (lanes, 1 + d); with a user's model,
+    how many outcomes it was fitted to, and the model's predictions at contexts (1, n, d).
+    """
 
     since: int
     coef: Array
+    told: int = 0
+    own: Any = None
 
     def value(self, context: Array) -> Array:
         """Its prediction at contexts (lanes, ..., d)."""

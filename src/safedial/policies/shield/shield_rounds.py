@@ -254,7 +254,7 @@ class ShieldRounds:
 
     def _use(self, place: int, lanes: Any) -> None:
         """Restate all rounds since a base's fit, and the scales of the last ones for the climb limit, in its scale."""
-        since, coef = self.bases.waiting[place]
+        since, coef = self.bases.waiting[place][:2]
         self.place[lanes], self.base.coef[lanes] = place, coef[lanes]
         context, limit = self.contexts[lanes, since : self.count], self.limits[lanes, since : self.count]
         base = Fit(since, coef[lanes])
