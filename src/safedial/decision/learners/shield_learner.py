@@ -166,32 +166,32 @@ class ShieldLearner(QuestionLearner):
         base = history.base_at(context, stated.protocol)
         current, tally = self.levels.at(stated.unit)
         level = None if self.options["adapt"] is None else current * (history.risk / self.risk)
-        found = history.find(base, stated.start, level)
+        safe, unfloored, start, allowed, most, counted, scale, climbing = history.find(base, stated.start, level)
         size, rank = history.window.window
         if level is not None:
             rank = adapted_rank(level, size, rank)
-        start, setting, index = history.floored(stated.start), found.safe, 0.0
+        setting, index = safe, 0.0
         if self.options["chooser"] != "largest":
-            setting, index = self.chooser.choose(setting, start, context, stated)
+            setting, index = self.chooser.choose(safe, start, context, stated)
         return Cap(
             setting,
-            found.safe,
-            self._choice(found.unfloored, index, certain=found.allowed > -math.inf),
+            safe,
+            self._choice(unfloored, index, certain=allowed > -math.inf),
             base,
             stated.protocol,
             start,
             history.numbers[history.base.since - 1] if history.base.since else None,
-            found.allowed,
-            found.most,
-            found.scale,
+            allowed,
+            most,
+            scale,
             size,
             rank,
-            history.counted(found.counted),
+            history.counted(counted),
             history.count,
             self.samples,
             current,
             tally,
-            found.climbing,
+            climbing,
             stated.group,
             stated.unit,
         )
@@ -334,6 +334,7 @@ class ShieldLearner(QuestionLearner):
     def _restore_groups(self, arrays: dict[str, Any], numbers: list[int]) -> None:
         of, keys = arrays["where"].tolist(), arrays["groups"].tolist()
         own: list[list[int]] = [[] for _ in keys]
+        self.where, self.histories = [], {}
         for group, number in zip(of, numbers, strict=True):
             self.where.append((keys[group], len(own[group])))
             own[group].append(number)
