@@ -14,7 +14,8 @@ with 2 degrees of freedom; fall_t is 1 up to a round and `fall` after it. Given 
 
 A hinge is flat up to its knee, and at 0 it costs anything, also less than nothing: a baseline that nobody knows. If the
 spec has several costs, the tolerance is that of one of them, drawn anew for each unit; the others tolerate up to e^gap
-times as much, and each has a steepness of its own. So one formula gives the clairvoyant that knows w, ζ, σ and fall_t in all these worlds:
+times as much, and each has a steepness of its own. So one formula gives the clairvoyant that knows w, ζ, σ and fall_t
+in all these worlds:
 
     P(any cost > τ | x) = P(T < a | x) ≤ δ  as long as  a ≤ p(x)·max(exp(⟨f, w⟩ + ζ_u + σ·F⁻¹(δ)), least)·fall_t
 
