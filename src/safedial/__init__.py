@@ -14,6 +14,7 @@ from safedial.version import __version__
 if TYPE_CHECKING:
     from safedial.agent import Agent
     from safedial.calibration import calibrate
+    from safedial.calibration.bracket import calibrate_bracket
     from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.core.spec import SafetySpec
     from safedial.core.tolerated import Cost
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         hp_bayes,
         hp_conformal,
         hp_probe,
+        hp_student,
         hp_ucb,
         make_policy,
         nonlinear_hp_probe,
@@ -54,6 +56,7 @@ renamed.install()
 _PUBLIC = {
     "agent": "Agent",
     "calibration": "calibrate",
+    "calibration.bracket": "calibrate_bracket",
     "core.dose": "Dose DoseCurve hill identity logistic power tabulated",
     "core.spec": "SafetySpec",
     "core.tolerated": "Cost",
@@ -62,7 +65,7 @@ _PUBLIC = {
     "diagnostics": "check_log",
     "diagnostics.promise_watch": "watch_log",
     "planning": "plan",
-    "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_ucb "
+    "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_student hp_ucb "
     "make_policy nonlinear_hp_probe nonlinear_hp_ucb on_expectation POLICIES Policy thompson",
     "replay_engines.dispatch": "replay",
     "replay_engines.record": "Replay",
@@ -101,6 +104,7 @@ __all__ = [
     "Study",
     "__version__",
     "calibrate",
+    "calibrate_bracket",
     "check_log",
     "check_policy",
     "clairvoyant",
@@ -111,6 +115,7 @@ __all__ = [
     "hp_bayes",
     "hp_conformal",
     "hp_probe",
+    "hp_student",
     "hp_ucb",
     "identity",
     "load_spec",

@@ -28,13 +28,13 @@ from safedial.decision.units import Dial, Features
 from safedial.decision.validation import (
     check_decision,
     column,
-    context_rows,
     in_row,
     listed,
     make_rules,
     read_context,
     read_contexts,
     read_question,
+    read_questions,
 )
 from safedial.errors import require
 from safedial.io import write_archive
@@ -130,7 +130,7 @@ class Agent(InMemoryRounds):
 
     @property
     def cost_coef(self) -> Vector:
-        """μ̂."""
+        """μ̂; with several costs one row for each, in their order."""
         return self._learner.coef("cost")
 
     @property
@@ -208,13 +208,15 @@ class Agent(InMemoryRounds):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
     ) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) without any action.
-        `proposal` is the setting that somebody proposes, in the dial's units, where the policy's base is one.
+        `proposal` is the setting that somebody proposes, in the dial's units, where the policy takes one, and `unit`
+        the label of who gets it. `allow_extrapolation` accepts features outside their ranges, and marks the decision.
         Each call is a round: it counts for the joint promise and shrinks the probe; `preview` looks without deciding.
-        `allow_extrapolation` accepts a context outside the ranges of its features, and marks the decision.
         """
-        return self._decide([read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)])[0]
+        question = (context, baseline_cost, allow_extrapolation, proposal)
+        return self._decide([read_question(self._rules, *question, unit=unit)])[0]
 
     def preview(
         self,
@@ -223,9 +225,10 @@ class Agent(InMemoryRounds):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
     ) -> Decision:
         """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
-        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)
+        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal, unit=unit)
         return self._advise(asked, self._predict(asked, preview=True))._replace(preview=True)
 
     def decide_many(
@@ -235,16 +238,14 @@ class Agent(InMemoryRounds):
         baseline_costs: Iterable[float] | None = None,
         allow_extrapolation: bool = False,
         proposals: Iterable[float] | None = None,
+        units: Iterable[str] | None = None,
     ) -> list[Decision]:
         """One decision for each context, all from what is known now, as if `decide` were called for each.
 
         (HP-Conformal refits at most once, before the first, so that none suffers from the others' open outcomes.)
         """
-        rows = context_rows(contexts)
-        baselines = column("baseline_costs", baseline_costs, len(rows))
-        given = [None] * len(rows) if proposals is None else listed("proposals", proposals, len(rows))
-        each = zip(rows, baselines, [allow_extrapolation] * len(rows), given, strict=True)
-        return self._decide([in_row(row, read_question, self._rules, *asked) for row, asked in enumerate(each)])
+        given = {"proposals": proposals, "units": units}
+        return self._decide(read_questions(self._rules, contexts, baseline_costs, allow_extrapolation, **given))
 
     def update(
         self,
@@ -268,7 +269,7 @@ class Agent(InMemoryRounds):
             baseline_cost: as given to `decide`.
             round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
                 outcome is assigned to the oldest open round.
-            unrelated: if a dose was advised but none applied, or the outcome is lost (`update(decision, unrelated=True)`):
+            unrelated: if a dose was advised but none applied, or the outcome is lost (give neither reward nor cost):
                 you state that the reason has nothing to do with the outcome; the round is then skipped. Otherwise
                 learning ends with this round (`frozen`): leaving out those that were feared would bias the estimate.
                 (HP-Conformal leaves the round out if the reason is also unrelated to the context, and otherwise counts

@@ -110,17 +110,19 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
+        proposal: float | None = None,
     ) -> Advice:
         """Advice for a context; the fallback action if the service does not answer.
 
         `key` (for example a visit) and `meta` ({"patient": "P-04"}) are stored with the decision; without a key, one is
-        generated. If the service refuses the request (a wrong context, a key without the right), `ask` raises
-        `InvalidInput`.
+        generated. `proposal` is the proposed setting, where the study's policy scales it. If the service refuses the
+        request (a wrong context, a key without the right), `ask` raises `InvalidInput`.
         """
         body: dict[str, Any] = {"context": context if isinstance(context, Mapping) else list(context)}
         body |= {"baseline_cost": baseline_cost}
         body |= {"meta": dict(meta)} if meta else {}
         body |= {"allow_extrapolation": True} if allow_extrapolation else {}
+        body |= {} if proposal is None else {"proposal": proposal}
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
             answer = self._send("POST", path, body, key=key or uuid.uuid4().hex)

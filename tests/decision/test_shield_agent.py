@@ -87,8 +87,9 @@ def treat(agent, rounds, world=None, *, applied=lambda advised: advised, ask=Non
         {"growth": growth.spread(1.25, 0.5), "confidence": None},
         {"confidence": 0.9, "growth": growth.additive(0.0, 20.0, error=0.1)},
         {"base": lambda context: 0.2 + 0.0 * context[..., 0]},
+        {"chooser": "sign"},
     ],
-    ids=["protocol", "learned", "adaptive", "additive", "spread", "confident", "function"],
+    ids=["protocol", "learned", "adaptive", "additive", "spread", "confident", "function", "sign"],
 )
 def test_an_agent_decides_as_the_simulated_policy(options):
     policy, rng = shield(**options), np.random.default_rng(3)
@@ -105,9 +106,10 @@ def test_an_agent_decides_as_the_simulated_policy(options):
         cost = 2.0 * (decision.action / tolerance) ** rng.uniform(0.7, 1.4)
         if policy.options["growth"].name == "spread":
             cost = float(cost > 2.0)
-        agent.update(decision, reward=0.0, cost=cost)
+        reward = decision.action * (context[2] + math.sin(float(number)))
+        agent.update(decision, reward=reward, cost=cost)
         weight, applied = np.ones((1, 1)), np.full((1, 1), decision.action)
-        state = policy.update(state, seen, np.zeros((1, 1)), cost / applied, weight, intensity=applied)
+        state = policy.update(state, seen, reward / applied, cost / applied, weight, intensity=applied)
     assert decision.promise == "bracket"
 
 
@@ -297,8 +299,10 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ({"growth": growth.spread(1.25, 0.5)}, {}, "threshold = 2.0: must tell 0 from 1 where costs are 0 or 1"),
         ({"growth": growth.additive(0, "slope")}, {}, r"growth = \['slope'\]: takes its slopes from features"),
         ({"growth": growth.relative(0.7, 1.4, floor=3)}, {}, "floor = 3.0: must be at most 2"),
-        ({"family": "offset"}, {}, "family = 'offset': is for simulations"),
-        ({"chooser": "sign"}, {}, "chooser = 'sign': is for simulations"),
+        ({"family": "offset"}, {"dose": hill(0.5, 2.0)}, "family = 'offset': predicts the cost per unit of the dial"),
+        ({"family": "offset", "direction": "below", "growth": growth.additive(0, 3)}, {}, "must not exceed"),
+        ({"family": "offset", "growth": growth.additive(0, 3, error=2.5)}, {}, "threshold = 2.0: must be > 0"),
+        ({"probe": 0.5}, {}, "probe = 0.5: is for simulations"),
         ({"start_scale": None}, {}, "start_action = None: and start_scale: exactly one must say where to start"),
         ({}, {"start_action": 1.0}, "start_action = 1.0: and start_scale: exactly one"),
         ({"start_scale": None}, {"start_action": 21.0}, "start_action = 21.0: must lie above 0, and from 0 to 20"),
@@ -535,10 +539,8 @@ def test_many_rounds_that_would_have_exceeded_are_counted_and_the_last_ones_name
     assert "Would have exceeded 2: none of them." in easy.decide(world.context()).explain()
 
 
-def test_a_study_is_refused():
+def test_a_learner_predicts_for_a_context_alone():
     agent = make_agent()
-    with pytest.raises(InvalidInput, match="cannot run a study yet"):
-        agent._rules.learner.check_study(agent._rules)
     assert agent._learner.predict(agent.decide(Patients().context()).context, 1.0).setting > 0
 
 

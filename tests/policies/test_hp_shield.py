@@ -237,6 +237,20 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
     assert Fit(0, np.array([[1.0, 2.0, 3.0]])).value(np.ones((1, 4, 2))).tolist() == [[6.0] * 4]
 
 
+def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_given():
+    """Costs of 0 and of a hundredth of the threshold teach the same: eight times the setting."""
+    policy, context, given = hp_shield(base=0, growth=BRACKET, learned=True), np.full((1, 1), 0.2), np.full(1, 0.1)
+    learned = []
+    for share in (0.0, 0.01):
+        state = policy.init(1, ridge=1.0, batch=(1,))
+        for number in range(10):
+            outlook = policy.predict(state, context)
+            policy.decide(outlook, SPEC, round=number, coin=0.5)
+            policy.update(state, outlook, 0.0, share * SPEC.threshold / given, 1.0, intensity=given)
+        learned.append(float(state.bases.waiting[-1].value(context)[0]))
+    assert learned[0] == learned[1] == pytest.approx(math.log(8.0 * 0.1 / 0.2))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -252,7 +266,7 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
         ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
         ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
         ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
-        ({"chooser": "best"}, "chooser = 'best': must be 'largest' or 'sign'"),
+        ({"chooser": "best"}, "chooser = 'best': must be one of largest, request"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):

@@ -98,6 +98,9 @@ def ask(
             "--allow-extrapolation", help="Accept features outside their stated ranges, and mark the decision."
         ),
     ] = False,
+    proposal: Annotated[
+        float | None, typer.Option(help="hp_shield: the proposed setting, where it is the study's base.")
+    ] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
@@ -109,6 +112,7 @@ def ask(
             meta=read_pairs("--meta", meta),
             baseline_cost=baseline_cost,
             allow_extrapolation=allow_extrapolation,
+            proposal=proposal,
         )
         print_answer(decision.to_dict(), format, json, str(decision.explain()))
 
@@ -207,7 +211,9 @@ def resume(
     storage: Storage,
     *,
     reason: Reason,
-    forget: Annotated[bool, typer.Option(help="hp_conformal: restart without the earlier rounds.")] = False,
+    forget: Annotated[
+        bool, typer.Option(help="hp_conformal and hp_shield: restart without the earlier rounds.")
+    ] = False,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:

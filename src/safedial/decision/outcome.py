@@ -34,11 +34,12 @@ class Outcome(NamedTuple):
 class Sample(NamedTuple):
     """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs.
 
-    Where the spec states several costs, `measured` has them by name, NaN where one is not known, and `cost` is 0.
+    Where the spec states several costs, `measured` has them by name, NaN where one is not known; `cost` is 0, or under
+    a certified promise the sample of each known cost, by name.
     """
 
     reward: float
-    cost: float
+    cost: Any
     weight: float
     applied: float
     measured: Any
@@ -56,13 +57,16 @@ def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """`normalise` for a round whose outcome is lost: it teaches nothing."""
     costs = rules.spec.costs
     unknown = math.nan if costs is None else dict.fromkeys(costs, math.nan)
-    return Sample(0.0, 0.0, 0.0, rules.dial.low, unknown, outcome.baseline_cost)
+    nothing = 0.0 if rules.parts is None else {}
+    return Sample(0.0, nothing, 0.0, rules.dial.low, unknown, outcome.baseline_cost)
 
 
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check an outcome and divide it by its intensities; `context` is for a noise scale that depends on it."""
     setting, gain = reals({"action": outcome.action, "reward": outcome.reward})
     harm, baseline = _read_cost(rules.spec, outcome.cost), real("baseline_cost", outcome.baseline_cost)
+    if rules.parts is not None:
+        return _several(rules, outcome, harm, context)
     dial, dose = rules.dial, rules.dose
     if not dial.low <= setting <= dial.high:
         way_out = "report what was applied, in the dial's units"
@@ -85,6 +89,21 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
         baseline,
         cost_intensity,
     )
+
+
+def _several(rules: Rules, outcome: Outcome, harms: dict[str, float], context: Any) -> Sample:
+    """Each known cost under its own rules. Where one is not known, the round teaches nothing."""
+    require(outcome.baseline_cost == 0.0, "baseline_cost", outcome.baseline_cost, "must be 0 for several costs")
+    parts = {
+        name: normalise(part, outcome._replace(cost=harms[name]), context)
+        for name, part in rules.parts.items()
+        if not math.isnan(harms[name])
+    }
+    samples = list(parts.values())
+    if len(samples) < len(harms):
+        return Sample(0.0, parts, 0.0, float(outcome.action), harms, 0.0)
+    least = min(samples, key=lambda part: part.intensity)
+    return Sample(samples[0].reward, parts, least.weight, least.applied, harms, 0.0, least.intensity)
 
 
 def _read_cost(spec: SafetySpec, given: Any) -> Any:

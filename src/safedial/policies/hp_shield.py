@@ -56,14 +56,18 @@ def hp_shield(
     base: int | str | Callable[..., Any],
     growth: Growth | Mapping[str, Any] | None = None,
     learned: bool = False,
+    regressor: Any = None,
     family: Literal["scale", "offset"] = "scale",
     start_scale: float | None = None,
     climb: float | None = CLIMB,
     confidence: float | None = None,
     adapt: float | None = None,
-    chooser: Literal["largest", "sign"] = "largest",
+    chooser: Literal["largest", "request", "sign", "target"] = "largest",
+    reward_model: Any = None,
     probe: float | None = None,
     lag: int = 0,
+    group: str | Callable[..., Any] | None = None,
+    unit: str | None = None,
     direction: Literal["above", "below"] = "above",
     levels: Sequence[float] | None = None,
 ) -> Policy:
@@ -77,6 +81,9 @@ def hp_shield(
         growth: a bracket, per unit of the dial for an Agent. Only there it may name features. Left out where the spec
             states `costs`, which have brackets and directions of their own.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
+        regressor: None for ridge regression, or an Agent's: an object with fit(X, y) and predict(X) that learns, from
+            contexts, the logarithm of the tolerated setting over the protocol's, or in the offset family the cost per
+            unit. It must be deterministic, for a loaded agent fits it again.
         family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
             a `start_action` instead. In a simulation a quarter by default.
@@ -84,10 +91,20 @@ def hp_shield(
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
-        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative.
-        probe: None, or the share of the cap that such a round gets. With an exact curve a small share tells as much as
-            the whole; with a bracket it tells little, and such rounds hold the scale back.
-        lag: an Agent's only: how many of the latest rounds do not count, so that their outcomes may be late.
+        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative. An Agent's
+            only: "request": the proposal that comes with each question, at most the cap, which any proposal may be;
+            "target": the setting from the start to the cap at which the predicted reward is largest, for rewards that
+            need not rise with the dose.
+        reward_model: None, or for "target" an object with fit(X, y) and predict(X) in place of ridge regression; X are
+            contexts and, in the last column, settings.
+        probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
+            curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
+            scale back.
+        lag: an Agent's only: how many of the latest rounds (of a group) do not count, so that outcomes may be late.
+        group: an Agent's only: the name of a feature, or a function of the context, whose value is the context's group.
+            Each group counts its own rounds, learns its own base and starts at its start: the promise holds in each.
+        unit: an Agent's only: what labels name, "patient" for example; `decide(..., unit="p17")` brings one. With
+            `adapt`: each label has a level of its own, and the long-run statement holds for each.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
         levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
 
@@ -95,7 +112,11 @@ def hp_shield(
     """
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
-    _check(climb, confidence, adapt, chooser, probe)
+    _check(climb, confidence, adapt, probe)
+    _check_chooser(chooser, base, reward_model)
+    _check_labels(group, unit, adapt)
+    needed = regressor is None or learned or family == "offset"
+    require(needed, "regressor", regressor, "is for a learned base", "state learned=True")
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     marks = None if levels is None else tuple(map(float, levels))
@@ -114,7 +135,10 @@ def hp_shield(
         one = not several or family == "scale"
         require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
-        require(lag == 0, "lag", lag, "is for an Agent", "leave it out of a simulation")
+        agents_only = {"lag": lag, "chooser": chooser if chooser in ("request", "target") else None}
+        agents_only |= {"regressor": regressor, "group": group, "unit": unit}
+        for name, value in agents_only.items():
+            require(not value, name, value, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
         require(inside, "base", base, f"must be a column of a context of dimension {dim}", "columns count from 0")
         return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
@@ -166,7 +190,9 @@ def hp_shield(
 
     options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    options |= {"lag": lag, "direction": direction, **({} if marks is None else {"levels": marks})}
+    options |= {"reward_model": reward_model, "regressor": regressor, "group": group, "unit": unit}
+    options |= {"lag": lag, "direction": direction}
+    options |= {} if marks is None else {"levels": marks}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
@@ -190,7 +216,7 @@ def _protocol(base: Any) -> Any:
     return base if callable(base) else lambda context: context[..., base]
 
 
-def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) -> None:
+def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
     require(
         climb is None or (_number(climb) and climb > 1.0),
         "climb",
@@ -202,9 +228,26 @@ def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) ->
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
     if adapt is not None:
         check_rate(adapt, 0.05)
-    require(chooser in ("largest", "sign"), "chooser", chooser, "must be 'largest' or 'sign'")
     part = probe is None or (_number(probe) and 0.0 < probe <= 1.0)
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
+
+
+def _check_chooser(chooser: Any, base: Any, reward_model: Any) -> None:
+    known = ("largest", "request", "sign", "target")
+    require(chooser in known, "chooser", chooser, "must be one of " + ", ".join(known))
+    other = chooser != "request" or base != "proposal"
+    way_out = "choose a protocol: the proposal is then only a request under its cap"
+    require(other, "base", base, "is the proposal, which is the request already", way_out)
+    used = reward_model is None or chooser == "target"
+    require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
+
+
+def _check_labels(group: Any, unit: Any, adapt: Any) -> None:
+    named = group is None or (isinstance(group, str) and group) or callable(group)
+    require(named, "group", group, "must be a feature's name or a function of the context")
+    require(unit is None or (isinstance(unit, str) and unit), "unit", unit, "must say what labels name: 'patient'")
+    rule = "keeps a level for each label, and the level does not adapt"
+    require(unit is None or adapt is not None, "unit", unit, rule, "state adapt=..., at least the risk")
 
 
 def _whole(lag: Any) -> int:

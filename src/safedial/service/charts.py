@@ -19,7 +19,7 @@ from safedial.study.reducer import TAG
 
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
-    *("round", "seq", "at", "advised", "applied", "cost", "cost_max", "violations"),
+    *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations"),
     *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
 )
 
@@ -35,6 +35,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "seq": track.seq,
             "complete": track.complete,
             "threshold": rules.spec.threshold,
+            "below": rules.policy.options.get("direction") == "below",
             "risk": rules.spec.promised_risk,
             "promise": rules.spec.promise,
             "policy": rules.policy.name,
@@ -110,7 +111,8 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
     first, last = edges[:-1], edges[1:] - 1
     known, over = over_threshold(track)
-    cost, earned = track.column("cost"), track.has_status(*KNOWN)
+    cost, proposal, earned = track.column("cost"), track.column("proposal"), track.has_status(*KNOWN)
+    side = -1.0 if track.study.spec.rules.policy.options.get("direction") == "below" else 1.0  # the worst cost
     expected = track.column("estimate") * _reward_intensity(track, "applied")
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
@@ -120,10 +122,11 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "round": edges[1:].tolist(),
         "seq": track.column("seq")[last].astype(int).tolist(),
         "at": [moment(int(at)) for at in track.column("at")[last]],
+        "proposed": plain(_means(proposal, np.isfinite(proposal), first)),
         "advised": plain(_means(track.column("action"), np.ones(track.rows, dtype=bool), first)),
         "applied": plain(_means(track.column("applied"), earned, first)),
         "cost": plain(_means(cost, known, first)),
-        "cost_max": plain(np.maximum.reduceat(np.where(known, cost, -np.inf), first)),
+        "cost_max": plain(side * np.maximum.reduceat(np.where(known, side * cost, -np.inf), first)),
         "violations": np.add.reduceat(over.astype(int), first).tolist(),
         "rate": plain(np.divide(hits, seen, out=np.full(len(last), np.nan), where=seen > 0)),
         "rate_low": plain([low for low, _ in ends]),
@@ -195,8 +198,9 @@ def _matches(track: Track, row: int, words: str) -> bool:
 def _row(track: Track, row: int) -> dict[str, Any]:
     tag = int(track.value("tag", row)).to_bytes(TAG, "big")
     seq, status = int(track.value("seq", row)), STATUSES[int(track.value("status", row))]
-    values = {name: track.value(name, row) for name in ("action", "safe_action", "applied", "reward", "cost")}
-    over = status in ("known", "corrected", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
+    names = ("action", "safe_action", "proposal", "applied", "reward", "cost")
+    values = {name: track.value(name, row) for name in names}
+    over = status in ("known", "corrected", "throttled") and bool(track.value("over", row))
     key, meta = track.visits.get(row, (None, {}))
     return {
         "id": id_text(track.study.spec.rules_version, track.study.name, seq, tag),

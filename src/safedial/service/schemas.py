@@ -49,8 +49,10 @@ class Spec(BaseModel):
     coefficient_bound: float | None = Field(None, gt=0, description="S")
     context_bound: float | None = Field(None, gt=0, description="L")
     ridge: float | None = Field(None, gt=0, description="λ")
-    promise: str | None = Field(None, description="certified, joint or conformal")
-    policy: Any = Field(None, description="hp_probe, hp_ucb or hp_conformal; a name, or an object with options")
+    promise: str | None = Field(None, description="certified, joint, conformal or bracket")
+    policy: Any = Field(
+        None, description="hp_probe, hp_ucb, hp_conformal or hp_shield; a name, or an object with options"
+    )
     radius: str | None = Field(None, description="mixture, constrained, noise-adaptive, determinant or paper")
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
     dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
@@ -58,7 +60,9 @@ class Spec(BaseModel):
         None,
         description='{"names": [...], "center": [...], "scale": [...], "ranges": {"age": [0, 120]}, "units": {...}}',
     )
-    start_action: float | None = Field(None, description="hp_conformal: a setting declared safe for every context")
+    start_action: float | None = Field(
+        None, description="hp_conformal and hp_shield: a setting declared safe for every context"
+    )
     fallback_action: float | None = Field(
         None, description="the setting advised while the study is stopped; by default the dial's low end"
     )
@@ -84,6 +88,9 @@ class Ask(_Closed):
     )
     allow_extrapolation: bool = Field(
         False, description="accept a context outside the stated ranges of its features, and mark the decision"
+    )
+    proposal: float | None = Field(
+        None, gt=0, description='hp_shield with the base "proposal": the proposed setting, in the dial\'s units'
     )
 
 
@@ -118,7 +125,7 @@ class Void(_Closed):
 
 class Resume(_Closed):
     reason: str = Field(min_length=1)
-    forget: bool = Field(False, description="hp_conformal: restart without the earlier rounds")
+    forget: bool = Field(False, description="hp_conformal and hp_shield: restart without the earlier rounds")
 
 
 class Decision(BaseModel):

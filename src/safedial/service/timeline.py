@@ -20,7 +20,7 @@ from safedial.decision.rounds import STATUSES, next_status
 from safedial.study import Study
 from safedial.study.database import reading
 from safedial.study.event import orjson
-from safedial.study.event_kinds import DECISIONS, EVENT_KINDS, RoundHistory
+from safedial.study.event_kinds import DECISIONS, EVENT_KINDS, RoundHistory, waits
 from safedial.study.reducer import TAG
 from safedial.study.schema import sa
 
@@ -35,13 +35,13 @@ OPEN, VOID, EXPIRED, NOTHING, THROTTLED = (
 KNOWN = (CODE["known"], CODE["corrected"])
 
 COLUMNS = (
-    *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence"),
+    *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence", "proposal"),
     *("watched", "start"),
-    *("applied", "reward", "cost", "resolved", "status", "withheld", "blocked"),
+    *("applied", "reward", "cost", "over", "resolved", "status", "withheld", "blocked"),
 )
 _DECIDED = (
-    *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence"),
-    *("intensity", "doubt", "promise", "key", "meta"),
+    *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence", "proposal"),
+    *("intensity", "doubt", "promise", "key", "meta", "habit"),
 )
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
 
@@ -137,12 +137,13 @@ class Track:
             turns.append(Turn(event.seq, event.at, stated["rule"] or "", stated["evidence"]))
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
-        *numbers, intensity, doubt, promise, key, meta = fields
-        said = PROMISES[promise]
+        *numbers, intensity, doubt, promise, key, meta, habit = fields
+        said, learner = PROMISES[promise], self.study.spec.learner
         watched = not doubt and said.claimed
-        start = watched and not said.exchangeable and self.study.spec.learner.watches_itself
+        start = watched and not said.exchangeable and learner.watches_itself
+        given = waits({"intensity": intensity, "habit": habit}, learner.awaits_all)
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
-        unknown = (nan, nan, nan, nan, CODE[next_status("", "open", given=intensity > 0.0)], False, False)
+        unknown = (nan, nan, nan, False, nan, CODE[next_status("", "open", given=given)], False, False)
         for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
             column.append(value)
         if key is not None or meta:
@@ -160,7 +161,9 @@ class Track:
         if known.values:
             applied = columns["applied"][row] = known.applied
             columns["reward"][row], columns["cost"][row] = known.values["reward"], known.values["cost"]
-            withheld = spec.rules_version > 1 and CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
+            columns["over"][row] = spec.learner.is_over(spec.rules, known.values["cost"])
+            nothing = CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
+            withheld = nothing and spec.rules_version > 1 and bool(known.unrelated or not spec.learner.awaits_all)
             lost = bool(known.values["throttled"]) or (withheld and lost)
         columns["withheld"][row], columns["blocked"][row] = withheld, lost
         if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):

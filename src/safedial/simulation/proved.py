@@ -25,7 +25,8 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
     Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
     are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
     the doses, and the start dose is safe there. Bracket: rounds are exchangeable, each unit of the dose-response world
-    keeps to the bracket, and all tolerate the start. About your own world nothing is proved.
+    keeps to the bracket, and all tolerate the start. Student: the mean cost is linear, the noise is Gaussian, and the
+    start dose is safe. About your own world nothing is proved.
 
     Args:
         spec: what the policy uses.
@@ -40,6 +41,9 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
     if promise.exchangeable:
         exchangeable = world.contexts == "iid" and not world.binary_cost
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
+    if promise.gaussian:
+        fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
+        return fitting and _start_holds(policy.options["start_dose"], world, spec, world_spec)
     if not promise.from_constants or not _within(world_spec, spec):
         return False
     fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)

@@ -169,12 +169,14 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world uses it")
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
-    stated = PROMISES[spec.promise]
-    if not PROMISES[policy.promise].exchangeable:
+    given, stated = PROMISES[policy.promise], PROMISES[spec.promise]
+    if not given.exchangeable:
         knowing = policy.knows_truth and not world.constants
-        require(not stated.exchangeable or knowing, "promise", spec.promise, f"is not what {policy.name} gives")
+        fits = knowing or (not stated.exchangeable and given.gaussian >= stated.gaussian)
+        require(fits, "promise", spec.promise, f"is not what {policy.name} gives")
     else:
-        require(stated.each_round, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
+        fits = stated.each_round and not stated.gaussian
+        require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     return [int(seed) for seed in chosen]
@@ -202,6 +204,8 @@ def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) ->
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
     if world.binary_cost:
+        rule = "assumes Gaussian noise, and costs that are 0 or 1 have none"
+        require(not PROMISES[policy.promise].gaussian, "policy", policy.name, rule, "use nonlinear_hp_probe")
         inside = np.all(np.asarray(spec.threshold) < 1)
         require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
         knowing = policy.binary_cost or not policy.knows_truth

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from safedial.decision.rounds import Asked
 from safedial.decision.rules import Rules
 from safedial.decision.units import real
-from safedial.decision.validation import read_new_context
+from safedial.decision.validation import read_question
 from safedial.errors import refusal, require
 from safedial.study.errors import StudyError
 from safedial.study.event import now
+from safedial.study.event_bodies import QUESTION, Noted
 
 LONGEST = 10_000
 """The longest text in an event: a reason, an actor, a key."""
@@ -22,20 +24,25 @@ META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
 """The form of metadata names, their number, and the longest text of a decision's metadata."""
 
 
-class Asked(NamedTuple):
-    """A request for a decision: raw values in the features' order, the context, its norm."""
+class Request(NamedTuple):
+    """A request for a decision: raw values in the features' order, the question, and what else came with it."""
 
     raw: list[float]
-    vector: Any
-    norm: float
+    asked: Asked
+    noted: Noted
 
 
-def read_raw(rules: Rules, context: Any, *, allow_extrapolation: bool = False) -> Asked:
-    """A new context, checked."""
+def read_request(
+    rules: Rules, context: Any, noted: Noted, baseline_cost: Any = 0.0, *, allow_extrapolation: bool = False
+) -> Request:
+    """A new question, checked; `noted` is its own, with a key and metadata that were checked."""
     values = context if rules.features is None else rules.features.values(context)
-    read = read_new_context(rules, values, allow_extrapolation)
-    raw = read.vector if rules.features is None else values
-    return Asked(raw.tolist(), read.vector, read.norm)
+    if noted.proposal is not None:
+        noted = noted._replace(proposal=real("proposal", noted.proposal))
+    given = {name: getattr(noted, name) for name in QUESTION}
+    asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
+    raw = asked.vector if rules.features is None else values
+    return Request(raw.tolist(), asked, noted)
 
 
 def read_meta(version: int, meta: Any) -> dict[str, Any] | None:

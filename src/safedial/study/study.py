@@ -25,14 +25,13 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from safedial.decision.units import real, reals
-from safedial.decision.validation import read_baseline
 from safedial.errors import refusal, require
 from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.event_bodies import Noted
 from safedial.study.history import read_history
 from safedial.study.ids import read_own_id
-from safedial.study.requests import checked_text, microseconds, read_key, read_meta, read_raw, written_time
+from safedial.study.requests import checked_text, microseconds, read_key, read_meta, read_request, written_time
 from safedial.study.store import Answer
 from safedial.study.study_reader import StudyReader
 from safedial.study.transaction import StudyTransaction
@@ -55,6 +54,7 @@ class Study(StudyReader):
         meta: Mapping[str, Any] | None = None,
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
+        proposal: float | None = None,
         actor: str | None = None,
         wait: Literal[True] = True,
     ) -> StudyDecision: ...
@@ -68,6 +68,7 @@ class Study(StudyReader):
         meta: Mapping[str, Any] | None = None,
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
+        proposal: float | None = None,
         actor: str | None = None,
         wait: Literal[False],
     ) -> Future[StudyDecision]: ...
@@ -80,6 +81,7 @@ class Study(StudyReader):
         meta: Mapping[str, Any] | None = None,
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
+        proposal: float | None = None,
         actor: str | None = None,
         wait: bool = True,
     ) -> StudyDecision | Future[StudyDecision]:
@@ -91,13 +93,12 @@ class Study(StudyReader):
             meta: other notes on the decision, {"patient": "P-04", "ward": "3b"}: at most 20 names with text of at most
                 200 characters, numbers or booleans. They do not change the advice.
             allow_extrapolation: accept a context outside the stated ranges of its features, and mark the decision.
+            proposal: the setting that somebody proposes, in the dial's units, where it is the policy's base.
         """
         rules = self.spec.rules
-        asked = read_raw(rules, context, allow_extrapolation=allow_extrapolation)
-        noted = Noted(read_key(rules.version, key), None if meta is None else read_meta(rules.version, meta))
-        baseline = read_baseline(rules, baseline_cost)
-        work = partial(operations.ask, asked=asked, noted=noted, baseline_cost=baseline, actor=self._who(actor))
-        return self._write(work, wait, key)
+        noted = Noted(read_key(rules.version, key), None if meta is None else read_meta(rules.version, meta), proposal)
+        asked = read_request(rules, context, noted, baseline_cost, allow_extrapolation=allow_extrapolation)
+        return self._write(partial(operations.ask, request=asked, actor=self._who(actor)), wait, key)
 
     @overload
     def tell(
@@ -242,7 +243,7 @@ class Study(StudyReader):
         Args:
             unrelated: you state that the reason has nothing to do with the outcome. The round is then skipped;
                 otherwise learning ends there, because leaving the round out could bias the estimate (HP-Conformal
-                counts it as unbounded and continues).
+                counts it as unbounded and continues, HP-Shield as one that tolerates nothing).
         """
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         decision, why = read_own_id(self.name, decision_id), checked_text("reason", reason)
@@ -263,7 +264,8 @@ class Study(StudyReader):
         Args:
             unrelated: you state that the reason has nothing to do with the outcome; the round is then skipped.
                 Otherwise the outcome may still come, and until then learning stops there (in arrival order it goes on
-                with the other rounds; HP-Conformal counts the round as unbounded).
+                with the other rounds; HP-Conformal counts the round as unbounded, HP-Shield as one that tolerates
+                nothing).
         """
         require(
             (decision_ids is None) != (before is None), "before", before, "or decision_ids must be given, but not both"
@@ -307,7 +309,7 @@ class Study(StudyReader):
         """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
 
         Args:
-            forget: HP-Conformal only: start again without the earlier rounds.
+            forget: HP-Conformal and HP-Shield only: start again without the earlier rounds.
         """
         require(isinstance(forget, bool), "forget", forget, "must be True or False")
         work = partial(

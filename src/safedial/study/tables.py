@@ -12,6 +12,7 @@ from safedial.decision.rules import Rules
 from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
+from safedial.study.event_bodies import QUESTION
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import id_text
 
@@ -23,7 +24,8 @@ def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator
     for event in events:
         seq = event.decision or event.seq
         if EVENT_KINDS[event.kind].status:
-            rounds[seq] = rounds.get(seq, RoundHistory()).after(event, event.fields())
+            before, awaits_all = rounds.get(seq, RoundHistory()), rules.learner.awaits_all
+            rounds[seq] = before.after(event, event.fields(), awaits_all)
             rows[seq] = rows.get(seq) or _advised(rules, name, event)
     for seq, row in rows.items():
         yield row | _result(rules, rounds[seq])
@@ -76,6 +78,7 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "habit": body.get("habit", ""),
         "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
+        **{name: body[name] for name in QUESTION if name in body},
         **_result(rules, RoundHistory()),
         "threshold": rules.spec.threshold,
     }
@@ -92,5 +95,5 @@ def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
         "reward": values.get("reward"),
         "cost": values.get("cost"),
         "outcome_at": known.outcome and moment(known.outcome.at),
-        "violated": values["cost"] > rules.spec.threshold if values else None,
+        "violated": rules.learner.is_over(rules, values["cost"]) if values else None,
     }

@@ -152,7 +152,7 @@ class DoseResponseWorld(World):
     def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
         reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
         tolerance = self._tolerance(exposure, exposure.cost_noise[..., TOLERANCE])
-        if not spec.costs:
+        if spec.costs is None:
             cost: Any = self._cost(spec.threshold, exposure, tolerance)
             return Outcome(reward, cost, cost)
         place = exposure.cost_noise[..., BINDING] * len(spec.costs)

@@ -20,7 +20,7 @@ INFUSION, INTERVAL, BEFORE_FIFTH = 1.0, 12.0, 48.0
 """Hours: how long a dose runs in, how far doses lie apart, when the trough is measured."""
 
 SPREAD = {"clearance": 0.27, "central": 0.15, "peripheral": 1.30, "exchange": 0.49}
-"""Between patients: standard deviations of the logarithms."""
+"""Between patients: coefficients of variation of log-normal factors."""
 RELATIVE_ERROR, ABSOLUTE_ERROR = 0.15, 1.6
 """Of a measured concentration: as a share of it, and in mg/l."""
 
@@ -52,9 +52,9 @@ def draw_patients(rng: np.random.Generator, size: int) -> Patients:
     female = rng.random(size) < 0.5
     age = np.clip(rng.normal(62.0, 16.0, size), 18.0, 95.0)
     weight = np.clip(rng.normal(np.where(female, 70.0, 84.0), 16.0), 40.0, 150.0)
-    creatinine = 0.9 * np.exp(0.35 * rng.normal(size=size))
+    creatinine = 0.85 * np.exp(0.25 * rng.normal(size=size))
     filtered = cockcroft_gault(age, weight, creatinine, female)
-    factor = {name: np.exp(sd * rng.normal(size=size)) for name, sd in SPREAD.items()}
+    factor = {name: np.exp(np.sqrt(np.log1p(cv * cv)) * rng.normal(size=size)) for name, cv in SPREAD.items()}
     return Patients(
         age,
         weight,

@@ -9,6 +9,7 @@ from safedial.core.adaptive import excess_bound
 from safedial.core.count_rule import RECENT
 from safedial.core.promise import PROMISES
 from safedial.core.tolerated import Cost
+from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales
 from safedial.decision.learners.shield_options import costs_of
 from safedial.decision.units import rounded_down, significant
 
@@ -23,7 +24,7 @@ SHOWN = 20
 def guarded(decision: Decision) -> str:
     """The climb limit, where it and not the count rule set the scale."""
     seen = decision.prediction
-    return "climb_limit" if seen.most < seen.allowed and decision.choice.safe.intensity < 1.0 else ""
+    return "climb_limit" if seen.climbing and decision.choice.safe.intensity < 1.0 else ""
 
 
 def start_limit(decision: Decision) -> str:
@@ -52,14 +53,6 @@ def event(rules: Rules) -> str:
     signs = {"above": ">", "below": "<"}
     each = (f"{name} {signs[cost.direction]} {limit_words(cost)}" for name, cost in costs_of(rules).items())
     return f"P({' or '.join(each)})"
-
-
-def base_words(decision: Decision) -> str:
-    """What is scaled."""
-    seen, rules = decision.prediction, decision.rules
-    if seen.fitted is not None:
-        return "the learned setting"
-    return "the proposed setting" if rules.policy.options["base"] == "proposal" else "the protocol's setting"
 
 
 def brackets_words(rules: Rules) -> str:
@@ -109,16 +102,17 @@ def sentence(decision: Decision) -> str:
     unknown = seen.counted.unknown
     known = f"({unknown} of them with unknown outcomes, which count)" if unknown else "with known outcomes"
     step = max(cost.growth.parameters.get("step", 1.0) for cost in costs_of(rules).values())
-    counted = seen.counted.scale
-    scale = f"{rounded_down(counted)} times" if counted < math.inf else "any multiple of"
     beyond = f" (given is {step:g} times that)" if step > 1.0 else ""
-    if seen.setting <= seen.start:
+    if seen.setting < seen.safe:
+        beyond += " (given is less, which is safe too)"
+    elif seen.setting <= seen.start:
         beyond += " (given is the start, which you declared safe)"
     lag = rules.policy.options["lag"]
-    rounds = f"{seen.size} rounds before the latest {lag}," if lag else f"the latest {seen.size} rounds"
+    of = f" of group {seen.group}" if seen.group else ""
+    rounds = f"{seen.size} rounds{of} before the latest {lag}," if lag else f"the latest {seen.size} rounds{of}"
     return (
-        f"of {rounds} {known}, at most {len(seen.counted.exceeding)} would have "
-        f"{exceeds_words(rules)} at {scale} {base_words(decision)}{beyond}, if {brackets_words(rules)}"
+        f"of {rounds} {known}, at most {seen.counted.number} would have "
+        f"{exceeds_words(rules)} at {scale_words(decision)}{beyond}, if {brackets_words(rules)}"
     )
 
 
@@ -127,7 +121,8 @@ def statement(decision: Decision) -> str:
     rules = decision.rules
     if not PROMISES[decision.promise].proved:
         return f"none of ours yet: you declared the start safe, {event(rules)} is as you know it"
-    return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round: {sentence(decision)}"
+    group = f", within its group {decision.prediction.group}" if decision.prediction.group else ""
+    return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round{group}: {sentence(decision)}"
 
 
 def assumptions(decision: Decision) -> list[str]:
@@ -157,7 +152,9 @@ def assumptions(decision: Decision) -> list[str]:
     ]
     if options["base"] == "proposal":
         lines.append("proposals are exchangeable too: they do not grow as rounds go on")
-    if options["learned"]:
+    if options["group"] is not None:
+        lines.append("a context's group is fixed by the context; the promise is within each group, and so for all")
+    if options["learned"] or options["family"] == "offset":
         lines.append("a learned base calibrates only on rounds after its fit")
     if options["confidence"] is not None:
         lines.append(f"with probability {options['confidence']:g} over the rounds before this one it holds given them")
@@ -204,19 +201,16 @@ def facts(decision: Decision) -> dict[str, Any]:
             "rounds": seen.size,
             "may_exceed": max(seen.rank - 1, 0),
             "exceeding": seen.counted.exceeding,
+            "would_exceed": seen.counted.number,
             "unknown": seen.counted.unknown,
             "level": seen.level if options["adapt"] is not None else None,
         },
-        "scale": {
-            "played": seen.setting / seen.base,
-            "count_rule": seen.allowed if math.isfinite(seen.allowed) else None,
-            "climb_limit": seen.most if math.isfinite(seen.most) else None,
-        },
-        "base": {"setting": seen.base, "protocol": seen.protocol, "fitted_at_round": seen.fitted},
+        **scales(decision),
         "start": {"setting": seen.start, "share": options["start_scale"]},
         **_brackets(rules),
         "model": {"rounds": seen.rounds, "known_outcomes": seen.known},
         "adaptive": adaptive(decision),
+        "group": seen.group or None,
     }
 
 
@@ -234,11 +228,19 @@ def adaptive(decision: Decision) -> dict[str, Any] | None:
     rate, seen = decision.rules.policy.options["adapt"], decision.prediction
     if rate is None:
         return None
-    tally, waiting = seen.tally, seen.rounds - seen.tally.ended
+    tally, waiting = seen.tally, seen.tally.decided - seen.tally.ended
     late = {"open_at_once": max(tally.open_at_once, 1), "at_start": tally.at_start}
     bound = excess_bound(tally.followed, risk=decision.rules.spec.violation_risk, rate=rate, **late)
     counts = {"known": tally.followed, "exceeded": tally.exceeded, "exceeded_at_start": tally.at_start}
-    return {"rate": rate, **counts, "open_at_once": tally.open_at_once, "open": waiting, "bound": bound + waiting}
+    unit = {"unit": seen.unit} if seen.unit else {}
+    return {
+        "rate": rate,
+        **unit,
+        **counts,
+        "open_at_once": tally.open_at_once,
+        "open": waiting,
+        "bound": bound + waiting,
+    }
 
 
 def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
@@ -246,42 +248,38 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     seen, rules = decision.prediction, decision.rules
     options, dial = rules.policy.options, rules.dial
     text = dial.text
-    lines = [f"The base: {base_words(decision)}, {text(seen.base)}{_origin(decision)}."]
+    offset = options["family"] == "offset"
+    base = f"{seen.base:.4g} per {dial.unit or 'unit'}" if offset else f"{base_words(decision)}, {text(seen.base)}"
+    lines = [f"The {'predicted cost' if offset else 'base'}: {base}{origin(decision)}."]
     if seen.allowed == -math.inf:
         lines += _why_start(decision)
     else:
-        lines += _rounds(decision)
+        lines += _rounds(decision, told)
         rule = "no limit" if seen.allowed == math.inf else rounded_down(seen.allowed)
-        lines.append(
-            f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, which allows a scale of {rule}."
-        )
+        allows = f"which {'asks to add ' + f'{-seen.allowed:.4g}' if offset else 'allows a scale of ' + rule}."
+        lines.append(f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, {allows}")
         if seen.most < math.inf:
             recent = f"the last {RECENT} known rounds, {significant(max(seen.most, 0.0))}"
-            lines.append(f"The climb limit: {options['climb']:g} times the largest scale of {recent}.")
+            what = "setting" if offset else "scale"
+            lines.append(f"The climb limit: {options['climb']:g} times the largest {what} of {recent}.")
     lines.append(f"The start: {text(seen.start)}.")
     if (said := told["adaptive"]) is not None:
+        whose = f" of {options['unit']} {seen.unit}" if seen.unit else ""
         lines.append(
-            f"Whatever the sequence of rounds: of {said['known']} known rounds {said['exceeded']} exceeded, and at "
-            f"most {significant(said['bound'])} can have, those open now included (rate {said['rate']:g}, level now "
+            f"Whatever the sequence of rounds: of {said['known']} known rounds{whose} {said['exceeded']} exceeded, and "
+            f"at most {significant(said['bound'])} can have, those open now included (rate {said['rate']:g}, level now "
             f"{significant(seen.level)})."
         )
     return lines
 
 
-def _origin(decision: Decision) -> str:
-    seen, base = decision.prediction, decision.rules.policy.options["base"]
-    if seen.fitted is not None:
-        return f" (learned from the first {seen.fitted} rounds, calibrated on those since)"
-    return f" (feature {base})" if isinstance(base, str) and base != "proposal" else ""
-
-
-def _rounds(decision: Decision) -> list[str]:
-    """Which rounds would have exceeded."""
-    numbers = decision.prediction.counted.exceeding
-    if not numbers:
+def _rounds(decision: Decision, told: dict[str, Any]) -> list[str]:
+    """Which rounds would have exceeded, by number, or by id in a study."""
+    found = told["count"]
+    if not found["would_exceed"]:
         return [f"Would have {exceeds_words(decision.rules)}: none of them."]
-    named = ", ".join(map(str, numbers[-SHOWN:]))
-    more = f" and {len(numbers) - SHOWN} earlier ones" if len(numbers) > SHOWN else ""
+    named = ", ".join(map(str, found["exceeding"][-SHOWN:]))
+    more = f" and {found['would_exceed'] - SHOWN} earlier ones" if found["would_exceed"] > SHOWN else ""
     return [f"Would have {exceeds_words(decision.rules)}: rounds {named}{more}."]
 
 
@@ -289,7 +287,8 @@ def _why_start(decision: Decision) -> list[str]:
     """Why the start is played."""
     seen, risk = decision.prediction, decision.rules.spec.violation_risk
     if not seen.size:
-        return [f"The count: {seen.rounds} rounds so far, too few for a risk of {risk:g}."]
+        of = f" of group {seen.group}" if seen.group else ""
+        return [f"The count: {seen.rounds} rounds{of} so far, too few for a risk of {risk:g}."]
     if decision.rules.policy.options["adapt"] is not None and not seen.rank:
         return [f"The level has fallen to {significant(seen.level)}, since costs exceeded the threshold too often."]
     return [

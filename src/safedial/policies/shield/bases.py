@@ -22,15 +22,26 @@ Array = NDArray[np.float64]
 LARGEST_LOG = 30.0
 """A learned base is at most e^30 times the protocol's setting, or as little."""
 
+FARTHEST = 8.0
+"""A base learns that a round tolerated at most so many times what it was given, or its start if that is more: a cost
+near 0 is mostly error, and would otherwise say that the round tolerated a hundred times as much."""
+
+FIRST_FIT = 10
+"""The first fit is when there are so many rounds."""
+
 GROWTH = 1.1
 """The next fit is when there are a tenth more rounds."""
 
 
 class Fit(NamedTuple):
-    """A base: how many rounds were known when it was fitted, and its coefficients (lanes, 1 + d)."""
+    """A base: how many rounds were known when it was fitted, and its coefficients (lanes, 1 + d); with a user's model,
+    how many outcomes it was fitted to, and the model's predictions at contexts (1, n, d).
+    """
 
     since: int
     coef: Array
+    told: int = 0
+    own: Any = None
 
     def value(self, context: Array) -> Array:
         """Its prediction at contexts (lanes, ..., d)."""
@@ -62,7 +73,7 @@ class Bases:
 
     def __init__(self, lanes: int, dim: int) -> None:
         self.waiting = [Fit(0, np.zeros((lanes, 1 + dim)))]
-        self.next_fit = 10
+        self.next_fit = FIRST_FIT
 
     def add(self, count: int, coef: Array) -> None:
         self.waiting.append(Fit(count, coef))

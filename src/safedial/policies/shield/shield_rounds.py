@@ -27,7 +27,7 @@ from safedial.core.tolerated import (
     tolerated_setting,
 )
 from safedial.errors import require
-from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
+from safedial.policies.shield.bases import FARTHEST, LARGEST_LOG, Bases, Fit, Ridge
 
 Array = NDArray[np.float64]
 
@@ -208,9 +208,9 @@ class ShieldRounds:
 
     def _remember(self, context: Array, limit: Array, applied: Array, known: Any) -> None:
         """Keep the round, and for the climb limit its scale: not if it was given less than it could have been, which
-        is neither evidence for that scale nor a reason to fall back from it.
+        is neither evidence for that scale nor a reason to fall back from it. (Less by rounding alone is not less.)
         """
-        full = np.flatnonzero(known & (applied >= self.advice.setting))
+        full = np.flatnonzero(known & (applied >= self.advice.setting * (1.0 - 1e-9)))
         slot = self.slot[full]
         self.recent[full, slot], self.used[full, slot] = self.count, self.advice.scale[full]
         self.slot[full] = (slot + 1) % RECENT
@@ -226,8 +226,9 @@ class ShieldRounds:
         target = cost
         if self.setup.family == "scale":
             protocol = self.setup.protocol(context)
-            likely = tolerated_setting(self.promise.middle, costs, applied) / protocol
-            target = np.log(np.clip(likely, 0.1 * self.setup.start_scale, 10.0 / protocol))
+            start, likely = self.setup.start_scale * protocol, tolerated_setting(self.promise.middle, costs, applied)
+            most = np.minimum(FARTHEST * np.maximum(applied, start), 10.0)
+            target = np.log(np.maximum(np.minimum(likely, most), 0.1 * start) / protocol)
         self.ridge.add(context, np.stack([target, reward], axis=-1), known)
         if self.count >= self.bases.next_fit:
             coef = self.ridge.coef()
@@ -257,7 +258,7 @@ class ShieldRounds:
 
     def _use(self, place: int, lanes: Any) -> None:
         """Restate all rounds since a base's fit, and the scales of the last ones for the climb limit, in its scale."""
-        since, coef = self.bases.waiting[place]
+        since, coef = self.bases.waiting[place][:2]
         self.place[lanes], self.base.coef[lanes] = place, coef[lanes]
         context, limit = self.contexts[lanes, since : self.count], self.limits[lanes, since : self.count]
         base = Fit(since, coef[lanes])

@@ -4,6 +4,8 @@
 const STOPS = {
   alarm: "Costs were above the limit more often than promised.",
   drift: "New costs are higher than earlier rounds suggest, so earlier rounds no longer show what is safe.",
+  bracket_drift: "Rounds exceed at settings that earlier rounds tolerated, more than rounds alike and within the stated bracket would.",
+  start_refuted: "Costs were beyond the limit at the start setting, more often than promised, so the start is not safe.",
   noise_broken: "Outcomes vary more than the study assumes.",
   assumption_broken: "Outcomes lie outside what the study assumes to be possible.",
   too_many_open: "Too many outcomes are open.",
@@ -37,8 +39,12 @@ const inUnit = (value, unit) => (value === null ? "–" : `${roundedDown(value)}
 
 const stopWords = (rule) => STOPS[rule] || rule;
 
-const promiseWords = ({ threshold, risk, promise }) => {
+// Where a cost must not go: above its limit, or below it.
+const beyond = ({ below }) => (below ? "below" : "above");
+
+const promiseWords = ({ threshold, risk, promise, below }) => {
   const limit = shortNumber(threshold), share = percent(risk);
+  if (promise === "bracket") return `In each round the cost is ${beyond({ below })} ${limit} with probability at most ${share}, as long as new rounds are like earlier ones and costs keep to the stated bracket`;
   if (promise === "joint") return `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
   if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as new rounds are like earlier ones`;
   return `In each round the cost is above ${limit} with probability at most ${share}`;
@@ -49,6 +55,7 @@ const promised = (certificate, risk) => {
   const limit = shortNumber(certificate.spec.threshold);
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
+  if (certificate.promise === "bracket") return `${certificate.statement.replace("<=", "≤")}.`;
   return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
 
