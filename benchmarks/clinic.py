@@ -9,7 +9,7 @@ HP-Probe and HP-Conformal turn a multiple of the protocol's dose, from 0 to 2. H
 patients in advance; HP-Conformal starts at the same quarter. The last lines say what could be reached at all: the
 protocol, or a log-linear rule, at the multiple that exceeds in exactly 5 % of a large sample.
 
-Vancomycin takes a minute, insulin five on a free core, nearly all of it for the meals.
+Vancomycin takes a minute, insulin three on a free core, most of it for the meals.
 """
 
 from __future__ import annotations

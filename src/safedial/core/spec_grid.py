@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.core.costs import require_one_cost
 from safedial.core.dose import Dose
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import require
