@@ -1,10 +1,11 @@
 """`python benchmarks/shield.py`: how near the count rule comes to the oracle's scale, and what a false bracket costs.
 
-The world: a cost in proportion to the setting, C(a) = τ·(a/T)^e with e = 1 and log-normal tolerances T (sd .5) around
-the protocol's setting, δ = .05, bracket `relative(0.7, 1.4, floor=τ/4)`, start at a quarter of the protocol. The oracle
-knows the law of T and plays its 5 % quantile. A false bracket: the true e lies outside 0.7-1.4. The second of its
-tables starts at a tenth of the protocol with a floor of τ/1000, so that hardly any cost is too small to be evidence.
-Then the paper's own world, and last the speed of an Agent (`python benchmarks/shield.py agent`: that alone). A minute.
+The world (`DoseResponseWorld`): a cost in proportion to the setting, C(a) = τ·(a/T)^e with e = 1 and log-normal
+tolerances T (sd .5) around the protocol's setting, δ = .05, bracket `relative(0.7, 1.4, floor=τ/4)`, start at a quarter
+of the protocol. The oracle knows the law of T and plays its 5 % quantile. A false bracket: the true e lies outside
+0.7-1.4. The second of its tables starts at a tenth of the protocol with a floor of τ/1000, so that hardly any cost is
+too small to be evidence. Then other dose-response worlds, the paper's own, and last the speed of simulations and of an
+Agent (`python benchmarks/shield.py tables`, `speed` or `agent`: that alone). Two minutes.
 """
 
 from __future__ import annotations
@@ -15,57 +16,99 @@ import time
 
 import numpy as np
 
-from safedial import Agent, SafetySpec, growth
-from safedial.core.count_rule import climb_limit
-from safedial.core.count_window import BatchWindow, CountWindow
-from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
+from safedial import Agent, SafetySpec, growth, simulate
+from safedial.core.count_window import CountWindow
+from safedial.core.tolerated import Range, scaled_setting
 from safedial.policies.hp_shield import hp_shield
+from safedial.simulation.run import Simulation
+from safedial.worlds import DoseResponseWorld, LinearWorld
 
 RISK, SPREAD = 0.05, 0.5
 ORACLE = math.exp(-1.6448536269514722 * SPREAD)
+SPEC = SafetySpec(threshold=1.0, violation_risk=RISK, promise="bracket")
 
 
 def play(
-    *, rounds: int, seeds: int, elasticity: float, climb: float, start: float = 0.25, floor: float = 0.25
+    *, rounds: int, seeds: int, elasticity: float, climb: float | None, start: float = 0.25, floor: float = 0.25
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scales and excesses, (rounds, seeds) each."""
-    rng, limit = np.random.default_rng(1), Cost(threshold=1.0, growth=growth.relative(0.7, 1.4, floor=floor))
-    count, range_, base = BatchWindow(seeds, RISK), Range(start, 100.0), np.ones(seeds)
-    used, scales = np.full((seeds, 5), start), np.empty((rounds, seeds))
-    excess = np.empty((rounds, seeds), dtype=bool)
-    for step in range(rounds):
-        scale = np.minimum(np.maximum(count.scales(), start), climb_limit(used, start, climb=climb))
-        used[:, step % 5] = scales[step] = scale
-        setting = scaled_setting(scale, base, range_)
-        cost = (setting / rng.lognormal(0.0, SPREAD, seeds)) ** elasticity
-        excess[step] = limit.exceeded(cost)
-        count.append(tolerated_scale(limit.tolerated(cost, setting), base, range_))
-    return scales, excess
+    """Scales, (rounds, seeds), and the share of runs that exceed in each round."""
+    policy = hp_shield(base=0, growth=growth.relative(0.7, 1.4, floor=floor), climb=climb, start_scale=start)
+    world = DoseResponseWorld(low=elasticity, high=elasticity, spread=SPREAD)
+    scales: list[np.ndarray] = []
+    run = simulate(
+        policy,
+        world,
+        SPEC,
+        rounds=rounds,
+        seeds=seeds,
+        points=rounds,
+        observe=lambda each: scales.append((each.choice.intensity / each.context[..., 0])[0]),
+    )
+    return np.stack(scales), rates(run)
+
+
+def rates(run: Simulation) -> np.ndarray:
+    """The share of runs that exceed in each round, from curves with a point for each."""
+    return np.diff(run.violations_curve[:, 0].mean(axis=1), prepend=0.0)
 
 
 def efficiency(seeds: int) -> None:
     print(f"\nShare of the oracle's scale, mean over {seeds} runs (in brackets: the median)")
     print("  climb limit        round 40        60       100       200       600    exceeded, rounds 20 on")
-    for climb in (1.25, 1e9):
-        scales, excess = play(rounds=601, seeds=seeds, elasticity=1.0, climb=climb)
+    for climb in (1.25, None):
+        scales, exceeded = play(rounds=600, seeds=seeds, elasticity=1.0, climb=climb)
         shares = [
-            f"{scales[at].mean() / ORACLE:.3f} ({np.median(scales[at]) / ORACLE:.3f})" for at in (40, 60, 100, 200, 600)
+            f"{scales[at - 1].mean() / ORACLE:.3f} ({np.median(scales[at - 1]) / ORACLE:.3f})"
+            for at in (40, 60, 100, 200, 600)
         ]
-        print(f"  {'none' if climb > 2 else climb:<12}  {'  '.join(shares)}   {excess[20:].mean():.4f}")
+        print(f"  {climb or 'none':<12}  {'  '.join(shares)}   {exceeded[20:].mean():.4f}")
 
 
 def false_brackets(seeds: int, *, start: float, floor: float) -> None:
     print(f"\nA false bracket, stated 0.7-1.4, start {start:g}, floor {floor:g}: share of runs that exceed")
     print("in the worst round / in rounds 20 to 200 / in round 200")
-    climbs = (1e9, 1.25, 1.1)
-    print("  true elasticity " + "".join(f"{'no limit' if climb > 2 else f'climb {climb}':>26}" for climb in climbs))
+    climbs = (None, 1.25, 1.1)
+    print("  true elasticity " + "".join(f"{f'climb {climb}' if climb else 'no limit':>26}" for climb in climbs))
     for elasticity in (0.4, 0.7, 1.0, 1.4, 1.7, 2.0, 3.0):
         cells = []
         for climb in climbs:
-            run = play(rounds=201, seeds=seeds, elasticity=elasticity, climb=climb, start=start, floor=floor)
-            rate = run[1].mean(axis=1)
+            rate = play(rounds=200, seeds=seeds, elasticity=elasticity, climb=climb, start=start, floor=floor)[1]
             cells.append(f"{rate.max():.3f} / {rate[20:].mean():.3f} / {rate[-1]:.3f}")
         print(f"  {elasticity:<16}" + "".join(f"{cell:>26}" for cell in cells))
+
+
+def other_worlds(seeds: int, rounds: int = 600) -> None:
+    """What each of the dose-response worlds leaves to be earned, with a bracket that holds, and where rounds drift."""
+    relative, additive = growth.relative(0.7, 1.4, floor=0.25), growth.additive(2, 20)
+    power, hinge = {"low": 0.7, "high": 1.4}, {"curve": "hinge", "low": 2.0, "high": 20.0}
+    told = {"dim": 4, "effect": 0.5}
+    table = {
+        "power, exponents 0.7-1.4": (power, {"growth": relative}),
+        "the same, features tell": (power | told, {"growth": relative}),
+        "the same, learned base": (power | told, {"growth": relative, "learned": True}),
+        "heavy tails (t2)": (power | {"tails": "t2", "least": 0.1}, {"growth": relative}),
+        "20 % missing at random": (power | {"missing": 0.2}, {"growth": relative}),
+        "a baseline, slopes 2-20": (hinge, {"growth": additive}),
+        "flat, then steep": (hinge | {"knee": 0.9}, {"growth": additive}),
+        "0 or 1": ({"curve": "binary"}, {"growth": growth.spread(1.25, SPREAD), "start_scale": 0.25}),
+        "8 patients, again and again": (power | {"units": 8, "dim": 2}, {"growth": relative}),
+        "tolerances fall to 0.6 at 300": (power | {"fall": 0.6, "after": 300}, {"growth": relative}),
+        "the same, adapt = 0.01": (power | {"fall": 0.6, "after": 300}, {"growth": relative, "adapt": 0.01}),
+    }
+    print(f"\nDose-response worlds, {seeds} runs: share of the exact clairvoyant's dose in all / the last third of")
+    print(f"{rounds} rounds; share of runs that exceed in rounds 20 on / in the 100 rounds after 300")
+    for name, (fields, options) in table.items():
+        world = DoseResponseWorld(**fields)
+        spec = SafetySpec(threshold=0.5, violation_risk=0.2, promise="bracket") if world.curve == "binary" else SPEC
+        policy = hp_shield(**{"base": 0, "start_scale": 0.1} | options)
+        run = simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=rounds)
+        best = run.exact_clairvoyant_reward.mean()
+        late = 1.0 - (run.regret_curve[-1] - run.regret_curve[2 * rounds // 3]).mean() / (best / 3.0)
+        rate = rates(run)
+        print(
+            f"  {name:<32} {run.reward.mean() / best:.3f} / {late:.3f}    "
+            f"{rate[20:].mean():.4f} / {rate[300:400].mean():.4f}   (risk {spec.violation_risk:g})"
+        )
 
 
 def paper_world(seeds: int, rounds: int = 1000, dim: int = 5) -> None:
@@ -112,11 +155,21 @@ def speed() -> None:
         if number >= 10_000:
             times.append(time.perf_counter() - began)
     print(f"\nOne decision and its update with 10,000 rounds behind: p50 {1e6 * float(np.median(times)):.1f} µs")
-    for rounds in (600, 2000):
-        began = time.process_time()
-        play(rounds=rounds, seeds=100, elasticity=1.0, climb=1.25)
-        took = time.process_time() - began
-        print(f"Simulation, 100 seeds x {rounds} rounds: {100 * rounds / took:,.0f} rounds/s of processor time")
+    constants = dict.fromkeys(("reward_noise", "cost_noise", "coefficient_bound", "context_bound"), 1.0)
+    spec = SafetySpec(threshold=0.5, violation_risk=RISK, promise="bracket", **constants)
+    whole = {"base": lambda rows: np.ones(rows.shape[:-1]), "start_scale": 0.14}
+    offset = {"growth": growth.relative(1, 1, floor=0), "family": "offset", "chooser": "sign", "probe": 0.01}
+    for name, options in {
+        "protocol": {"growth": growth.relative(0.7, 1.4, floor=0.1)},
+        "learned": {"growth": growth.relative(0.7, 1.4, floor=0.1), "learned": True},
+        "learned offset": offset,
+    }.items():
+        best = 0.0
+        for _ in range(5):
+            began = time.process_time()
+            simulate(hp_shield(**whole | options), LinearWorld(dim=5), spec, rounds=1000, seeds=100)
+            best = max(best, 100_000 / (time.process_time() - began))
+        print(f"Simulation, 100 seeds x 1000 rounds, d = 5, {name}: {best:,.0f} rounds/s of processor time")
 
 
 def agent_speed(*, learned: bool, dim: int, rounds: int = 10_000) -> None:
@@ -140,11 +193,15 @@ def agent_speed(*, learned: bool, dim: int, rounds: int = 10_000) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["agent"]:
+    chosen = sys.argv[1:] or ["tables", "speed", "agent"]
+    if "tables" in chosen:
         efficiency(1000)
         false_brackets(1000, start=0.25, floor=0.25)
         false_brackets(1000, start=0.1, floor=0.001)
+        other_worlds(200)
         paper_world(100)
+    if "speed" in chosen:
         speed()
-    agent_speed(learned=False, dim=3)
-    agent_speed(learned=True, dim=26)
+    if "agent" in chosen:
+        agent_speed(learned=False, dim=3)
+        agent_speed(learned=True, dim=26)

@@ -14,8 +14,10 @@ from safedial.version import __version__
 if TYPE_CHECKING:
     from safedial.agent import Agent
     from safedial.calibration import calibrate
+    from safedial.calibration.bracket import calibrate_bracket
     from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.core.spec import SafetySpec
+    from safedial.core.tolerated import Cost
     from safedial.decision.decision import Decision
     from safedial.decision.units import Dial, Features
     from safedial.diagnostics import check_log
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         hp_bayes,
         hp_conformal,
         hp_probe,
+        hp_student,
         hp_ucb,
         make_policy,
         nonlinear_hp_probe,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.study import Study, create_study, open_study
     from safedial.testing import check_policy
+    from safedial.worlds.dose_response import DoseResponseWorld
     from safedial.worlds.linear import LinearWorld
     from safedial.worlds.nonlinear import NonlinearWorld
 
@@ -52,14 +56,16 @@ renamed.install()
 _PUBLIC = {
     "agent": "Agent",
     "calibration": "calibrate",
+    "calibration.bracket": "calibrate_bracket",
     "core.dose": "Dose DoseCurve hill identity logistic power tabulated",
     "core.spec": "SafetySpec",
+    "core.tolerated": "Cost",
     "decision.decision": "Decision",
     "decision.units": "Dial Features",
     "diagnostics": "check_log",
     "diagnostics.promise_watch": "watch_log",
     "planning": "plan",
-    "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_ucb "
+    "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_student hp_ucb "
     "make_policy nonlinear_hp_probe nonlinear_hp_ucb on_expectation POLICIES Policy thompson",
     "replay_engines.dispatch": "replay",
     "replay_engines.record": "Replay",
@@ -68,6 +74,7 @@ _PUBLIC = {
     "specfile": "load_spec save_spec SpecFile",
     "study": "create_study open_study Study",
     "testing": "check_policy",
+    "worlds.dose_response": "DoseResponseWorld",
     "worlds.linear": "LinearWorld",
     "worlds.nonlinear": "NonlinearWorld",
 }
@@ -78,10 +85,12 @@ _LAZY = {name: f"safedial.{module}" for module, names in _PUBLIC.items() for nam
 __all__ = [
     "POLICIES",
     "Agent",
+    "Cost",
     "Decision",
     "Dial",
     "Dose",
     "DoseCurve",
+    "DoseResponseWorld",
     "Features",
     "InvalidInput",
     "LinearWorld",
@@ -95,6 +104,7 @@ __all__ = [
     "Study",
     "__version__",
     "calibrate",
+    "calibrate_bracket",
     "check_log",
     "check_policy",
     "clairvoyant",
@@ -105,6 +115,7 @@ __all__ = [
     "hp_bayes",
     "hp_conformal",
     "hp_probe",
+    "hp_student",
     "hp_ucb",
     "identity",
     "load_spec",

@@ -23,18 +23,18 @@ from safedial.core.scale import NoiseScale
 from safedial.core.spec import SafetySpec
 from safedial.decision.decision import Decision
 from safedial.decision.in_memory import InMemoryRounds
-from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.outcome import Outcome, lost, normalise
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import (
     check_decision,
     column,
-    context_rows,
     in_row,
     listed,
     make_rules,
     read_context,
     read_contexts,
     read_question,
+    read_questions,
 )
 from safedial.errors import require
 from safedial.io import write_archive
@@ -130,7 +130,7 @@ class Agent(InMemoryRounds):
 
     @property
     def cost_coef(self) -> Vector:
-        """μ̂."""
+        """μ̂; with several costs one row for each, in their order."""
         return self._learner.coef("cost")
 
     @property
@@ -161,7 +161,7 @@ class Agent(InMemoryRounds):
     def noise_evidence(self) -> float:
         """Evidence that the noise exceeds the stated one. It starts at 1; if not, P(it ever reaches 200) ≤ 0.01 + 2δ′.
 
-        Only policies with a linear estimate and a radius collect it.
+        Only policies with a linear estimate and a radius collect it. With k costs the limit is 100(k + 1), not 200.
         """
         self._expect()
         return self._watch.noise_evidence
@@ -208,13 +208,15 @@ class Agent(InMemoryRounds):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
     ) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) without any action.
-        `proposal` is the setting that somebody proposes, in the dial's units, where the policy's base is one.
+        `proposal` is the setting that somebody proposes, in the dial's units, where the policy takes one, and `unit`
+        the label of who gets it. `allow_extrapolation` accepts features outside their ranges, and marks the decision.
         Each call is a round: it counts for the joint promise and shrinks the probe; `preview` looks without deciding.
-        `allow_extrapolation` accepts a context outside the ranges of its features, and marks the decision.
         """
-        return self._decide([read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)])[0]
+        question = (context, baseline_cost, allow_extrapolation, proposal)
+        return self._decide([read_question(self._rules, *question, unit=unit)])[0]
 
     def preview(
         self,
@@ -223,9 +225,10 @@ class Agent(InMemoryRounds):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
     ) -> Decision:
         """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
-        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)
+        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal, unit=unit)
         return self._advise(asked, self._predict(asked, preview=True))._replace(preview=True)
 
     def decide_many(
@@ -235,27 +238,25 @@ class Agent(InMemoryRounds):
         baseline_costs: Iterable[float] | None = None,
         allow_extrapolation: bool = False,
         proposals: Iterable[float] | None = None,
+        units: Iterable[str] | None = None,
     ) -> list[Decision]:
         """One decision for each context, all from what is known now, as if `decide` were called for each.
 
         (HP-Conformal refits at most once, before the first, so that none suffers from the others' open outcomes.)
         """
-        rows = context_rows(contexts)
-        baselines = column("baseline_costs", baseline_costs, len(rows))
-        given = [None] * len(rows) if proposals is None else listed("proposals", proposals, len(rows))
-        each = zip(rows, baselines, [allow_extrapolation] * len(rows), given, strict=True)
-        return self._decide([in_row(row, read_question, self._rules, *asked) for row, asked in enumerate(each)])
+        given = {"proposals": proposals, "units": units}
+        return self._decide(read_questions(self._rules, contexts, baseline_costs, allow_extrapolation, **given))
 
     def update(
         self,
         context: Context | Decision,
         action: float | None = None,
         reward: float | None = None,
-        cost: float | None = None,
+        cost: float | Mapping[str, float | None] | None = None,
         *,
         baseline_cost: float = UNSAID,
         round: int | None = None,
-        unrelated: bool = False,
+        unrelated: bool = UNSAID,
     ) -> None:
         """Learn from one outcome. Call in decision order.
 
@@ -263,21 +264,23 @@ class Agent(InMemoryRounds):
             context: the round's context, or, better, the `Decision` itself, which knows its context, its action and
                 its baseline cost: `agent.update(decision, reward=0.7, cost=0.4)`.
             action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
-            reward, cost: as measured.
+            reward, cost: as measured; `cost` is a mapping with each of the spec's `costs`, where it states them, None
+                where one is not known.
             baseline_cost: as given to `decide`.
             round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
                 outcome is assigned to the oldest open round.
-            unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
-                outcome. Otherwise learning ends with this round (`frozen`): rounds without a dose teach nothing, and
-                leaving out those that were feared would bias the estimate. (HP-Conformal leaves the round out if the
-                reason is also unrelated to the context, and otherwise counts it as unbounded; for HP-Shield it must be
-                unrelated to context, cost and setting.)
+            unrelated: if a dose was advised but none applied, or the outcome is lost (give neither reward nor cost):
+                you state that the reason has nothing to do with the outcome; the round is then skipped. Otherwise
+                learning ends with this round (`frozen`): leaving out those that were feared would bias the estimate.
+                (HP-Conformal leaves the round out if the reason is also unrelated to the context, and otherwise counts
+                it as unbounded; HP-Shield if unrelated to context, cost and setting; otherwise it tolerates nothing.)
 
         The monitor counts the outcomes of decisions as measured, or, if more was applied than advised, as they would
         have been at the advice. An outcome from before the first decision (history), or of a round without a promise,
         is learned from but proves nothing about the promise.
         """
-        require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        require(unrelated is UNSAID or isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        gone = unrelated is not UNSAID and action is None and reward is None and cost is None
         if isinstance(context, Decision):
             check_decision(self._rules, self._open, context)
             require(round is None, "round", round, "is known to the decision", "leave it out")
@@ -290,15 +293,16 @@ class Agent(InMemoryRounds):
             number = self._number_of(vector, round)
             known = self._open[number].baseline_cost if number else 0.0
             applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
-        sample = normalise(self._rules, Outcome(applied, reward, cost, baseline), vector)
-        self._learn(vector, norm, sample, number, unrelated=unrelated)
+        require(number or not gone, "round", round, "is not open, so it has no outcome to lose")
+        sample = (lost if gone else normalise)(self._rules, Outcome(applied, reward, cost, baseline), vector)
+        self._learn(vector, norm, sample, number, unrelated=unrelated is True)
 
     def update_many(
         self,
         contexts: Iterable[Context],
         actions: Iterable[float],
         rewards: Iterable[float],
-        costs: Iterable[float],
+        costs: Iterable[float | Mapping[str, float | None]],
         *,
         baseline_costs: Iterable[float] | None = None,
     ) -> None:
@@ -306,7 +310,8 @@ class Agent(InMemoryRounds):
         vectors = read_contexts(self._rules, contexts)
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
-        columns = [column(name, values, len(vectors)) for name, values in zip(names, given, strict=True)]
+        read = [listed if name == "costs" else column for name in names]
+        columns = [make(name, values, len(vectors)) for make, name, values in zip(read, names, given, strict=True)]
         outcomes = [Outcome(*row) for row in zip(*columns, strict=True)]
         samples = [
             in_row(row, normalise, self._rules, outcome, vector)

@@ -8,6 +8,7 @@
 | `advised` | optional: the advised action, in the units of `action` |
 | `baseline_cost` | optional: the known cost without any action |
 | `time` | optional: ignored here, for readers |
+| `proposal`, `cost_NAME` | for a bracket promise, if it has them; costs may then be empty where they are not known |
 | all others | the context, in order; or the columns that you or the spec file's [features] name |
 
 Rows must be complete and in decision order: a log without its worst rounds proves nothing. A study's export
@@ -57,6 +58,8 @@ class Log:
     """In a study's export, how many rows the study learned from; the rest are for the monitor. None: all."""
     unseen: Array = field(default_factory=lambda: np.empty(0))
     """Rounds with a promise but without an outcome in this log."""
+    extra: Mapping[str, Array] = field(default_factory=dict)
+    """Further columns that the reader asked for, by name; NaN where a cell is empty."""
 
     def __len__(self) -> int:
         return len(self.action)
@@ -74,7 +77,8 @@ class Log:
         """The chosen rows (a slice, a mask or numbers), in order."""
         names = ("context", "action", "reward", "cost", "round", "advised", "baseline_cost")
         arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in names}
-        return Log(names=self.names, **arrays)
+        extra = {name: values[chosen] for name, values in self.extra.items()}
+        return Log(names=self.names, **arrays, extra=extra)
 
 
 def read_log(
@@ -85,6 +89,8 @@ def read_log(
     dial: Dial | None = None,
     needs: Sequence[str] = NEEDED,
     least_rows: int = 1,
+    also: Sequence[str] = (),
+    label: str | None = None,
 ) -> Log:
     """Read the log at `path`. An error names the first mistake with its row and column.
 
@@ -94,6 +100,8 @@ def read_log(
         dial: the action's own units; by default [0, 1].
         needs: the required outcome columns; the others read as 0 if missing.
         least_rows: the smallest number of rows allowed.
+        also: columns of numbers for `Log.extra`, in which cells may be empty; the cost may be one of them.
+        label: a column that says whose row it is, for `Log.extra`, as numbers.
     """
     return parse_log(
         read_text(path, "log"),
@@ -102,6 +110,8 @@ def read_log(
         dial=dial,
         needs=needs,
         least_rows=least_rows,
+        also=also,
+        label=label,
     )
 
 
@@ -114,6 +124,8 @@ def parse_log(
     needs: Sequence[str] = NEEDED,
     least_rows: int = 1,
     widen_dial: str = "state a [dial] in the spec file",
+    also: Sequence[str] = (),
+    label: str | None = None,
 ) -> Log:
     """Parse the text of a log; `widen_dial` is advice for the error about a setting beyond the dial's range.
 
@@ -126,14 +138,20 @@ def parse_log(
         export = resolved(columns)
         columns = export.columns
         require(columns["round"], "log", "export", "has no round with a known outcome yet", "report outcomes first")
-    names = tuple(context_columns or (features.names if features else [each for each in columns if each not in KNOWN]))
-    absent = [name for name in names if name not in columns]
-    require(not absent, "log", absent, "lacks these context columns", "it has " + ", ".join(columns))
+    known = {*KNOWN, *also, label}
+    names = tuple(context_columns or (features.names if features else [each for each in columns if each not in known]))
+    for what, asked in (("context columns", names), ("columns", [*also, *([label] if label else [])])):
+        absent = [name for name in asked if name not in columns]
+        require(not absent, "log", absent, f"lacks these {what}", "it has " + ", ".join(columns))
     taken = [name for name in names if name in KNOWN]
     require(not taken, "context columns", taken, "are outcome columns of a log")
     count = len(columns["action"])
     raw = np.array([_numbers(name, columns[name]) for name in names]).reshape(len(names), count).T
-    numbers = {name: _numbers(name, columns[name]) for name in KNOWN if name in columns and name != "time"}
+    extra = {name: _numbers(name, columns[name], empty=True) for name in also}
+    if label:
+        extra[label] = np.unique(columns[label], return_inverse=True)[1].astype(float)
+    stated = [name for name in KNOWN if name in columns and name not in ("time", *also)]
+    numbers = {**{name: _numbers(name, columns[name]) for name in stated}, **extra}
     range_ = dial or Dial()
     for name in ("action", "advised"):
         if name in numbers:
@@ -154,21 +172,37 @@ def parse_log(
         baseline_cost=numbers.get("baseline_cost", np.zeros(count)),
         learned=export.learned if export else None,
         unseen=np.array([float(number) for number in export.unseen]) if export else np.empty(0),
+        extra=extra,
     )
 
 
-def log_text(log: Log) -> str:
-    """The log as CSV that `parse_log` reads back, digit for digit."""
+def log_text(log: Log, *, features: Features | None = None, dial: Dial | None = None) -> str:
+    """The log as CSV that `parse_log` reads back, digit for digit; with features or a dial in their units, from which
+    it comes back up to rounding.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     advised = not np.all(np.isnan(log.advised))
     based = bool(np.any(log.baseline_cost))
     outcomes = ["action", *(["advised"] if advised else []), "reward", "cost", *(["baseline_cost"] if based else [])]
-    writer.writerow(["round", *log.names, *outcomes])
+    names, context = (log.names, log.context) if features is None else (features.names, _raw(log.context, features))
+    columns = {name: getattr(log, name) for name in outcomes}
+    if dial is not None:
+        for name in {"action", "advised"} & set(columns):
+            columns[name] = np.clip(dial.low + columns[name] * (dial.high - dial.low), dial.low, dial.high)
+    writer.writerow(["round", *names, *outcomes])
     for index in range(len(log)):
-        told = [repr(float(getattr(log, name)[index])) for name in outcomes]
-        writer.writerow([f"{log.round[index]:.17g}", *(repr(float(value)) for value in log.context[index]), *told])
+        told = [repr(float(column[index])) for column in columns.values()]
+        writer.writerow([f"{log.round[index]:.17g}", *(repr(float(value)) for value in context[index]), *told])
     return text.getvalue()
+
+
+def _raw(context: Array, features: Features) -> Array:
+    """The raw values of the features of each context."""
+    constant = not features.intercept or bool(np.all(context[:, -1] == 1.0))
+    rule = "has an intercept, but the last part of these contexts is not 1 (a simulated world draws all parts)"
+    require(constant, "features", features.names, rule, "leave the intercept out of this spec file")
+    return context[:, : len(features.names)] * np.array(features.scale) + np.array(features.center)
 
 
 def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list[str]]:
@@ -191,10 +225,11 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
     return {name: [row[index] for row in lines[1:]] for index, name in enumerate(heads)}
 
 
-def _numbers(name: str, cells: Sequence[str]) -> Array:
-    """One column as finite numbers."""
+def _numbers(name: str, cells: Sequence[str], *, empty: bool = False) -> Array:
+    """One column as finite numbers; NaN for an empty cell, if cells may be empty."""
     values = np.array([_number(cell) for cell in cells])
-    bad = np.flatnonzero(~np.isfinite(values))
+    allowed = [empty and not cell.strip() for cell in cells]
+    bad = np.flatnonzero(~(np.isfinite(values) | allowed))
     if bad.size:
         where, cell = bad[0] + 1, cells[bad[0]]
         raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")

@@ -1,5 +1,7 @@
 """The adaptive count rule: its long-run bound on sequences made to break it, late and per label too."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,49 @@ def test_no_sequence_exceeds_more_often_than_the_bound(kind, rate, late):
     if kind == "always":
         slack = excess_bound(0, risk=RISK, rate=rate, open_at_once=late)
         assert worst > 0.85 * slack - 1.0, "the bound is nearly reached, so it is not true for a trivial reason"
+
+
+@pytest.mark.parametrize(("risk", "rate"), [(0.2, 0.1), (0.3, 0.3), (0.05, 0.02), (0.4, 1.0)])
+@pytest.mark.parametrize("late", [1, 2, 4])
+def test_no_sequence_of_12_rounds_exceeds_more_often_than_the_bound(risk, rate, late):
+    """All 4,096 of them; a round that is played while the level is at or below 0 gets the start."""
+    rounds = 12
+    bits = np.array(list(product([False, True], repeat=rounds)))
+    level, waiting = np.full(len(bits), risk), []
+    excesses, known, at_start, room = np.zeros(len(bits)), 0, np.zeros(len(bits)), np.full(len(bits), np.inf)
+    for step in range(rounds + late - 1):
+        if step < rounds:
+            waiting.append((bits[:, step], level <= 0.0))
+        if step >= late - 1:
+            exceeded, start = waiting.pop(0)
+            excesses, known, at_start = excesses + exceeded, known + 1, at_start + (exceeded & start)
+            level = adapted(level, exceeded, risk=risk, rate=rate)
+            bound = excess_bound(known, risk=risk, rate=rate, open_at_once=late, at_start=at_start)
+            assert np.all(excesses <= bound + 1e-9)
+            room = np.minimum(room, bound - excesses)
+    assert room.min() < 1.0, "one excess more would break it"
+
+
+@pytest.mark.parametrize("late", [3, 8])
+def test_one_recursion_for_each_label_bounds_each_label_with_late_outcomes(late):
+    """Each label's outcomes come up to `late` of its own rounds later, in any order."""
+    rng, labels, rate = np.random.default_rng(5), 4, 0.1
+    levels, excesses, known, opened = np.full(labels, RISK), np.zeros(labels), np.zeros(labels), np.ones(labels)
+    waiting = [[] for _ in range(labels)]
+    for step in range(4000):
+        label = int(rng.integers(labels)) if step % 500 < 250 else 0
+        played = adapted_rank(float(levels[label]), 99, 5) > 0
+        waiting[label].append(bool(played and (label < 2 or rng.random() < 0.3)))
+        opened[label] = max(opened[label], len(waiting[label]))
+        while waiting[label] and (len(waiting[label]) >= late or rng.random() < 0.3):
+            exceeded = waiting[label].pop(int(rng.integers(len(waiting[label]))))
+            levels[label] = adapted(levels[label], exceeded, risk=RISK, rate=rate)
+            excesses[label], known[label] = excesses[label] + exceeded, known[label] + 1
+            assert (
+                excesses[label] <= excess_bound(known[label], risk=RISK, rate=rate, open_at_once=opened[label]) + 1e-9
+            )
+    assert np.all(known > 300)
+    assert excesses[0] > RISK * known[0], "it presses against the bound"
 
 
 def test_excesses_at_the_start_have_a_term_of_their_own():

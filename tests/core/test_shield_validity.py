@@ -6,14 +6,15 @@ The rules are given contexts, settings and costs alone. Level: each statistical 
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import growth
-from safedial.core import count_rule
+from safedial import SafetySpec, growth
+from safedial.core import count_rule, count_window
 from safedial.core.count_rule import SPREAD_RANK, climb_limit, spread_risk
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import (
@@ -25,6 +26,10 @@ from safedial.core.tolerated import (
     tolerated_scale,
     tolerated_setting,
 )
+from safedial.policies.hp_shield import hp_shield
+from safedial.worlds import DoseResponseWorld, Exposure
+from safedial.worlds.world import generators
+from tests.conftest import FULL
 
 RISK, SEEDS, ROUNDS, LEVEL = 0.05, 1200, 201, 1e-6
 LOOKS = (25, 50, 100, 200)
@@ -94,16 +99,16 @@ def play(world, options=PLAIN):
     return excess, scales
 
 
-def assert_kept(excess, risk=RISK):
-    for look in LOOKS:
+def assert_kept(excess, risk=RISK, looks=LOOKS):
+    for look in looks:
         over = int(excess[look].sum())
         assert binomtest(over, excess.shape[1], risk, alternative="greater").pvalue > LEVEL, (look, over)
 
 
-def assert_broken(excess, risk=RISK):
-    """In some round, counted for all of them."""
-    worst = int(excess.sum(axis=1).max())
-    assert binomtest(worst, excess.shape[1], risk, alternative="greater").pvalue < LEVEL / len(excess)
+def assert_broken(excess, risk=RISK, looks=LOOKS):
+    """The check that the rule must pass, in the same rounds, catches a wrong one."""
+    with pytest.raises(AssertionError):
+        assert_kept(excess, risk, looks)
 
 
 def draws(seed, seeds=SEEDS):
@@ -247,8 +252,9 @@ def test_costs_of_0_or_1_on_a_dial_with_levels_take_the_scale_without_levels():
     def without_levels(limit, base, range_):
         return tolerated_scale(limit, base, range_._replace(levels=None))
 
-    assert_kept(play(world, options._replace(tolerated=without_levels))[0], risk=0.2)
-    assert_broken(play(world, options)[0], risk=0.2)
+    looks = (*LOOKS, 60)
+    assert_kept(play(world, options._replace(tolerated=without_levels))[0], risk=0.2, looks=looks)
+    assert_broken(play(world, options)[0], risk=0.2, looks=looks)
 
 
 def unlowered(limit, base, range_):
@@ -281,7 +287,21 @@ def test_a_mass_of_equal_tolerances_does_not_break_the_promise():
     excess, _ = play(world, Options(climb=math.inf))
     assert not excess.any()
     wrong, _ = play(world, Options(climb=math.inf, tolerated=unlowered))
+    assert_broken(wrong)
     assert wrong[100].mean() > 0.5
+
+
+def test_one_more_excess_than_the_rank_allows_is_caught(monkeypatch):
+    """The (m+1)-th smallest scale in place of the m-th risks 2/20 while n = 19, and 6/100 at n = 99."""
+    world, options = exact_world(), Options(climb=math.inf)
+    monkeypatch.setattr(count_window, "window", lambda *given, **how: _one_more(count_rule.window(*given, **how)))
+    assert_broken(play(world, options)[0])
+    monkeypatch.undo()
+    assert_kept(play(world, options)[0])
+
+
+def _one_more(window):
+    return window._replace(rank=window.rank + (window.rank > 0))
 
 
 def test_outcomes_that_go_missing_because_they_exceeded_count_against_the_scale():
@@ -350,6 +370,7 @@ def test_splitting_by_parity_lets_a_learner_read_off_the_calibration_rounds_and_
         scale = count_rule.largest_scale(*latest(later, risk, step))
         split[step] = fragile[:, step] & (scale * base[:, step] > 0.5 * (1 + 1e-12))
     assert_kept(split, risk)
+    assert_broken(parity, risk)
     assert parity[100:].mean() > 0.3
 
 
@@ -369,3 +390,116 @@ def test_with_a_confidence_the_share_that_exceeds_is_kept_given_the_past():
     missed = int((count.scales() > 0.1).sum())
     assert binomtest(missed, SEEDS, 0.1, alternative="greater").pvalue > LEVEL
     assert missed > 0
+
+
+# The whole policy in dose-response worlds: every family, bracket and base, and what goes wrong in practice.
+
+BRACKETS: dict[str, tuple[dict[str, Any], growth.Growth]] = {
+    "relative": ({"low": 0.7, "high": 1.4}, growth.relative(0.7, 1.4, floor=0.5)),
+    "exact": ({}, growth.relative(1, 1, floor=0)),
+    "additive": ({"curve": "hinge", "low": 2.0, "high": 20.0, "knee": 0.9}, growth.additive(2, 20)),
+    "spread": ({"curve": "binary"}, growth.spread(1.25, 0.5)),
+}
+BASES: dict[str, dict[str, Any]] = {
+    "protocol": {"base": 0},
+    "proposal": {"base": lambda context: context[..., 0] * np.exp(0.2 * context[..., 2])},
+    "learned": {"base": 0, "learned": True},
+}
+TROUBLES = (
+    *("heavy tails", "two costs", "missing at random", "lost", "foreseen", "levels", "requests", "adaptive"),
+    *("no climb limit", "sign", "patients"),
+)
+ALL_LOOKS = (25, 50, 100, 200, 500)
+
+
+class Case(NamedTuple):
+    """What is tried at once."""
+
+    family: str
+    bracket: str
+    base: str
+    trouble: str
+
+    @property
+    def sound(self) -> bool:
+        """Whether there is such a thing: an offset is learned, and 0/1 costs are one cost in the scale family."""
+        learned = self.family == "scale" or self.base == "learned"
+        alone = self.trouble != "two costs" or (self.bracket != "spread" and self.family == "scale")
+        return learned and alone and not (self.bracket == "spread" and self.family == "offset")
+
+
+def cases():
+    """Every family, bracket and base, with one trouble after the other; under `make test-full` with each of them."""
+    troubles = ["none", *TROUBLES]
+    found = []
+    for chosen in product(("scale", "offset"), BRACKETS, BASES):
+        sound = [case for case in (Case(*chosen, trouble) for trouble in troubles) if case.sound]
+        found += sound if FULL else sound[:1]
+        if sound and not FULL:  # to the end of the list, so that every trouble has its turn
+            troubles.append(troubles.pop(troubles.index(sound[0].trouble)))
+    return found
+
+
+def perform(case, seeds, **options):
+    """Excesses, (rounds, seeds), of the policy in a world, and δ. It is given contexts, settings and outcomes alone."""
+    fields, bracket = BRACKETS[case.bracket]
+    on, zero_one = case.trouble, case.bracket == "spread"
+    world = DoseResponseWorld(
+        **fields,
+        tails="t2" if on == "heavy tails" else "normal",
+        least=0.0 if zero_one else START,
+        effect=0.3,
+        dim=4 if on == "patients" else 3,
+        units=8 if on == "patients" else 0,
+        missing=0.2 if on == "missing at random" else 0.0,
+    )
+    given = {"growth": bracket, "start_scale": 0.25 if zero_one else 0.08, "family": case.family, **BASES[case.base]}
+    limits = {"threshold": 0.5 if zero_one else THRESHOLD}
+    if on == "two costs":
+        limits = {"costs": {name: Cost(threshold=at, growth=bracket) for name, at in (("trough", 2.0), ("auc", 6.0))}}
+        del given["growth"]
+    given |= {"adapt": 0.01} if on == "adaptive" else {}
+    given |= {"climb": None} if on == "no climb limit" else {}
+    given |= {"chooser": "sign"} if on == "sign" else {}
+    given |= {"levels": np.geomspace(0.005, 1.0, 40)} if on == "levels" else {}
+    spec = SafetySpec(violation_risk=0.2 if zero_one else RISK, promise="bracket", reward_noise=3.0, **limits)
+    return performed(hp_shield(**given | options), world, spec, seeds, on), spec.violation_risk
+
+
+def performed(policy, world, spec, seeds, on):
+    rngs, rng, rounds = generators(range(seeds)), np.random.default_rng(5), ALL_LOOKS[-1] + 1
+    truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, rounds)
+    means, one = world.means(spec, truth, drawn.context), np.ones(seeds)
+    state, excess = policy.init(world.dim, ridge=1.0, batch=(seeds,), spec=spec), np.zeros((rounds, seeds), dtype=bool)
+    eager, costs = (
+        one,
+        spec.costs or {"cost": Cost(threshold=spec.threshold, growth=growth.additive(0, 1))},
+    )
+
+    def exceeds(cost):
+        found = cost if spec.costs else {"cost": cost}
+        return np.any([each.exceeded(found[name]) for name, each in costs.items()], axis=0)
+
+    for step, (context, reward_noise, unit) in enumerate(zip(*drawn[:3], strict=True)):
+        outlook = policy.predict(state, context)
+        setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
+        shown = Exposure(context, means[0][step], means[1][step], setting, setting, reward_noise, unit, one, one)
+        if on == "requests":  # asks for more until it exceeded, and then for less for a while
+            setting = np.minimum(setting, 0.3 * eager * context[:, 0])
+        if on == "foreseen":
+            over = exceeds(world.outcome(spec, shown).cost) & (rng.random(seeds) < 0.5)
+            setting = np.where(over, 0.8 * setting, setting)
+        shown = shown._replace(reward_intensity=setting, cost_intensity=setting)
+        reward, cost, event, left_out = world.normalised(spec, shown, one)
+        excess[step] = exceeds(event)
+        eager = np.where(excess[step], 0.5, np.minimum(1.1 * eager, 30.0))
+        weight = np.where(rng.random(seeds) < 0.01, 0.0, 1.0) if on == "lost" else one
+        weight = weight if left_out is None else np.where(left_out, 0.0, weight)
+        policy.update(state, outlook, reward, cost, weight, intensity=setting, measured=event, left_out=left_out)
+    return excess
+
+
+@pytest.mark.parametrize("case", cases(), ids="-".join)
+def test_the_promise_holds_for_the_policy_whatever_goes_wrong(case):
+    excess, risk = perform(case, 1000 if FULL else 300)
+    assert_kept(excess, risk, looks=ALL_LOOKS)

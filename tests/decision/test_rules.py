@@ -43,6 +43,20 @@ def test_written_rules_come_back_as_they_were(make):
     assert again._replace(policy=rules.policy, dose=rules.dose) == rules
 
 
+def test_rules_without_a_dimension_say_how_to_give_it():
+    with pytest.raises(InvalidInput, match=r"dim = None: .*; give dim, the number of values in a context, or features"):
+        read_spec(make_spec().to_dict())
+
+
+@pytest.mark.parametrize("make", [plain, with_units, with_levels])
+def test_an_edited_certificate_changes_no_other(make):
+    decision = make().decide([0.5, 0.4])
+    before, edited = json.dumps(decision.certificate), decision.certificate
+    for part in [part for part in edited.values() if isinstance(part, (dict, list))]:
+        part.clear()
+    assert json.dumps(decision.certificate) == before
+
+
 def test_a_study_a_save_file_and_a_certificate_hold_this_form():
     agent = with_units()
     form = agent._rules.to_dict()

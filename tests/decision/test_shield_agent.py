@@ -24,15 +24,13 @@ from safedial import (
     make_policy,
     simulate,
 )
-from safedial.diagnostics import check_log
-from safedial.planning import complete
-from safedial.simulation.logged import simulated_log
 from safedial.simulation.proved import promise_holds
 from tests.conftest import make_spec
 
 RISK = 0.1
 BRACKET = growth.relative(0.7, 1.4, floor=0.5)
 SPEC = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket")
+ZERO_ONE = SafetySpec(threshold=0.5, violation_risk=RISK, promise="bracket")
 NAMES = Features(names=("dose", "weight", "steep"), center=(4.0, 70.0, 0.0), scale=(2.0, 30.0, 1.0))
 DIAL = Dial(high=20.0, unit="U")
 
@@ -86,13 +84,15 @@ def treat(agent, rounds, world=None, *, applied=lambda advised: advised, ask=Non
         {"growth": growth.spread(1.25, 0.5), "confidence": None},
         {"confidence": 0.9, "growth": growth.additive(0.0, 20.0, error=0.1)},
         {"base": lambda context: 0.2 + 0.0 * context[..., 0]},
+        {"chooser": "sign"},
     ],
-    ids=["protocol", "learned", "adaptive", "additive", "spread", "confident", "function"],
+    ids=["protocol", "learned", "adaptive", "additive", "spread", "confident", "function", "sign"],
 )
 def test_an_agent_decides_as_the_simulated_policy(options):
     policy, rng = shield(**options), np.random.default_rng(3)
-    agent, state = Agent(3, SPEC, policy=policy), policy.init(3, ridge=1.0, batch=(1, 1))
-    simulated = make_spec(threshold=2.0, violation_risk=RISK)
+    limit = 0.5 if policy.options["growth"].name == "spread" else 2.0
+    agent = Agent(3, SafetySpec(threshold=limit, violation_risk=RISK, promise="bracket"), policy=policy)
+    state, simulated = policy.init(3, ridge=1.0, batch=(1, 1)), make_spec(threshold=limit, violation_risk=RISK)
     for number in range(1, 151):
         context = np.array([0.3, *rng.standard_normal(2)])
         tolerance = 0.3 * math.exp(0.6 * context[1] + 0.2 * rng.standard_normal())
@@ -102,10 +102,11 @@ def test_an_agent_decides_as_the_simulated_policy(options):
         assert decision.action == pytest.approx(float(choice.intensity[0, 0]), rel=1e-9)
         cost = 2.0 * (decision.action / tolerance) ** rng.uniform(0.7, 1.4)
         if policy.options["growth"].name == "spread":
-            cost = 3.0 * (cost > 2.0)
-        agent.update(decision, reward=0.0, cost=cost)
+            cost = float(cost > 2.0)
+        reward = decision.action * (context[2] + math.sin(float(number)))
+        agent.update(decision, reward=reward, cost=cost)
         weight, applied = np.ones((1, 1)), np.full((1, 1), decision.action)
-        state = policy.update(state, seen, np.zeros((1, 1)), cost / applied, weight, intensity=applied)
+        state = policy.update(state, seen, reward / applied, cost / applied, weight, intensity=applied)
     assert decision.promise == "bracket"
 
 
@@ -246,9 +247,11 @@ def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
     ],
 )  # fmt: skip
 def test_each_option_is_put_in_words(options, words):
-    agent, world = make_agent(options=options), Patients()
+    spread = "growth" in options and options["growth"].name == "spread"
+    spec = SafetySpec(threshold=0.5 if spread else 2.0, violation_risk=RISK, promise="bracket")
+    agent, world = make_agent(options=options, spec=spec), Patients()
     ask = (lambda context: {"proposal": context["dose"]}) if options.get("base") == "proposal" else None
-    world.cost = lambda context, setting: 3.0 if options.get("direction") else 0.5
+    world.cost = lambda context, setting: 0.0 if spread else 3.0 if options.get("direction") else 0.5
     treat(agent, 150, world, ask=ask)
     context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
     decision = agent.decide(context, **(ask(context) if ask else {}))
@@ -289,11 +292,15 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ({}, {"features": None}, "must be 'proposal' or the name of a feature; there are no features"),
         ({"base": 7}, {}, "base = 7: must be a column of a context of dimension 3"),
         ({"base": 0}, {}, "base = 0: must be a name where there are features: columns are scaled; the features"),
-        ({"growth": growth.spread(1.25, 0.5)}, {"dose": hill(0.5, 2.0)}, "growth = 'spread': does not go with a dose"),
+        ({"growth": growth.spread(1.25, 0.5)}, {"dose": hill(0.5, 2.0), "spec": ZERO_ONE},
+         "growth = 'spread': does not go with a dose"),
+        ({"growth": growth.spread(1.25, 0.5)}, {}, "threshold = 2.0: must tell 0 from 1 where costs are 0 or 1"),
         ({"growth": growth.additive(0, "slope")}, {}, r"growth = \['slope'\]: takes its slopes from features"),
         ({"growth": growth.relative(0.7, 1.4, floor=3)}, {}, "floor = 3.0: must be at most 2"),
-        ({"family": "offset"}, {}, "family = 'offset': is for simulations"),
-        ({"chooser": "sign"}, {}, "chooser = 'sign': is for simulations"),
+        ({"family": "offset"}, {"dose": hill(0.5, 2.0)}, "family = 'offset': predicts the cost per unit of the dial"),
+        ({"family": "offset", "direction": "below", "growth": growth.additive(0, 3)}, {}, "must not exceed"),
+        ({"family": "offset", "growth": growth.additive(0, 3, error=2.5)}, {}, "threshold = 2.0: must be > 0"),
+        ({"probe": 0.5}, {}, "probe = 0.5: is for simulations"),
         ({"start_scale": None}, {}, "start_action = None: and start_scale: exactly one must say where to start"),
         ({}, {"start_action": 1.0}, "start_action = 1.0: and start_scale: exactly one"),
         ({"start_scale": None}, {"start_action": 21.0}, "start_action = 21.0: must lie above 0, and from 0 to 20"),
@@ -314,10 +321,12 @@ def test_an_agent_that_cannot_start_is_refused(options, given, words):
 def test_other_policies_refuse_the_bracket_and_the_policy_needs_its_options():
     with pytest.raises(InvalidInput, match="promise = 'bracket': does not match policy hp_probe"):
         Agent(2, SPEC, policy="hp_probe")
-    with pytest.raises(
-        InvalidInput, match=r"'hp_shield': needs options.*make_policy\('hp_shield', base=..., growth=...\)"
-    ):
+    with pytest.raises(InvalidInput, match=r"'hp_shield': needs options.*make_policy\('hp_shield', base=...\)"):
         Agent(2, SPEC)
+    with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
+        make_agent(options={"growth": None})
+    with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
+        simulate(shield(growth=None), LinearWorld(dim=3), make_spec(), rounds=2, seeds=1)
     for bad in (lambda: growth.relative(1.4, 0.7, floor=1), lambda: growth.relative(1, 2, floor=-1)):
         with pytest.raises(InvalidInput, match=r"low = 1.4|floor = -1"):
             bad()
@@ -378,6 +387,29 @@ def test_open_rounds_count_as_exceeding_unless_they_are_within_the_lag_or_vouche
     treat(single, 60)
     single.decide(Patients().context())
     assert "(1 of them with unknown outcomes, which count)" in single.decide(Patients().context()).explain()
+
+
+def test_a_lost_outcome_is_left_out_or_tolerates_nothing():
+    agents = {vouched: make_agent(options={"adapt": 0.02}) for vouched in (True, False)}
+    for vouched, agent in agents.items():
+        treat(agent, 60)
+        agent.update(agent.decide(Patients(1).context()), unrelated=vouched)
+        told = agent.decide(Patients(2).context()).certificate
+        assert told["count"]["unknown"] == (0 if vouched else 1)
+        assert (told["model"]["known_outcomes"], told["adaptive"]["open"]) == (60, 0)
+    with pytest.raises(InvalidInput, match="reward = None: must be a number"):
+        agents[True].update(agents[True].decide(Patients(3).context()))
+    with pytest.raises(InvalidInput, match="cost = None: must be a number"):
+        agents[True].update(agents[True].decide(Patients(3).context()), reward=1.0, unrelated=True)
+
+
+def test_costs_of_a_spread_bracket_are_0_or_1():
+    agent = make_agent(options={"growth": growth.spread(1.25, 0.5)}, spec=ZERO_ONE)
+    decision = agent.decide(Patients().context())
+    with pytest.raises(InvalidInput, match=r"cost = 0.2: must be 0 or 1 for .* its bracket"):
+        agent.update(decision, reward=0.0, cost=0.2)
+    agent.update(decision, reward=0.0, cost=1.0)
+    assert agent.violations == 1
 
 
 def test_a_round_left_out_does_not_count_under_a_learned_base_either():
@@ -480,12 +512,7 @@ def test_a_start_that_exceeds_too_often_is_refuted():
     assert agent.violations > 0
 
 
-def test_other_tools_say_that_they_do_not_know_the_bracket_yet():
-    log = simulated_log("hp_probe", LinearWorld(dim=3), make_spec(), rounds=30)
-    with pytest.raises(InvalidInput, match="promise = 'bracket': cannot be checked from a log yet"):
-        check_log(log, SPEC)
-    with pytest.raises(InvalidInput, match="policy = 'hp_shield': cannot be planned yet"):
-        complete(shield(), SPEC, {})
+def test_nothing_is_proved_in_a_linear_world():
     assert not promise_holds(shield(), LinearWorld(dim=3), make_spec())
     bracketed = make_spec(threshold=2.0, violation_risk=RISK, promise="bracket")
     assert (
@@ -505,10 +532,8 @@ def test_many_rounds_that_would_have_exceeded_are_counted_and_the_last_ones_name
     assert "Would have exceeded 2: none of them." in easy.decide(world.context()).explain()
 
 
-def test_a_study_is_refused():
+def test_a_learner_predicts_for_a_context_alone():
     agent = make_agent()
-    with pytest.raises(InvalidInput, match="cannot run a study yet"):
-        agent._rules.learner.check_study(agent._rules)
     assert agent._learner.predict(agent.decide(Patients().context()).context, 1.0).setting > 0
 
 

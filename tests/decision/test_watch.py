@@ -135,6 +135,23 @@ def test_a_dose_that_was_withheld_for_an_unknown_reason_ends_the_learning():
     assert (agent.frozen, agent.informative_rounds) == (True, 2)
 
 
+def test_a_lost_outcome_is_skipped_if_somebody_vouches_for_the_reason_and_ends_the_learning_otherwise():
+    agent = agent_of()
+    with pytest.raises(InvalidInput, match="round = None: is not open, so it has no outcome to lose"):
+        agent.update(X, unrelated=True)
+    by_decision(agent, 1.0, 0.2)
+    agent.update(agent.decide(X), unrelated=True)
+    by_decision(agent, 1.0, 0.2)
+    assert (agent.frozen, agent.informative_rounds, agent._watch.unwatched) == (False, 2, 1)
+    agent.update(X, round=agent.decide(X).round, unrelated=False)
+    by_decision(agent, 1.0, 0.2)
+    assert (agent.frozen, agent.informative_rounds, agent._watch.unwatched) == (True, 2, 2)
+    conformal = Agent(2, SafetySpec(threshold=0.5, violation_risk=0.2, promise="conformal"), start_action=0.1)
+    for vouched in (True, False):
+        conformal.update(conformal.decide(X), unrelated=vouched)
+    assert (conformal.informative_rounds, conformal.violations, len(conformal._learner.rounds.left)) == (0, 0, 1)
+
+
 def test_a_nurse_who_foresees_bad_reactions_cannot_bias_what_is_learned():
     """She withholds where the noise is above 0. Dropping those rounds made the confidence set miss in every run."""
     rng = np.random.default_rng(3)

@@ -36,6 +36,9 @@ CONFIGURATIONS = [
     ("fixed", {"clip": False}),
     ("hp_conformal", {}),
     ("hp_conformal", {"start_dose": 0.05, "probe": 0.01, "confidence": 0.9}),
+    ("hp_student", {}),
+    ("hp_student", {"promise": "tolerance", "probe": "sqrt"}),
+    ("hp_student", {"promise": "anytime", "start_dose": 0.05, "mixture_ridge": 3.0}),
     ("nonlinear_hp_ucb", {}),
     ("nonlinear_hp_ucb", {"cost_class": kernel("polynomial:1,0", norm=1.0), "reward_class": linear()}),
     ("nonlinear_hp_probe", {}),
@@ -60,7 +63,7 @@ each_linear_policy = pytest.mark.parametrize(
 
 def test_the_list_names_every_policy():
     assert {name for name, _ in CONFIGURATIONS} == set(POLICIES)
-    assert len(POLICIES) == 11
+    assert len(POLICIES) == 12
 
 
 @each_policy
@@ -271,6 +274,7 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
     promises = {name: make_policy(name).promise for name in POLICIES}
     assert promises.pop("on_expectation") == "expected"
     assert promises.pop("hp_conformal") == "conformal"
+    assert promises.pop("hp_student") == "student"
     assert promises.pop("hp_bayes") == "bayesian"
     assert set(promises.values()) == {"certified"}
 
@@ -293,6 +297,12 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
         ("hp_conformal", {"probe": 0}, "probe"),
         ("hp_conformal", {"probe": "cube"}, "probe"),
         ("hp_conformal", {"confidence": 1.0}, "confidence"),
+        ("hp_student", {"promise": "joint"}, "promise"),
+        ("hp_student", {"start_dose": 1.5}, "start_dose"),
+        ("hp_student", {"probe": 0}, "probe"),
+        ("hp_student", {"lag": -1}, "lag"),
+        ("hp_student", {"mixture_ridge": 0}, "mixture_ridge"),
+        ("hp_student", {"mixture_shape": float("inf")}, "mixture_shape"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(name, options, rule):

@@ -9,18 +9,22 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, LinearWorld, growth, simulate
+from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, growth, simulate
+from safedial.core.adaptive import excess_bound
 from safedial.core.count_rule import climb_limit
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
 from safedial.policies.hp_shield import hp_shield
 from safedial.policies.shield.bases import Bases, Fit
+from safedial.worlds import DoseResponseWorld, Exposure
+from safedial.worlds.world import generators
 from tests.conftest import make_spec
 
 RISK, LEVEL, SEEDS, ROUNDS = 0.05, 1e-6, 400, 201
 LOOKS = (25, 50, 100, 200)
 SPEC = make_spec(threshold=2.0, violation_risk=RISK)
 BRACKET = growth.relative(0.7, 1.4, floor=0.5)
+LEVELS = tuple(np.geomspace(0.015, 1.0, 30).tolist())
 SAFE = 0.02
 """A start below which no tolerance lies; at the default, 0.25, one unit in thirty exceeds at the start already."""
 
@@ -81,19 +85,65 @@ def test_with_a_protocol_it_is_the_count_rule_under_the_climb_limit():
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "fields"),
     [
-        {},
-        {"learned": True},
-        {"family": "offset"},
-        {"learned": True, "climb": None, "growth": growth.relative(0.7, 1.4, floor=0.02)},
-        {"learned": True, "adapt": 0.01, "chooser": "sign"},
-        {"base": lambda context: 0.2 + 0.0 * context[..., 0], "growth": growth.additive(0, 80), "climb": None},
+        ({"learned": True}, {"missing": 0.25}),
+        ({"adapt": 0.02, "climb": None}, {"missing": 0.25}),
+        ({"levels": LEVELS, "learned": True}, {"missing": 0.1}),
+        ({"levels": LEVELS, "growth": growth.spread(1.25, 0.5)}, {"curve": "binary"}),
+        ({"growth": None, "learned": True, "adapt": 0.02}, {"missing": 0.1, "gap": 0.1}),
     ],
-    ids=["protocol", "learned", "offset", "unlimited", "adaptive", "additive"],
+    ids=["learned", "adaptive", "levels", "spread on levels", "two costs"],
 )
-def test_the_promise_holds_for_each_base_and_family(options):
-    assert_kept(play(hp_shield(**({"base": 0, "growth": BRACKET, "start_scale": SAFE} | options)), Patients())[1])
+def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fields):
+    """Each lane has left out rounds of its own, so that it changes its base at a time of its own."""
+    world, lanes = DoseResponseWorld(dim=3, effect=0.4, low=0.7, high=1.4, **fields), 3
+    limits = {"threshold": 0.5 if world.curve == "binary" else 2.0}
+    given = {"base": 0, "growth": BRACKET, "start_scale": 0.2} | options
+    if given["growth"] is None:
+        limits = {"costs": {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}}
+    spec = SafetySpec(violation_risk=0.2, promise="bracket", **limits)
+    policy, dial = hp_shield(**given), Dial(levels=given.pop("levels", None))
+    agents = [Agent(3, spec, policy=hp_shield(**given), dial=dial) for _ in range(lanes)]
+    rngs, state = generators(range(lanes)), policy.init(3, ridge=1.0, batch=(lanes,), spec=spec)
+    truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, 130)
+    means, one = world.means(spec, truth, drawn.context), np.ones(lanes)
+    for step, context in enumerate(drawn.context):
+        outlook = policy.predict(state, context)
+        setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
+        advised = [agent.decide(row) for agent, row in zip(agents, context, strict=True)]
+        np.testing.assert_allclose([decision.action for decision in advised], setting, rtol=1e-9)
+        noise = drawn.reward_noise[step], drawn.cost_noise[step], one, one
+        shown = Exposure(context, means[0][step], means[1][step], setting, setting, *noise)
+        reward, cost, event, gone = world.normalised(spec, shown, one)
+        left_out = np.zeros(lanes, dtype=bool) if gone is None else gone
+        policy.update(state, outlook, reward, cost, ~left_out, intensity=setting, measured=event, left_out=gone)
+        for lane, (agent, decision) in enumerate(zip(agents, advised, strict=True)):
+            if left_out[lane]:
+                agent.update(decision, unrelated=True)
+            elif spec.costs:
+                agent.update(decision, reward=0.0, cost={name: float(each[lane]) for name, each in event.items()})
+            else:
+                agent.update(decision, reward=0.0, cost=float(event[lane]))
+    assert len({float(each) for each in setting / context[:, 0]}) == lanes, "they differ"
+
+
+def test_in_a_world_whose_tolerances_fall_no_run_exceeds_more_often_than_the_adaptive_bound():
+    """In each of 60 runs, after every round; without the adaptive level half of them do."""
+    world, seeds, rounds = DoseResponseWorld(fall=0.15, after=100), 60, 250
+    spec = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket")
+    beyond = {}
+    for rate in (0.02, None):
+        played = []
+        policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), start_scale=0.1, climb=None, adapt=rate)
+        simulate(policy, world, spec, rounds=rounds, seeds=seeds, record=played.append)
+        context, action, _, cost = (np.concatenate(part)[:, 0] for part in zip(*played, strict=True))
+        over = cost > 2.0
+        at_start = np.cumsum(over & (action <= 0.1 * context[..., 0] * (1.0 + 1e-12)), axis=0)
+        most = excess_bound(np.arange(1, rounds + 1)[:, None], risk=RISK, rate=0.02, at_start=at_start)
+        beyond[rate] = np.any(np.cumsum(over, axis=0) > most + 1e-9, axis=0)
+    assert not beyond[0.02].any()
+    assert beyond[None].mean() > 0.3
 
 
 def test_with_an_exact_curve_each_base_spends_the_whole_risk():
@@ -111,18 +161,6 @@ def test_a_learned_base_gives_more_at_the_same_risk():
     plain, learned = (play(hp_shield(base=0, growth=BRACKET, learned=learned), world) for learned in (False, True))
     assert learned[0][300:].mean() > 1.2 * plain[0][300:].mean()
     assert learned[1][300:].mean() < 0.06
-
-
-def test_lower_settings_and_lost_outcomes_keep_the_promise_and_lower_the_climb():
-    rng, world = np.random.default_rng(3), Patients()
-    gone = rng.random((ROUNDS, 1, SEEDS)) < 0.02
-
-    def applied(step, advised):
-        over = world.cost(step, advised) > 2.0
-        return np.where(over & (rng.random(over.shape) < 0.5), 0.5 * advised, advised)
-
-    policy = hp_shield(base=0, growth=BRACKET, learned=True, adapt=0.01, start_scale=SAFE)
-    assert_kept(play(policy, world, applied=applied, lost=lambda step: gone[step])[1])
 
 
 def test_rounds_that_were_given_less_neither_raise_nor_lower_the_climb_limit():
@@ -149,9 +187,9 @@ def test_rounds_that_were_given_less_neither_raise_nor_lower_the_climb_limit():
 
 def test_costs_of_0_or_1_climb_by_steps():
     world = Patients(seeds=50)
-    world.cost = lambda step, setting: 3.0 * (setting > world.tolerance[step])
+    world.cost = lambda step, setting: 1.0 * (setting > world.tolerance[step])
     policy = hp_shield(base=0, growth=growth.spread(1.25, 0.5))
-    settings, excess = play(policy, world, spec=make_spec(threshold=2.0, violation_risk=0.2))
+    settings, excess = play(policy, world, spec=make_spec(threshold=0.5, violation_risk=0.2))
     assert settings[-1].mean() > 1.2 * settings[0].mean()
     assert excess.mean() < 0.2
 
@@ -200,7 +238,7 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
 
 
 def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_given():
-    """Costs of 0 and of a hundredth of the threshold teach the same: eight times the setting."""
+    """Costs of 0 and of a hundredth of the threshold teach the same: four times the protocol's setting."""
     policy, context, given = hp_shield(base=0, growth=BRACKET, learned=True), np.full((1, 1), 0.2), np.full(1, 0.1)
     learned = []
     for share in (0.0, 0.01):
@@ -210,14 +248,14 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
             policy.decide(outlook, SPEC, round=number, coin=0.5)
             policy.update(state, outlook, 0.0, share * SPEC.threshold / given, 1.0, intensity=given)
         learned.append(float(state.bases.waiting[-1].value(context)[0]))
-    assert learned[0] == learned[1] == pytest.approx(math.log(8.0 * 0.1 / 0.2))
+    assert learned[0] == learned[1] == pytest.approx(math.log(4.0))
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"base": -1}, "base = -1: must be a column's number, a feature's name, 'proposal' or a function"),
-        ({"growth": None}, "growth = None: must be a bracket, or a table"),
+        ({"growth": 3}, "growth = 3: must be a bracket, or a table"),
         ({"learned": "yes"}, "learned = 'yes': must be True or False"),
         ({"family": "log"}, "family = 'log': must be 'scale' or 'offset'"),
         ({"family": "offset", "growth": growth.spread(1.2, 0.5)}, "family = 'offset': must be 'scale' for costs of 0"),
@@ -228,7 +266,7 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
         ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
         ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
-        ({"chooser": "best"}, "chooser = 'best': must be 'largest' or 'sign'"),
+        ({"chooser": "best"}, "chooser = 'best': must be one of largest, request"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):
@@ -251,3 +289,8 @@ def test_a_context_without_a_setting_and_a_grid_of_thresholds_are_refused():
     with pytest.raises(InvalidInput, match="must be one number, as must violation_risk; sweep in a loop"):
         policy.decide(outlook, make_spec(threshold=np.array([1.0, 2.0])), round=1, coin=0.5)
     assert math.isclose(policy.decide(outlook, SPEC, round=1, coin=0.5).intensity[0, 0], 0.25)
+
+
+def test_a_lag_may_be_a_whole_number_of_numpy():
+    lag = hp_shield(base=0, growth=BRACKET, lag=np.int64(2)).options["lag"]
+    assert (lag, type(lag)) == (2, int)

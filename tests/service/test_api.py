@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from safedial.client import Client
+from safedial.errors import InvalidInput
 from safedial.service import make_app, running
 from safedial.service.problem import STATUS, WORDS
 from safedial.study import MEANINGS, Store, Study, create_study
@@ -37,6 +39,48 @@ def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service)
     assert "This holds if:" in whole["explanation"]
     assert service.get("/v1/studies/infusion/verify").json()["ok"]
     assert {row["name"] for row in service.get("/v1/studies").json()["studies"]} == {"trial", "infusion"}
+
+
+def test_a_shield_study_is_asked_with_a_proposal_over_http(service):
+    policy = {"name": "hp_shield", "base": "proposal", "growth": {"growth": "additive", "low": 0, "high": 1}}
+    spec = {"dim": 1, "promise": "bracket", "threshold": 2, "violation_risk": 0.5, "policy": policy, "start_action": 1}
+    spec["dial"] = {"high": 9}
+    assert service.post("/v1/studies", {"name": "doses", "spec": spec}).status == 201
+    own = {"name": "odd", "spec": {**spec, "policy": {**policy, "growth": {"growth": "additive", "low": 2, "high": 1}}}}
+    assert service.post("/v1/studies", own).status == 422
+    client = Client(service.url)
+    first = client.ask("doses", [0.5], proposal=3, key="visit-1")
+    assert (first.action, first.certificate["proposal"]) == (1.0, 3.0)
+    assert client.ask("doses", [0.5], proposal=3, key="visit-1").replayed
+    with pytest.raises(InvalidInput, match="key_reused"):
+        client.ask("doses", [0.5], proposal=4, key="visit-1")
+    client.tell(first.id, reward=0, cost=0.5)
+    client.tell(client.ask("doses", [0.5], proposal=3).id, reward=0, cost=3.0)
+    count = client.ask("doses", [0.5], proposal=3).certificate["count"]
+    assert count["exceeding"] == [row["id"] for row in service.get("/v1/studies/doses/decisions").json()["rows"][1:2]]
+    path = "/v1/studies/doses/decisions"
+    for body in ({}, {"proposal": -1}, {"proposal": "three"}, {"proposal": 3, "baseline_cost": 1}):
+        answer = service.post(path, {"context": [0.5], **body})
+        field = "baseline_cost" if "baseline_cost" in body else "proposal"
+        assert (answer.status, answer.json()["field"]) == (422, field), answer
+        assert answer.code in ("invalid_input", "not_finite")
+    answer = service.post("/v1/studies/trial/decisions", {"context": [0.5, 0.1], "proposal": 3})
+    assert (answer.status, answer.json()["field"]) == (422, "proposal")
+    assert client.verify("doses")["ok"]
+    costs = {
+        "heat": {"threshold": 2, "growth": policy.pop("growth")},
+        "load": {"threshold": 5, "growth": {"growth": "additive", "low": 0, "high": 2}},
+    }
+    two = {name: value for name, value in spec.items() if name != "threshold"} | {"costs": costs}
+    client.create_study("two", two)
+    name = client.ask("two", [0.5], proposal=3).id
+    odd = service.post(f"/v1/decisions/{name}/outcome", {"reward": 0, "cost": {"heat": 1}})
+    assert (odd.status, odd.json()["field"]) == (422, "cost")
+    client.tell(name, reward=0, cost={"heat": 1, "load": None})
+    client.correct(name, cost={"heat": 1, "load": 7}, reason="came later")
+    row = service.get("/v1/studies/two/decisions").json()["rows"][0]
+    assert (row["cost"], row["violated"]) == ({"heat": 1.0, "load": 7.0}, True)
+    client.close()
 
 
 def test_visits_metadata_ranges_and_doses_of_nothing_over_http(service):

@@ -235,7 +235,10 @@ def live_at_random(study, rng, steps=150):
         if study.status()["stopped"] and rng.random() < 0.7:
             study.resume("looked at it")
         if not waiting or rng.random() < 0.4:
-            asked = study.ask(rng.uniform(-0.5, 0.5, 2).tolist(), baseline_cost=rng.choice([0.0, 0.0, 0.1, 0.55]))
+            given = {"baseline_cost": rng.choice([0.0, 0.0, 0.1, 0.55])}
+            if study.spec.learner.reads_questions:
+                given = {"proposal": float(rng.uniform(0.2, 0.9))}
+            asked = study.ask(rng.uniform(-0.5, 0.5, 2).tolist(), **given)
             if asked.intensity > 0.0:
                 waiting.append(asked)
             continue
@@ -262,23 +265,36 @@ def live_at_random(study, rng, steps=150):
 
 
 CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3}
+SHIELD = {
+    **{"dim": 2, "promise": "bracket", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3},
+    "policy": {
+        "name": "hp_shield",
+        "base": "proposal",
+        "growth": {"growth": "relative", "low": 0.7, "high": 1.4, "floor": 0.1},
+    },
+    "dial": {"high": 1, "levels": [0.2, 0.3, 0.5, 1.0]},
+}
 
 
-@pytest.mark.parametrize("kind", ["prefix", "arrival", "sensor", "joint", "conformal"])
+@pytest.mark.parametrize("kind", ["prefix", "arrival", "sensor", "joint", "conformal", "shield"])
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(kind, seed, tmp_path):
     more = {"sensor": {"cost_sensor_noise": 0.02, "threshold_on": "true"}, "joint": {"promise": "joint"}}
     folding = "arrival" if kind == "arrival" else "prefix"
-    spec = CONFORMAL if kind == "conformal" else {**SPEC, "folding": folding, **more.get(kind, {})}
+    own = {"conformal": CONFORMAL, "shield": SHIELD}
+    spec = own.get(kind, {**SPEC, "folding": folding, **more.get(kind, {})})
     guard = {"alarm_level": 0.4, "max_unwatched": 1.0}
+    if kind == "shield":
+        guard["caps"] = [{"when": {"0": {"max": -0.3}}, "limit": 0.1}]  # below the lowest level: gives nothing
+    fallback = 0.2 if kind == "shield" else 0.1
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        study = create_study("trial", {**spec, "guard": guard, "fallback_action": 0.1}, storage=store)
+        study = create_study("trial", {**spec, "guard": guard, "fallback_action": fallback}, storage=store)
         live_at_random(study, np.random.default_rng(seed))
         track, state = Track(study), study.status()
         track.refresh()
         counted = counts(track)
         assert {name: counted[name] for name in COUNTED} == {name: state[name] for name in COUNTED}
-        if kind != "conformal":
+        if not study.spec.learner.watches_itself:
             assert counted["evidence"] == pytest.approx(state["evidence"], rel=1e-9)
         assert state["unwatched"] > 0
 
@@ -327,6 +343,72 @@ def test_the_page_shows_a_conformal_study_too(service, store, page):
     words = read(page, "evidence-count").replace("\u00a0", " ")
     assert f"2 of 40 outcomes, 5 % (95 %: {100 * low:.2g} % to {100 * high:.2g} %)" in words
     assert "shown and not tested" in words
+    assert page.console == []
+
+
+INSULIN = {
+    **{"dim": 2, "promise": "bracket", "threshold": 70, "violation_risk": 0.2},
+    "policy": {
+        **{"name": "hp_shield", "base": "proposal", "direction": "below", "start_scale": 0.25},
+        "growth": {"growth": "additive", "low": 4, "high": 60},
+    },
+    "dial": {"high": 25, "unit": "U"},
+    "features": {"names": ["carbs", "glucose"], "units": {"glucose": "mg/dl"}},
+}
+
+
+def test_the_page_shows_proposals_the_shield_s_sentence_and_what_set_the_dose(service, store, page):
+    study = create_study("insulin", INSULIN, storage=store)
+    for number in range(30):
+        rule = 3.0 + number % 7
+        decision = study.ask({"carbs": 10 * rule, "glucose": 150}, proposal=rule, key=f"meal-{number}")
+        lowest = 50.0 if number == 12 else 150 + 20 * rule - 30 * decision.action
+        study.tell(decision.id, reward=0.0, cost=lowest)
+    page.open(f"{service.url}/#insulin")
+    page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 61)
+    assert shown(page) == pytest.approx(stated(service, "insulin"))
+    assert read(page, "evidence-title") == "Evidence that rounds have changed"
+    assert "below 70 with probability at most 20 %" in read(page, "promise").replace("\u00a0", " ")
+    assert "below the limit: 3.3 %" in read(page, "violations-note").replace("\u00a0", " ")
+    assert "proposed" in read(page, "chart-action")
+    assert "expected beforehand" not in read(page, "chart-reward")
+    curves = service.get("/v1/studies/insulin/series?points=30").json()["curves"]
+    assert curves["proposed"][:3] == [3.0, 4.0, 5.0]
+    assert min(cost for cost in curves["cost_max"]) == 50.0
+    page.run("document.querySelector('#rows tr').click()")
+    page.until("document.getElementById('certificate').open")
+    text = page.run("document.getElementById('certificate').innerText").replace("\u00a0", " ")
+    said = ("proposed\n4 U", "Why this setting\n\nThe c", "would have fallen below 70 at", "times the proposed setting")
+    for words in said:
+        assert words in text
+    assert page.console == []
+
+
+def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store, page):
+    costs = {
+        "trough": {"threshold": 20, "unit": "mg/l", "growth": {"growth": "relative", "low": 1, "high": 1, "floor": 1}},
+        "glucose": {"threshold": 70, "direction": "below", "growth": INSULIN["policy"]["growth"]},
+    }
+    policy = {"name": "hp_shield", "base": "proposal", "start_scale": 0.25}
+    spec = {name: value for name, value in INSULIN.items() if name != "threshold"} | {"costs": costs, "policy": policy}
+    study = create_study("two", spec, storage=store)
+    told = [{"trough": 10, "glucose": 140}, {"trough": 25, "glucose": None}, {"trough": 10, "glucose": 35}]
+    for cost in [*told, {"trough": 10, "glucose": None}]:
+        study.tell(study.ask({"carbs": 60, "glucose": 150}, proposal=6).id, reward=0.0, cost=cost)
+    page.open(f"{service.url}/#two")
+    page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 9)
+    assert shown(page) == pytest.approx(stated(service, "two"))
+    told = service.get("/v1/studies/two/series?points=10").json()
+    assert told["counts"]["unwatched"] == study.status()["unwatched"] == 1
+    assert told["curves"]["costs"] == {"trough": [0.5, 1.25, 0.5, 0.5], "glucose": [0.0, None, 1.5, None]}
+    words = read(page, "promise").replace("\u00a0", " ")
+    assert "the glucose is below 70 or the trough is above 20 mg/l with probability at most 20 %" in words
+    assert "beyond a limit: 50 %" in read(page, "violations-note").replace("\u00a0", " ")
+    assert {"trough", "glucose"} <= set(read(page, "chart-cost").split())
+    assert "glucose 35, trough 10" in read(page, "rows")
+    page.run("document.querySelectorAll('#rows tr')[1].click()")
+    page.until("document.getElementById('certificate').open")
+    assert "glucose 35, trough 10, reward 0" in page.run("document.getElementById('certificate').innerText")
     assert page.console == []
 
 

@@ -198,6 +198,67 @@ def test_a_study_from_a_spec_file_resumes_and_starts_warm(study, tmp_path):
     assert study("create", "three", "--spec", tmp_path / "broken.json")[0] == 2
 
 
+SHIELD = """
+[spec]
+promise = "bracket"
+threshold = 70.0
+violation_risk = 0.2
+[[policy]]
+name = "hp_shield"
+base = "proposal"
+direction = "below"
+start_scale = 0.25
+growth = {growth = "additive", low = 4, high = 60}
+[features]
+names = ["glucose"]
+[dial]
+high = 25
+unit = "U"
+"""
+
+
+def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
+    (tmp_path / "insulin.toml").write_text(SHIELD)
+    assert study("create", "insulin", "--spec", tmp_path / "insulin.toml")[0] == 0
+    decision = answer(study("ask", "insulin", '{"glucose": 150}', "--proposal", "6", "--json"))
+    assert (decision["action"], decision["certificate"]["proposal"]) == (1.5, 6.0)
+    assert study("tell", decision["id"], "--reward", "0", "--cost", "120")[0] == 0
+    code, _, err = study("ask", "insulin", "150")
+    assert (code, "proposal" in err) == (2, True)
+    _, out, _ = study("ask", "insulin", "150", "--proposal", "6")
+    assert "The base: the proposed setting, 6 U." in out
+    answered = study("import", "insulin", tmp_path / "insulin.toml")
+    assert (answered[0], "only from rounds that it decided" in answered[2]) == (2, True)
+    assert answer(study("verify", "insulin", "--json"))["ok"]
+
+
+def test_several_costs_from_the_shell(study, tmp_path):
+    costs = SHIELD.replace("threshold = 70.0\n", "").replace('direction = "below"\n', "")
+    costs = (
+        costs.replace('growth = {growth = "additive", low = 4, high = 60}\n', "")
+        + """
+[spec.costs.trough]
+threshold = 20
+growth = {growth = "relative", low = 0.7, high = 1.4, floor = 0.5}
+[spec.costs.auc]
+threshold = 600
+growth = {growth = "additive", low = 0, high = 90}
+"""
+    )
+    (tmp_path / "two.toml").write_text(costs)
+    assert study("create", "two", "--spec", tmp_path / "two.toml")[0] == 0
+    decision = answer(study("ask", "two", "150", "--proposal", "6", "--json"))
+    told = ["tell", decision["id"], "--reward", "0"]
+    assert study(*told, "--cost", "12")[0] == 2
+    assert study(*told, "--cost", "12", "--cost", "13")[0] == 2
+    assert study(*told, "--cost", "trough=12", "--cost", "auc=410")[0] == 0
+    assert study("correct", decision["id"], "--cost", "trough=12", "--cost", "auc=null", "--reason", "typed")[0] == 0
+    export = tmp_path / "two.csv"
+    assert study("export", "two", export)[0] == 0
+    (row,) = csv.DictReader(export.read_text().splitlines())
+    assert (row["cost_trough"], row["cost_auc"], row["proposal"]) == ("12.0", "", "6.0")
+
+
 def test_the_program_itself_runs_on_postgresql(postgres):
     words = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", postgres.url(), *CREATE]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

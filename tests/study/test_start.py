@@ -40,10 +40,11 @@ def next_action(storage):
 def advised(each):
     import numpy as np
 
+    from safedial.decision.rounds import Asked
     from safedial.study.reducer import decide_next
 
     vector = np.array([0.6, 0.3])
-    return decide_next(each.state, vector, float(np.linalg.norm(vector)), [0.6, 0.3], 0.0).action
+    return decide_next(each.state, Asked(vector, float(np.linalg.norm(vector))), [0.6, 0.3]).action
 
 
 def test_a_changed_byte_of_the_first_event_is_refused(played):

@@ -25,7 +25,7 @@ from safedial.study.event_bodies import Noted
 from safedial.study.ids import read_id
 from safedial.study.operations import ask, tell
 from safedial.study.replay_log import Source, catch_up, load_state
-from safedial.study.requests import read_raw
+from safedial.study.requests import read_request
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 from safedial.study.verify import verify_log
@@ -95,11 +95,11 @@ def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> 
     for start in range(0, rounds, PAIRS):
         count = min(PAIRS, rounds - start)
         contexts, noise = _contexts(rng, count, study.spec.rules.dim), rng.standard_normal((count, 2)).tolist()
-        read = [read_raw(study.spec.rules, context) for context in contexts]
+        read = [read_request(study.spec.rules, context, Noted()) for context in contexts]
 
         def work(transaction: Any, read: Any = read, noise: Any = noise) -> None:
             for asked, (reward, cost) in zip(read, noise, strict=True):
-                made = ask(transaction, asked=asked, noted=Noted(), baseline_cost=0.0, actor="bench")
+                made = ask(transaction, asked, actor="bench")
                 body = {"applied_action": None, "throttled": False}
                 body |= {"reward": reward * made.intensity, "cost": cost * made.intensity}
                 tell(transaction, read_id(made.id), body, actor="bench")

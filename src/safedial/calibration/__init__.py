@@ -82,7 +82,7 @@ def calibrate(
     context = log.context if log.dim else np.ones((len(log), 1))
     values = {"cost": log.cost - log.baseline_cost, "reward": log.reward}
     data = {name: Data(context[used], log.action[used], values[name][used]) for name in outcomes}
-    confounding = _confounding(log.rows(used))
+    confounding = confounded_doses(log.rows(used))
     curves: dict[str, Chosen] = {}
     allowed: dict[str, Allowed] = {}
     for name, each in data.items():
@@ -107,7 +107,7 @@ def calibrate(
     )
 
 
-def _confounding(log: Log) -> Finding:
+def confounded_doses(log: Log) -> Finding:
     """Whether the context guided the doses without recorded advice, averaged over random orders of the rows."""
     pilot = log.rows(np.isnan(log.advised))
     rng, count = np.random.default_rng(0), len(pilot)
@@ -166,4 +166,4 @@ def _check(log: Log, curve: str, noise: str, caution: float, resamples: int) -> 
     require(type(resamples) is int and resamples >= 2, "resamples", resamples, "must be a whole number >= 2")
 
 
-__all__ = ["Calibration", "calibrate", "fits"]
+__all__ = ["Calibration", "calibrate", "confounded_doses", "fits"]

@@ -27,15 +27,13 @@ from safedial.calibration.choose import GRID, Chosen, departures
 from safedial.calibration.curve_families import Array, Family
 from safedial.calibration.fit import Data, Noise, fit_curve
 from safedial.core.dose import DoseCurve, identity, power
+from safedial.diagnostics.slopes import basis, context_terms
 
 EXPONENTS = np.geomspace(0.1, 10.0, 201)
 """The values of s to try. If the data allow the first or the last, they set no bound on that side."""
 
 BAND, RANGE = 1.645, 1.960
 """z of the 90 % band and of the 95 % range."""
-
-ROWS_PER_TERM = 5
-"""Rows needed per term before squares and products of the context are used."""
 
 
 class Allowed(NamedTuple):
@@ -77,20 +75,10 @@ def _score(exponent: float, heights: Array, terms: Array, outcome: Array) -> flo
 
 def _terms(context: Array, heights: Array) -> Array:
     """A basis of the functions that c may be."""
-    first, second = np.triu_indices(context.shape[1])
-    plain = _basis(np.column_stack([np.ones(len(context)), context]))
-    rich = _basis(np.column_stack([plain, context[:, first] * context[:, second]]))
-    terms = rich if len(context) >= ROWS_PER_TERM * (rich.shape[1] + 2) else plain
+    terms = context_terms(context)
     rule = terms @ (terms.T @ heights)
     rule = (rule - rule.mean()) / max(float(rule.std()), 1e-300)
-    return _basis(np.column_stack([terms, rule**2, rule**3]))
-
-
-def _basis(columns: Array) -> Array:
-    """Orthonormal columns with the same span; units and repeated columns do not matter."""
-    scaled = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
-    left, sizes, _ = np.linalg.svd(scaled, full_matrices=False)
-    return left[:, sizes > 1e-9 * sizes[0]]
+    return basis(np.column_stack([terms, rule**2, rule**3]))
 
 
 def _around(best: int, allowed: Array) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import numpy as np
 from safedial.calibration.adjusted import Allowed
 from safedial.calibration.choose import FOLDS, Chosen
 from safedial.calibration.constants import Proposal
+from safedial.calibration.curve_families import Array
 from safedial.calibration.fit import Data, Noise
 from safedial.core.dose import Dose, DoseCurve, curve_from_dict
 from safedial.core.spec import VIOLATION_SHARE, SafetySpec
@@ -63,16 +64,8 @@ class Calibration:
     @property
     def problem(self) -> str:
         """Why this calibration cannot support a promise, in words; empty if it can."""
-        outcome, action = self.data["cost"].outcome, self.data["cost"].action
-        values, counts = np.unique(outcome, return_counts=True)
-        common = int(np.argmax(counts))
-        several = np.unique(action[outcome == values[common]]).size > 1
-        if several and counts[common] > LARGEST_TIE * len(outcome):
-            return (
-                f"{counts[common]} of {len(outcome)} costs are {values[common]:.4g}, at several doses: they hardly say "
-                "how the cost changes with the dose. Report the measured quantity, not its excess over a limit and "
-                "not whether it exceeded one."
-            )
+        if tied := tied_costs(self.data["cost"].outcome, self.data["cost"].action):
+            return tied
         error = self.curves["cost"].error
         if error >= LARGEST_ERROR and not self.stated:
             state = "or state a known curve with --curve (in Python, curve=)"
@@ -126,6 +119,20 @@ class Calibration:
             "with the data (95 %)"
         )
         return words if not self.stated or low <= 1.0 <= high else f"{words}, and this curve itself does not"
+
+
+def tied_costs(outcome: Array, action: Array) -> str:
+    """Why costs hardly say how they change with the dose: too many have one value; empty if they do say it."""
+    values, counts = np.unique(outcome, return_counts=True)
+    common = int(np.argmax(counts))
+    several = np.unique(action[outcome == values[common]]).size > 1
+    if not several or counts[common] <= LARGEST_TIE * len(outcome):
+        return ""
+    return (
+        f"{counts[common]} of {len(outcome)} costs are {values[common]:.4g}, at several doses: they hardly say how the "
+        "cost changes with the dose. Report the measured quantity, not its excess over a limit and not whether it "
+        "exceeded one."
+    )
 
 
 def _uncertainty(chosen: Chosen) -> str:

@@ -23,7 +23,8 @@ def check(
 ) -> None:
     """Check the promise's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.
 
-    For a conformal spec: exchangeability, contexts, carry-over, information, dose curve, rounds at the start dose.
+    For a conformal spec: exchangeability, contexts, carry-over, information, dose curve, rounds at the start dose. For
+    a bracket: monotonicity, the bracket on average, rounds, contexts, proposals, the start, information, missing ones.
 
     Exit status: 0 if no check raises a flag, 1 if one does, 2 if the input is wrong.
     """
@@ -41,6 +42,8 @@ def check(
         level=level,
         horizon=horizon,
         policy=file.policy,
+        dial=file.dial,
+        features=file.features,
     )
     flagged = [each.name for each in findings if each.flagged]
     if out:
@@ -57,11 +60,11 @@ def check(
 
 def _print(findings: list, words: str, title: str) -> None:
     from safedial.cli.output import print_table
-    from safedial.diagnostics.finding import shown
+    from safedial.diagnostics.finding import flag_at, shown
 
     rows = ((each.title, shown(each.evidence), each.word) for each in findings)
-    print_table(title, ("check", "evidence", f"flag at {findings[0].needed:.0f}"), rows)
+    print_table(title, ("check", "evidence", f"flag at {flag_at(findings):.0f}"), rows)
     for each in findings:
-        if each.word in ("FLAG", "shown", "not applicable"):
+        if each.word != "quiet":
             typer.echo(f"{each.title}. {each.found} {each.means}\n")
     typer.echo(words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,12 +23,18 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 
 def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log, SpecFile]:
     """The log in the units of its spec file."""
+    from safedial.core.promise import PROMISES
     from safedial.errors import require
     from safedial.rounds_io import read_log
     from safedial.specfile import load_spec
 
     file = load_spec(spec)
-    told = read_log(log, context_columns=split(context_columns), features=file.features, dial=file.dial)
+    options: Any = {"context_columns": split(context_columns), "features": file.features, "dial": file.dial}
+    if PROMISES[file.spec.promise].bracketed:
+        from safedial.diagnostics.bracket_rounds import log_columns
+
+        options |= {"needs": ("action",), "also": log_columns(file.spec, file.policy or {})}
+    told = read_log(log, **options)
     fits = file.dim is None or told.dim == file.dim
     way_out = "name the context's columns with --context-columns" if not fits else ""
     require(fits, "log", f"{told.dim} context columns", f"do not fit the spec file's dim = {file.dim}", way_out)

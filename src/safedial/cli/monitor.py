@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,8 @@ def monitor(
 ) -> None:
     """Watch the promise over a log: evidence over time, and the round of the alarm.
 
-    For a conformal spec, the evidence speaks against exchangeable rounds, and costs above the threshold are counted.
+    For a conformal or a bracket spec, the evidence speaks against exchangeable rounds (within their bracket), and costs
+    above the threshold are counted.
 
     Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """
@@ -33,7 +34,8 @@ def monitor(
     drawn = out is None or out.suffix.lower() in (".png", ".pdf", ".svg")
     require(drawn, "--out", str(out), "must end in .png, .pdf or .svg")
     told, file = read_inputs(log, spec, context_columns)
-    watch = watch_log(told, file.spec, level=level, dose=file.dose, policy=file.policy)
+    parts: Any = {"dial": file.dial, "features": file.features}
+    watch = watch_log(told, file.spec, level=level, dose=file.dose, policy=file.policy, **parts)
     if out:
         from safedial.plots.monitor_picture import draw_monitor
 
@@ -42,8 +44,8 @@ def monitor(
         print_json({"log": str(log), **watch.to_dict()} | ({"out": str(out)} if out else {}))
     else:
         shown = {name: "none" if value is None else value for name, value in watch.to_dict().items()}
-        print_pairs(f"{log.name}: is P(cost > {file.spec.threshold:g}) as promised?", shown)
+        print_pairs(f"{log.name}: is the threshold kept as promised?", shown)
         typer.echo(watch.verdict())
         print_written([out])
-    if watch.alarm_round is not None:
+    if watch.first_alarm is not None:
         raise typer.Exit(1)

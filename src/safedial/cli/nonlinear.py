@@ -9,10 +9,11 @@ from safedial.errors import InvalidInput, require
 from safedial.function_classes import CLASSES, FunctionClass
 from safedial.function_classes.families import network
 from safedial.function_classes.maps import fourier, splines
-from safedial.worlds import LinearWorld, NonlinearWorld, World
+from safedial.worlds import LinearWorld, NonlinearWorld, World, world_from_dict
 from safedial.worlds.nonlinear import DOSE, KINDS, waves
 
-WORLDS = ("linear", *KINDS)
+DOSE_RESPONSE = "dose-response"
+WORLDS = ("linear", *KINDS, DOSE_RESPONSE)
 MAPS = "fourier:COUNT[,LENGTH] or splines:KNOTS"
 OWN_CLASS = {"finite": "finite", "kernel": "kernel", "logistic": "binary", "dose-toxicity": "kernel"}
 
@@ -31,15 +32,39 @@ class Shape(NamedTuple):
 
 
 def make_world(name: str, dim: int, noise: str, shape: Shape, linear: dict[str, Any]) -> World:
-    """A world by its name. Only the linear world accepts the options in `linear`."""
+    """A world by its name. Only the linear world accepts the options in `linear`; a dose-response world brings its
+    fields with its name.
+    """
+    name, _, fields = name.partition(":")
     require(name in WORLDS, "--world", name, "must be one of " + ", ".join(WORLDS))
     if name == "linear":
         return LinearWorld(dim=dim, noise=noise, **linear)
     for option, value in linear.items():
         default = LinearWorld.__dataclass_fields__[option].default
         require(value == default, f"--{option.replace('_', '-')}", value, f"is not an option of the world {name}")
+    if name == DOSE_RESPONSE:
+        require(noise == "gaussian", "--noise", noise, f"is not an option of the world {name}", "it has tails=t2")
+        return world_from_dict({"curve": "power", "dim": dim} | _fields(fields))
+    require(not fields, "--world", fields, f"are no fields of the world {name}")
     parts = {"functions": shape.functions, "kernel": shape.kernel, "norm": shape.norm, "odds": shape.odds}
     return NonlinearWorld(kind=name, dim=dim, noise=noise, **parts)
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """`curve=hinge,high=20` as fields of a world."""
+    pairs = [part.partition("=") for part in text.split(",") if part]
+    for name, equals, value in pairs:
+        require(equals and value, "--world", name, "must be written field=value", "for example dose-response:high=2")
+    return {name: _value(value) for name, _, value in pairs}
+
+
+def _value(text: str) -> Any:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text
 
 
 def make_classes(cost: str | None, reward: str | None, *, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:

@@ -26,6 +26,12 @@ def plan(
     dose: Annotated[str | None, typer.Option(help=f"The dose curve: {DOSES} [identity].")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
     policy: Annotated[str | None, typer.Option(help="The policy [hp_probe].")] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="For a bracket: the median of what units tolerate, times the base [1].")
+    ] = None,
+    tolerance_spread: Annotated[
+        float | None, typer.Option(help="For a bracket: the standard deviation of its logarithm [0.5].")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Studies simulated in each scenario.")] = 100,
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
@@ -33,17 +39,18 @@ def plan(
     """Forecast a study's violations, reward and doses, both if the spec is true and if it is not.
 
     A conformal spec need not state noise, S and L, but a forecast needs them. If you give them here, the forecast marks
-    them as assumptions about the world.
+    them as assumptions about the world. For a bracket, units are assumed to tolerate log-normal multiples of the base.
     """
     import time
 
     from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.core.dose import Dose
+    from safedial.core.promise import PROMISES
     from safedial.core.spec import CONSTANTS
     from safedial.decision.rules import named_policy
     from safedial.errors import require
-    from safedial.planning import complete, scenarios_for
     from safedial.planning import plan as run
+    from safedial.planning import scenarios_of
     from safedial.policies import as_policy
     from safedial.report.plan_page import write_plan
     from safedial.specfile import load_spec
@@ -55,18 +62,27 @@ def plan(
     assumed = {name: fields.pop(name) for name in open_ if name in fields}
     stated = stated_spec(fields, file)
     known: Any = dim if dim is not None else file and file.dim
-    require(known is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
     chosen = named_policy(file.policy) if policy is None and file and file.policy else as_policy(policy or "hp_probe")
+    bracketed = PROMISES[chosen.promise].bracketed
+    way_out = "give it, or a spec file with a [world] table"
+    require(bracketed or known is not None, "--dim", dim, "is missing", way_out)
+    units = {"tolerance": tolerance, "tolerance_spread": tolerance_spread}
+    assumed |= {name: value for name, value in units.items() if value is not None}
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
     options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "baseline_cost": baseline_cost, "assumed": assumed}
     options |= {"dim": known, "dose": curve, "dial": file.dial if file else None}
     started = time.perf_counter()
-    count = len(scenarios_for(chosen, complete(chosen, stated, assumed)))
+    count = len(scenarios_of(chosen, stated, assumed))
     with progress_bar(f"plan, {seeds} studies per scenario", rounds * count) as advance:
         made = run(chosen, stated, **options, progress=advance)
     paths = write_plan(out, made, seconds=time.perf_counter() - started) if out else []
     if json:
-        report = {"words": made.words(), "assumed": assumed, "baseline_cost": baseline_cost, "scenarios": made.table}
+        report = {
+            "words": made.words(),
+            "assumed": dict(made.assumed),
+            "baseline_cost": baseline_cost,
+            "scenarios": made.table,
+        }
         print_json(report | {"files": [str(path) for path in paths]})
     else:
         _print(made, paths)
@@ -79,7 +95,13 @@ def _print(made: Any, paths: list[Path]) -> None:
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
     shown = {"violations": "viol.", "violations_high": "19 of 20", "violation_rate": "rate", "reward_share": "reward"}
     shown |= {"half_reward_round": "half from", "last_dose": f"dose, {made.dial.unit}" if made.dial.unit else "dose"}
+    if made.bracketed:
+        shown = {"violations": "viol.", "violation_rate": "rate", "worst_rate": "worst round", "reward_share": "share"}
+        shown |= {"first_above_start": "climbs from", "last_dose": "scale"}
     print_table(title, ("scenario", *shown.values()), lines(made, ("scenario", *shown)))
     typer.echo("\n".join(made.words()))
-    typer.echo("(* the promise is not proved there. Reward: as a share of an all-knowing policy's.)")
+    what = (
+        "Share: of an all-knowing policy's scale" if made.bracketed else "Reward: as a share of an all-knowing policy's"
+    )
+    typer.echo(f"(* the promise is not proved there. {what}.)")
     print_written(paths)

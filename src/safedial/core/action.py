@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from safedial.core.confidence import Bounds
-from safedial.core.namespace import namespace
+from safedial.core.namespace import namespace, where
 from safedial.core.safe_set import SafeSet
 
 
@@ -35,8 +35,8 @@ def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0
     >>> [choose(index, SafeSet(0.4, True), nothing, probe=0.5).intensity for index in (0.1, -0.1)]
     [0.4, 0.2]
     """
-    xp = namespace(reward_index, safe.intensity)
     low = probe * safe.intensity
     if least_probe is not None:
+        xp = namespace(reward_index, safe.intensity)
         low = xp.maximum(low, xp.where(probe > 0.0, xp.minimum(least_probe, safe.intensity), low))
-    return Choice(xp.where(reward_index >= 0.0, safe.intensity, low), safe, bounds, reward_index)
+    return Choice(where(reward_index >= 0.0, safe.intensity, low), safe, bounds, reward_index)

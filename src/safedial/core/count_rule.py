@@ -99,14 +99,14 @@ def window(
     return Window(-(-rank * under // over) - 1, rank) if rank >= least else Window(0, 0)
 
 
-def is_calibrated(since: int, count: int, risk: float) -> bool:
-    """Whether a base has enough countable rounds since its fit: the newest such base is used.
+def is_calibrated(since: Any, count: Any, risk: float) -> Any:
+    """Whether a base has enough countable rounds since its fit: the newest such base is used. Counts may be arrays.
 
     >>> is_calibrated(40, 100, 0.05), is_calibrated(30, 100, 0.05), is_calibrated(18, 20, 0.05)
     (True, False, False)
     """
     over, under = _ratio(risk)
-    return since >= -(-under // over) - 1 and 3 * since >= count
+    return (since >= -(-under // over) - 1) & (3 * since >= count)
 
 
 @lru_cache(maxsize=64)

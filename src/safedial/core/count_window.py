@@ -20,7 +20,8 @@ from safedial.core.adaptive import adapted_rank
 from safedial.core.count_rule import Window, window
 from safedial.errors import require
 
-LEFT_OUT = math.nan
+_NONE = -(2**40)
+"""As many scales are held by a window that was not searched yet: never as many as it should hold."""
 
 
 class CountWindow:
@@ -54,6 +55,7 @@ class CountWindow:
         self.values = list(values)
         self._ordered: list[float] = []
         self._first = self._last = self._count = 0
+        self._moved: tuple[int, int, int] | None = None
         self.window = window(0, risk, confidence=confidence, least=least)
 
     def append(self, tolerated: float = -math.inf) -> int:
@@ -77,7 +79,7 @@ class CountWindow:
 
     def scale(self, level: float | None = None) -> float:
         """λ̂ for the next round; −∞ where it gets the start. `level`: δ_t ≤ δ of the adaptive rule."""
-        self._advance()
+        self.advance()
         size, rank = self.window
         if level is not None:
             rank = adapted_rank(level, size, rank)
@@ -90,12 +92,16 @@ class CountWindow:
 
     def exceeding(self, scale: float) -> list[int]:
         """The numbers of the counted rounds that would have exceeded at a scale."""
-        self._advance()
+        self.advance()
         return [number for number in range(*self.span) if self.values[number] < scale]
 
-    def _advance(self) -> None:
-        """Move the window to the latest rounds."""
+    def advance(self) -> None:
+        """Move the window to the latest rounds. `scale` does so too; called when an outcome arrives, it saves the next
+        decision that time.
+        """
         last = max(self._last, len(self.values) - self.lag)
+        if self._moved == (last, self._count, self.earlier):
+            return
         for value in self.values[self._last : last]:
             self._count += value == value
             self._insert(value)
@@ -109,6 +115,7 @@ class CountWindow:
         )
         if self.window.rank:
             self._resize(self.window)
+        self._moved = (last, self._count, self.earlier)
 
     def _resize(self, window: Window) -> None:
         while len(self._ordered) > window.size:
@@ -140,70 +147,95 @@ class BatchWindow:
     def __init__(
         self, lanes: Any, risk: float, *, confidence: float | None = None, least: int = 1, earlier: int = 0
     ) -> None:
-        self.risk, self.confidence, self.least, self.earlier = risk, confidence, least, earlier
+        self.options = {"risk": risk, "confidence": confidence, "least": least}
         past = np.empty((lanes, 0)) if isinstance(lanes, int) else np.asarray(lanes, dtype=float)
-        lanes, rounds = past.shape
-        self.values = np.full((lanes, rounds + 64), -math.inf)
-        self.values[:, :rounds] = past
-        self.count = np.full(lanes, rounds, dtype=np.int64)
-        self._table = np.zeros((0, 2), dtype=np.int64)
-        self._scale = np.full(lanes, -math.inf)
-        self._held, self._below, self._upto = np.zeros((3, lanes), dtype=np.int64)
+        count = len(past)
+        self.values = np.full((count, 64), -math.inf)
+        self.earlier, self.count, self._held, self._below, self._upto = np.zeros((5, count), dtype=np.int64)
+        self._scale = np.full(count, -math.inf)
+        self._lanes = np.arange(count)
+        self._known: dict[tuple[int, int], Window] = {}
+        self.restate(past, earlier)
+
+    def restate(self, past: Any, earlier: Any, lanes: Any = None) -> None:
+        """Begin anew with the tolerated scales of other rounds, (lanes, rounds); NaN leaves a round out.
+
+        `earlier`: how many countable rounds of each lane came before the first of these.
+        """
+        part = slice(None) if lanes is None else lanes
+        counted = past == past
+        rounds = counted.sum(axis=1)
+        self._even = lanes is None and np.unique(rounds).size <= 1 and np.unique(earlier).size == 1
+        self._make_room(past.shape[1] + 1)
+        order = np.argsort(~counted, axis=1, kind="stable")  # the rounds that count, in their order
+        self.values[part, : past.shape[1]] = np.take_along_axis(past, order, axis=1)
+        self.count[part], self.earlier[part] = rounds, earlier
+        self._held[part] = _NONE
 
     def append(self, tolerated: Any, lanes: Any = None) -> None:
         """One more countable round of each lane; −∞ where its outcome is not known, as which NaN is taken."""
         tolerated = np.fmax(tolerated, -math.inf)
-        lanes = np.arange(len(self.count)) if lanes is None else lanes
-        places = self.count[lanes]
-        if places.max(initial=0) >= self.values.shape[1]:
-            self.values = np.concatenate([self.values, np.full(self.values.shape, -math.inf)], axis=1)
-        self.values[lanes, places] = tolerated
-        self.count[lanes] = places + 1
-        self._move(lanes, tolerated, 1)
+        part = slice(None) if lanes is None else lanes
+        places = self.count[part]
+        self._even = self._even and lanes is None
+        self._make_room(int(places.max(initial=0)) + 1)
+        self.values[self._lanes[part], places] = tolerated
+        self.count[part] += 1
+        self._move(part, tolerated, 1)
 
     def scales(self, lanes: Any = None, level: Any = None) -> NDArray[np.float64]:
         """λ̂ of the next round of each lane; −∞ where it gets the start. `level`: δ_t of the adaptive rule."""
-        lanes = np.arange(len(self.count)) if lanes is None else lanes
-        count = self.count[lanes]
-        size, rank = self._windows(count)
-        leaves = (size > 0) & (self._held[lanes] == size + 1)
-        gone = lanes[leaves]
-        self._move(gone, self.values[gone, (count - size - 1)[leaves]], -1)
+        part = slice(None) if lanes is None else lanes
+        numbers, count = self._lanes[part], self.count[part]
+        size, rank = self._windows(part)
+        leaves = np.flatnonzero((self._held[part] == size + 1) & (size > 0))
+        if leaves.size:
+            gone = numbers[leaves]
+            self._move(gone, self.values[gone, (count - size - 1)[leaves]], -1)
         if level is not None:
             rank = adapted_rank(np.asarray(level, dtype=float), size, rank)
-        held = (self._held[lanes] == size) & (self._below[lanes] < rank) & (rank <= self._upto[lanes])
+        held = (self._held[part] == size) & (self._below[part] < rank) & (rank <= self._upto[part])
         stale = np.flatnonzero(~held & (rank > 0))
-        for common in np.unique(size[stale]):
-            part = stale[size[stale] == common]
-            self._search(lanes[part], int(common), rank[part])
-        return np.where(rank > 0, self._scale[lanes], -math.inf)
+        if stale.size:
+            self._search(numbers[stale], *(np.broadcast_to(each, count.shape)[stale] for each in (size, rank)))
+        return np.where(rank > 0, self._scale[part], -math.inf)
 
-    def _windows(self, count: Any) -> tuple[Any, Any]:
-        most = int(count.max(initial=0))
-        if most >= len(self._table):
-            extra = range(len(self._table), 2 * most + 64)
-            options = {"confidence": self.confidence, "least": self.least}
-            rows = [window(self.earlier + each, self.risk, since=each, **options) for each in extra]
-            self._table = np.concatenate([self._table, np.array(rows, dtype=np.int64)])
-        found = self._table[count]
-        return found[:, 0], found[:, 1]
+    def _windows(self, part: Any) -> tuple[Any, Any]:
+        """n and m of lanes: two numbers where all lanes have as many rounds, as in most simulations."""
+        if self._even:
+            return self._window(int(self.earlier[0]), int(self.count[0]))
+        pairs, place = np.unique(np.stack([self.earlier[part], self.count[part]]), axis=1, return_inverse=True)
+        found = np.array([self._window(*pair) for pair in pairs.T.tolist()], dtype=np.int64).reshape(-1, 2)
+        return found[place, 0], found[place, 1]
 
-    def _move(self, lanes: Any, values: Any, step: int) -> None:
+    def _window(self, earlier: int, count: int) -> Window:
+        found = self._known.get((earlier, count))
+        if found is None:
+            found = self._known[earlier, count] = window(earlier + count, since=count, **self.options)
+        return found
+
+    def _make_room(self, rounds: int) -> None:
+        while rounds > self.values.shape[1]:
+            self.values = np.concatenate([self.values, np.full(self.values.shape, -math.inf)], axis=1)
+
+    def _move(self, part: Any, values: Any, step: int) -> None:
         """Count scales that enter (1) or leave (−1) the windows of lanes."""
-        scale = self._scale[lanes]
-        self._held[lanes] += step
-        self._below[lanes] += step * (values < scale)
-        self._upto[lanes] += step * (values <= scale)
+        scale = self._scale[part]
+        self._held[part] += step
+        self._below[part] += step * (values < scale)
+        self._upto[part] += step * (values <= scale)
 
-    def _search(self, lanes: Any, size: int, rank: Any) -> None:
-        """Find the answers of lanes whose windows have one size."""
-        last = self.count[lanes]
-        if np.all(last == last[0]):
-            rows = self.values[lanes, last[0] - size : last[0]]
-        else:
-            rows = self.values[lanes[:, None], (last - size)[:, None] + np.arange(size)]
-        parted = np.partition(rows, np.unique(rank - 1), axis=-1)
-        scale = np.take_along_axis(parted, rank[:, None] - 1, axis=-1)
-        self._scale[lanes] = scale[:, 0]
-        self._held[lanes] = size
-        self._below[lanes], self._upto[lanes] = (rows < scale).sum(axis=-1), (rows <= scale).sum(axis=-1)
+    def _search(self, lanes: Any, size: Any, rank: Any) -> None:
+        """Find the answers of lanes anew, those with one size together."""
+        for common in set(size.tolist()):
+            same = size == common
+            some, last, place = lanes[same], self.count[lanes[same]], rank[same][:, None] - 1
+            if np.all(last == last[0]):
+                rows = self.values[some, last[0] - common : last[0]]
+            else:
+                rows = self.values[some[:, None], (last - common)[:, None] + np.arange(common)]
+            parted = np.partition(rows, sorted(set(place[:, 0].tolist())), axis=-1)
+            scale = np.take_along_axis(parted, place, axis=-1)
+            self._scale[some] = scale[:, 0]
+            self._held[some] = common
+            self._below[some], self._upto[some] = (rows < scale).sum(axis=-1), (rows <= scale).sum(axis=-1)

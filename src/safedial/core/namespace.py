@@ -52,6 +52,13 @@ def namespace(*values: Any) -> Any:
     return FLOATS
 
 
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the condition holds, `no` elsewhere, in the namespace of all three."""
+    if condition is True or condition is False:
+        return yes if condition else no
+    return namespace(condition, yes, no).where(condition, yes, no)
+
+
 def _array_namespace(arrays: list[Any]) -> Any:
     if all(isinstance(value, (np.ndarray, np.generic)) for value in arrays):
         return np

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-LIMITED = "P({cost} > {threshold:g}) <= {risk:g} in this round"
+LIMITED = "P({event}) <= {risk:g} in this round"
 
 
 class Promise(NamedTuple):
@@ -19,6 +19,7 @@ class Promise(NamedTuple):
         from_constants: the proof uses the constants that a spec states.
         exchangeable: the proof assumes exchangeable rounds and needs no constants.
         bracketed: it assumes a growth bracket too, in place of an exact dose curve.
+        gaussian: it assumes Gaussian noise, whose size it learns, and needs no constants.
         each_round: the risk is that of one round, not of all rounds together.
         claimed: the promise says something about the realized cost, which an outcome can contradict.
         empty: nothing is proved, not even about the mean.
@@ -33,6 +34,7 @@ class Promise(NamedTuple):
     from_constants: bool = False
     exchangeable: bool = False
     bracketed: bool = False
+    gaussian: bool = False
     each_round: bool = True
     claimed: bool = False
     empty: bool = False
@@ -55,7 +57,7 @@ CERTIFIED = Promise(
 
 PROMISES = {
     "certified": CERTIFIED,
-    "joint": CERTIFIED._replace(each_round=False, statement="P({cost} > {threshold:g} in any round, ever) <= {risk:g}"),
+    "joint": CERTIFIED._replace(each_round=False, statement="P({event} in any round, ever) <= {risk:g}"),
     "conformal": Promise(
         proved=True,
         exchangeable=True,
@@ -75,6 +77,15 @@ PROMISES = {
         limit="count_rule",
         default_policy="hp_shield",
     ),
+    "student": Promise(
+        proved=True,
+        gaussian=True,
+        claimed=True,
+        given="student",
+        start="certified",
+        limit="student_bound",
+        default_policy="hp_student",
+    ),
     "expected": Promise(
         limit="mean_bound", statement="none on the realized cost: only its mean is kept at or below {threshold:g}"
     ),
@@ -83,9 +94,7 @@ PROMISES = {
         limit="searched_bound",
         statement="none: the cost's function class is heuristic, and nothing is proved",
     ),
-    "bayesian": Promise(
-        limit="posterior_bound", statement="none for one truth: P({cost} > {threshold:g}) is averaged over a prior"
-    ),
+    "bayesian": Promise(limit="posterior_bound", statement="none for one truth: P({event}) is averaged over a prior"),
     "declared": Promise(claimed=True),
     "none": Promise(),
     "imported": Promise(),

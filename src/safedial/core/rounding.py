@@ -27,10 +27,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from safedial.core.namespace import FLOATS
-from safedial.core.spec import SafetySpec
+
+if TYPE_CHECKING:
+    from safedial.core.spec import SafetySpec
 
 UNIT = 2.0**-53
 """u: the largest relative error of one rounded operation."""
@@ -107,8 +111,9 @@ def explained(
 def rounded_spec(spec: SafetySpec) -> SafetySpec:
     """The spec with every number of the cost's bound moved to the safe side by 64u."""
     up, down = 1.0 + 64.0 * UNIT, 1.0 - 64.0 * UNIT
+    lower = up if spec.threshold is not None and np.all(np.asarray(spec.threshold) < 0.0) else down
     moved = {"reward_noise": up, "cost_noise": up, "cost_sensor_noise": up, "coefficient_bound": up}
-    moved |= {"threshold": down, "context_bound": (1.0 + NORM_SLACK) * up, "noise_low": up, "noise_high": up}
+    moved |= {"threshold": lower, "context_bound": (1.0 + NORM_SLACK) * up, "noise_low": up, "noise_high": up}
     return replace(
         spec, **{name: getattr(spec, name) * by for name, by in moved.items() if getattr(spec, name) is not None}
     )

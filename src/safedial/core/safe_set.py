@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from safedial.core.margin import noise_margin, tail_factor
-from safedial.core.namespace import is_zero, namespace
+from safedial.core.namespace import is_zero, namespace, where
 from safedial.core.scale import largest_scaled_intensity
 from safedial.core.spec import SafetySpec
 
@@ -56,13 +56,12 @@ def largest_safe_intensity(
     else:
         room, load = _with_independent_sensor(cost_upper, noise_margin, threshold, sensor_margin)
         certified = threshold >= sensor_margin
-    xp = namespace(room, load)
     everything = load <= room
     divisor = load + (load == 0.0)  # not 0; where the load is 0, either everything is safe or nothing
-    largest = xp.where(everything, 1.0, room / divisor)
+    largest = where(everything, 1.0, room / divisor)
     is_number = largest >= 0.0
-    certified = xp.logical_and(certified, is_number)
-    return SafeSet(xp.where(certified, largest, 0.0), certified)
+    certified = certified & is_number
+    return SafeSet(where(certified, largest, 0.0), certified)
 
 
 def _with_independent_sensor(cost_upper: Any, noise_margin: Any, threshold: Any, sensor_margin: Any) -> tuple[Any, Any]:

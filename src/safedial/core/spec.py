@@ -5,6 +5,7 @@
     joint:      P(C_t > τ in any round) ≤ δ + δ′, by spending δ_t = 6δ/(π² t²)
     conformal:  P(C_t > τ) ≤ δ in every round, for exchangeable rounds; needs none of the constants
     bracket:    the same for costs that keep to a growth bracket, whatever their dose curve
+    student:    the same for Gaussian noise of unknown size, whatever the contexts do, if they do not follow past noise
 
 The noise margin, the room left for noise in every round, may use more than a sub-Gaussian constant (`core.margin`);
 learning about the noise from data has its own risk, `margin_risk`, which is added to the sum.
@@ -22,9 +23,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from safedial.core.costs import read_costs, split_spec
 from safedial.core.namespace import is_zero, namespace, normal_quantile
 from safedial.core.promise import CERTIFIED, PROMISES, PROVED
 from safedial.core.scale import NoiseScale, scale_from_dict
+from safedial.core.tolerated import Cost
 from safedial.errors import InvalidInput, require
 
 VIOLATION_SHARE = 0.9
@@ -48,7 +51,7 @@ class SafetySpec:
     """The promise and its assumptions.
 
     Args:
-        threshold: τ > 0, which the realized cost must not exceed.
+        threshold: τ, which the realized cost must not exceed; > 0, or of any sign with promise="bracket".
         reward_noise, cost_noise: κ_r, κ_c: the noise is κ-sub-Gaussian given the history, X_t and α_t.
         coefficient_bound: S, with ‖θ*‖ ≤ S and ‖μ*‖ ≤ S.
         context_bound: L, with ‖X_t‖ ≤ L.
@@ -59,8 +62,9 @@ class SafetySpec:
         ridge: λ > 0, fixed in advance.
         promise: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
-            `cost_noise` and S, if given), and `total_risk` is δ; or "bracket", for exchangeable rounds and a growth
-            bracket (`hp_shield`), with neither constants nor an exact dose curve.
+            `cost_noise` and S, if given), and `total_risk` is δ; "bracket", for exchangeable rounds and a growth
+            bracket (`hp_shield`), with neither constants nor an exact dose curve; or "student", for Gaussian noise of
+            unknown size (`hp_student`), without constants.
         reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
         sensor_dependent: True if the sensor error may depend on the outcome's own noise.
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
@@ -70,6 +74,9 @@ class SafetySpec:
             needs it; "bounded" may have it, and then also learns the variance, which must be constant.
         noise_low, noise_high: the range of ξ_c for "bounded".
         noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.
+        costs: several costs by name, each a `Cost` with a threshold of its own, in place of `threshold`; outcomes then
+            bring a mapping. "Exceeds" means that any of them does. With promise="bracket" each has a bracket; with a
+            certified promise a noise, in place of `cost_noise`, and a share of the risks (`core.costs`).
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -77,7 +84,7 @@ class SafetySpec:
     (0.018, 0.002)
     """
 
-    threshold: Any
+    threshold: Any = None
     reward_noise: Any = None
     cost_noise: Any = None
     coefficient_bound: Any = None
@@ -86,7 +93,7 @@ class SafetySpec:
     estimation_risk: Any = None
     total_risk: Any = None
     ridge: Any = 1.0
-    promise: Literal["certified", "joint", "conformal", "bracket"] = "certified"
+    promise: Literal["certified", "joint", "conformal", "bracket", "student"] = "certified"
     reward_sensor_noise: Any = 0.0
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False
@@ -96,6 +103,7 @@ class SafetySpec:
     noise_low: Any = None
     noise_high: Any = None
     noise_scale: NoiseScale | None = None
+    costs: Mapping[str, Cost] | None = field(default=None, hash=False)
     log_inverse_risk: Any = field(init=False, repr=False, compare=False)
     """ln(1/δ′), which every radius needs in every round."""
     tail: Any = field(init=False, repr=False, compare=False)
@@ -110,6 +118,8 @@ class SafetySpec:
     def __post_init__(self) -> None:
         _one_of("promise", self.promise, PROVED)
         _one_of("margin", self.margin, MARGINS)
+        if self.costs is not None:
+            self._check_costs()
         for name in NUMBERS:
             if getattr(self, name) is not None or not (name in OPTIONAL or self._may_lack(name)):
                 object.__setattr__(self, name, _number(name, getattr(self, name)))
@@ -127,6 +137,8 @@ class SafetySpec:
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
         object.__setattr__(self, "least_informative", self._least_informative())
+        if self.costs is not None and PROMISES[self.promise].from_constants:
+            split_spec(self)
 
     def _least_informative(self) -> Any:
         if not self.sensors_err or self.reward_noise is None or self.cost_noise is None:
@@ -135,7 +147,26 @@ class SafetySpec:
         cost = self.cost_sensor_noise / self.cost_noise
         return namespace(reward, cost).maximum(reward, cost)
 
+    def _check_costs(self) -> None:
+        stated, way_out = PROMISES[self.promise], "use promise='bracket' or 'certified', or state one threshold"
+        proved = stated.bracketed or stated.from_constants
+        require(proved, "promise", self.promise, "has no proof for several costs", way_out)
+        own = {
+            "threshold": None,
+            "threshold_on": "measured",
+            "cost_noise": None,
+            "noise_low": None,
+            "noise_scale": None,
+        }
+        for name, plain in own.items():
+            way_out = "leave it out" if name in ("noise_low", "noise_scale") else "state it in each Cost"
+            given = getattr(self, name)
+            require(given == plain, name, given, "cannot be combined with costs", way_out)
+        object.__setattr__(self, "costs", read_costs(self.costs, stated))
+
     def _may_lack(self, name: str) -> bool:
+        if name in ("threshold", "cost_noise") and self.costs is not None:
+            return True
         return name in CONSTANTS and not PROMISES[self.promise].from_constants
 
     def _check_sizes(self) -> None:
@@ -143,12 +174,13 @@ class SafetySpec:
         for name, way_out in POSITIVE.items():
             value = getattr(self, name)
             if value is not None:
-                require(np.all(value > 0), name, value, "must be > 0", way_out)
+                signed = name == "threshold" and PROMISES[self.promise].bracketed
+                require(signed or np.all(value > 0), name, value, "must be > 0", way_out)
                 _of_usual_size(name, value)
         for name in ("reward_sensor_noise", "cost_sensor_noise"):
             value = getattr(self, name)
             require(np.all(value >= 0), name, value, "must be >= 0")
-            _of_usual_size(name, np.where(np.asarray(value) == 0, 1.0, value))
+            _of_usual_size(name, value)
 
     def _check_margin(self) -> None:
         """Check what each margin needs, and what it excludes."""
@@ -164,7 +196,7 @@ class SafetySpec:
                 None not in ends and np.all(np.asarray(self.noise_low) < 0) and np.all(np.asarray(self.noise_high) > 0)
             )
             require(inside, "noise_low, noise_high", ends, "must be given, with noise_low < 0 < noise_high")
-            _of_usual_size("noise_low", -self.noise_low)
+            _of_usual_size("noise_low", self.noise_low)
             _of_usual_size("noise_high", self.noise_high)
         else:
             require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
@@ -196,8 +228,10 @@ class SafetySpec:
 
     @property
     def promised_risk(self) -> Any:
-        """δ + δ′ + δ_q: the largest probability of a violation in a round (conformal: δ)."""
-        parts = [self.violation_risk, *((self.estimation_risk,) if PROMISES[self.promise].from_constants else ())]
+        """δ + δ′ + δ_q: the largest probability of a violation in a round (without constants, and without δ′: δ)."""
+        stated = PROMISES[self.promise]
+        counts = stated.from_constants or (stated.gaussian and self.estimation_risk is not None)
+        parts = [self.violation_risk, *((self.estimation_risk,) if counts else ())]
         return sum(parts[1:], parts[0]) + (self.margin_risk if self.learns_noise else 0.0)
 
     def _split_total_risk(self) -> None:
@@ -229,6 +263,8 @@ class SafetySpec:
             for name in NAMES
             if (value := getattr(self, name)) is not None
         }
+        if self.costs is not None:
+            plain["costs"] = {name: cost.to_dict() for name, cost in self.costs.items()}
         return plain if self.noise_scale is None else plain | {"noise_scale": self.noise_scale.to_dict()}
 
     @classmethod
@@ -239,7 +275,8 @@ class SafetySpec:
         way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
         require(not unknown, "spec", unknown, "has unknown names", way_out)
         stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
-        missing = sorted({"threshold", *(CONSTANTS if stated.from_constants else ())} - set(fields))
+        needed = {"threshold", *(CONSTANTS if stated.from_constants else ())}
+        missing = sorted(needed - ({"threshold", "cost_noise"} if fields.get("costs") else set()) - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
         return cls(**fields)
 
@@ -283,7 +320,8 @@ def _log_inverse(risk: Any) -> Any:
 
 
 def _of_usual_size(name: str, value: Any) -> None:
-    usual = np.all(np.asarray(value) >= 1.0 / LARGEST) and np.all(np.asarray(value) <= LARGEST)
+    size = np.abs(np.asarray(value))
+    usual = np.all((size >= 1.0 / LARGEST) | (size == 0.0)) and np.all(size <= LARGEST)
     require(usual, name, value, f"must lie between {1.0 / LARGEST:g} and {LARGEST:g}", "choose other units")
 
 

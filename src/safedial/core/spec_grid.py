@@ -15,8 +15,13 @@ SWEPT = ("threshold", "violation_risk", "estimation_risk")
 """The spec fields that may be 1-d arrays."""
 
 
-def check_grids(spec: SafetySpec) -> int:
-    """The number of rows of a spec; grids of other fields, of more dimensions or of unequal length are refused."""
+def check_grids(spec: SafetySpec, *, several: bool = False) -> int:
+    """The number of rows of a spec; grids of other fields, of more dimensions or of unequal length are refused.
+
+    `several`: whether the spec may have several costs.
+    """
+    words, way_out = "are for an Agent, and for hp_shield in a DoseResponseWorld", "simulate with one threshold"
+    require(several or spec.costs is None, "costs", list(spec.costs or ()), words, way_out)
     for name in NUMBERS:
         value, allowed = getattr(spec, name), 1 if name in SWEPT else 0
         require(np.ndim(value) <= allowed, name, value, f"may have at most {allowed} dimensions here")

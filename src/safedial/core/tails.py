@@ -38,12 +38,12 @@ def update(log_evidence: float, residual: float, slack: float, noise: float) -> 
     >>> total > math.log(100)
     True
     """
-    return observe(expect(log_evidence), residual, slack, noise)
+    return observe(log_evidence + EXPECTED, residual, slack, noise)
 
 
-def expect(log_evidence: float) -> float:
-    """Add the factor √(1−s) of a round that is decided but has no outcome yet."""
-    return log_evidence + EXPECTED
+def expect(log_evidence: list[float]) -> list[float]:
+    """Multiply each product by the factor √(1−s) of a round that is decided but has no outcome yet."""
+    return [each + EXPECTED for each in log_evidence]
 
 
 def observe(log_evidence: float, residual: float, slack: float, noise: float) -> float:

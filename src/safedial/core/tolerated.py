@@ -33,28 +33,37 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from safedial.core.brackets import LARGEST_EXPONENT, Growth, Reading, growth_from_dict
+from safedial.core.curve import DoseCurve
+from safedial.core.dose import curve_from_dict
 from safedial.core.namespace import FLOATS, namespace
 from safedial.core.rounding import UNIT
 from safedial.errors import InvalidInput, require
+
+Numbers = float | NDArray[np.float64]
 
 LOWERED = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One cost: its threshold, its bracket and the side on which it must stay.
+    """One cost: its threshold, and either its bracket (promise="bracket") or its noise (a certified promise).
 
     Args:
-        threshold: τ, in the cost's own units. Of any sign for `additive` and `spread`; > 0 for `relative`.
+        threshold: τ, in the cost's own units. Of any sign for `additive` and `spread`; > 0 for `relative` and `noise`.
         growth: a bracket. For `direction="below"` it says how fast the cost can *fall* when the setting rises.
         direction: "above": the cost must not exceed τ. "below": it must not fall below τ, as a glucose of 70 mg/dl.
-        on: "measured" if τ limits the cost as measured, "true" if the cost without the bracket's `error`.
+        on: "measured" if τ limits the cost as measured, "true" if the cost without the bracket's or sensor's error.
+        unit: for display, for example "mg/l".
+        noise: κ of the cost, in place of a bracket: the cost is then linear in the context, and its dose curve exact.
+        curve: with `noise`: the cost's dose curve, if it is not the Agent's; one of this package.
+        share: with `noise`: its share of the risks, if not an equal one (`core.costs`).
 
     >>> from safedial.core.brackets import additive
     >>> low_glucose = Cost(threshold=70, growth=additive(4, 30), direction="below")
@@ -63,19 +72,45 @@ class Cost:
     """
 
     threshold: float
-    growth: Growth
+    growth: Any = None
     direction: Literal["above", "below"] = "above"
     on: Reading = "measured"
+    unit: str = ""
+    noise: float | None = None
+    curve: DoseCurve | None = field(default=None, hash=False)
+    share: float | None = None
 
     def __post_init__(self) -> None:
         threshold = self.threshold
-        number = isinstance(threshold, (int, float, np.number)) and not isinstance(threshold, bool)
-        require(number and math.isfinite(threshold), "threshold", threshold, "must be a finite number")
+        require(_is_number(threshold), "threshold", threshold, "must be a finite number")
+        require(self.direction in ("above", "below"), "direction", self.direction, "must be 'above' or 'below'")
+        require(self.on in ("measured", "true"), "on", self.on, "must be 'measured' or 'true'")
+        require(isinstance(self.unit, str), "unit", self.unit, "must be text")
+        if self.noise is None:
+            self._check_bracket()
+        else:
+            self._check_noise()
+
+    def _check_noise(self) -> None:
+        noise: Any = self.noise
+        require(_is_number(noise) and noise > 0, "noise", noise, "must be a finite number > 0")
+        for name, plain in (("growth", None), ("direction", "above")):
+            given, way_out = getattr(self, name), "state a bracket and no noise, for promise='bracket'"
+            require(given == plain, name, given, "does not go with noise", way_out)
+        require(self.threshold > 0, "threshold", self.threshold, "must be > 0 where noise is stated")
+        known = self.curve is None or (isinstance(self.curve, DoseCurve) and not self.curve.is_own)
+        require(known, "curve", self.curve, "must be a dose curve of this package", "for example hill(ed50=0.5)")
+        part = self.share is None or (_is_number(self.share) and 0.0 < self.share <= 1.0)
+        require(part, "share", self.share, "must be a number in (0, 1]")
+
+    def _check_bracket(self) -> None:
+        threshold = self.threshold
         require(
             isinstance(self.growth, Growth), "growth", self.growth, "must be a bracket", "growth.additive(0, 3), say"
         )
-        require(self.direction in ("above", "below"), "direction", self.direction, "must be 'above' or 'below'")
-        require(self.on in ("measured", "true"), "on", self.on, "must be 'measured' or 'true'")
+        for name in ("curve", "share"):
+            rule = "does not go with a bracket: the risk is not split, and the curve is the Agent's"
+            require(getattr(self, name) is None, name, getattr(self, name), rule, "leave it out")
         if self.growth.name == "relative":
             way_out = "use additive, which takes thresholds of any sign"
             require(
@@ -95,23 +130,42 @@ class Cost:
         sign = 1.0 if self.direction == "above" else -1.0
         return sign * float(self.threshold) - (self.growth.error if self.on == "measured" else 0.0)
 
-    def tolerated(self, cost: Any, setting: Any, features: Mapping[str, Any] | None = None) -> Any:
+    def tolerated(self, cost: Any, setting: Any, features: Mapping[str, Any] | None = None) -> Numbers:
         """z*: the largest setting at which the round would have kept the threshold; −∞ where none, or `cost` is NaN."""
         growth = self.growth.at(features or {})
         signed = cost if self.direction == "above" else -cost
         return _TOLERATED[growth.name](growth.parameters, signed + growth.error, setting, self.limit)
 
-    def exceeded(self, cost: Any) -> Any:
+    @overload
+    def exceeded(self, cost: float) -> bool: ...
+
+    @overload
+    def exceeded(self, cost: NDArray[np.float64]) -> NDArray[np.bool_]: ...
+
+    def exceeded(self, cost: Any) -> bool | NDArray[np.bool_]:
         """Whether a measured cost lies on the wrong side of the threshold."""
         return cost > self.threshold if self.direction == "above" else cost < self.threshold
 
+    def excess(self, cost: Any) -> Numbers:
+        """How far a measured cost lies on the wrong side of the threshold; below 0 where it keeps it."""
+        return cost - self.threshold if self.direction == "above" else self.threshold - cost
+
     def to_dict(self) -> dict[str, Any]:
-        fields = {"threshold": float(self.threshold), "growth": self.growth.to_dict()}
-        return {**fields, "direction": self.direction, "on": self.on}
+        fields: dict[str, Any] = {"threshold": float(self.threshold)}
+        if self.noise is None:
+            fields |= {"growth": self.growth.to_dict(), "direction": self.direction}
+        fields |= {"on": self.on, "unit": self.unit or None}
+        fields |= {name: value and float(value) for name, value in (("noise", self.noise), ("share", self.share))}
+        fields |= {"curve": self.curve and self.curve.to_dict()}
+        return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Cost:
-        given = {**fields, "growth": growth_from_dict(fields.get("growth"))}
+        given = dict(fields)
+        if given.get("noise") is None:
+            given["growth"] = growth_from_dict(fields.get("growth"))
+        if isinstance(given.get("curve"), Mapping):
+            given["curve"] = curve_from_dict(given["curve"])
         try:
             return cls(**given)
         except TypeError as error:
@@ -129,6 +183,11 @@ def tolerated_setting(
     for other in found[1:]:
         least = namespace(least, other).minimum(least, other)
     return least
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return bool(number and math.isfinite(value))
 
 
 class Range(NamedTuple):

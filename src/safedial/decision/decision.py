@@ -102,6 +102,8 @@ LIMITS = {
     "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
     "bracket_drift": "rounds exceed at settings that the rounds before them tolerated, more than exchangeable rounds "
     "within the bracket would, so the fallback is advised until a person resumes",
+    "student_drift": "costs lie above their predictions more than Gaussian noise of one size allows, and on this the "
+    "Student bound rests, so the fallback is advised until a person resumes",
     "start_refuted": "costs exceeded the threshold at the declared start more often than the risk allows, so the start "
     "is not safe, and the fallback, or the dial's low end where the fallback is that start, is advised until a person "
     "resumes",
@@ -133,12 +135,17 @@ LIMITS = {
     "full_dose": "the end of the dial: the largest setting is allowed",
     "cost_bound": "the cost bound: a higher setting could break the promise",
     "conformal_bound": "the conformal bound: a higher setting could break the promise",
+    "student_bound": "the Student bound: a higher setting could break the promise",
     "reach": "the reach: a higher setting lies too far beyond those tried so far; a guard, not a proof",
     "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
     "report the measured quantity, not its excess over a limit",
+    "open_rounds": "rounds that this decision needs have no outcome yet, so the start dose is used",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
     "count_rule": "the count rule: at a higher setting too many of the past rounds could have broken the threshold",
     "climb_limit": "the climb limit: a higher setting is too far beyond those of the last rounds; a guard, not a proof",
+    "request": "the request: no more was asked for",
+    "largest_reward": "the predicted reward, which is largest at this setting",
+    "start_only": "no benefit is expected here, so only the start is given",
     "shield_start": "too little is known, or too many rounds tolerate nothing beyond the start, so the start is given",
     "searched_bound": "the largest mean cost that a search found; this is not a proof",
     "posterior_bound": "the posterior's bound, averaged over a prior; nothing is proved for any single truth",
@@ -150,6 +157,8 @@ def _limit(decision: Decision) -> str:
     choice, dial, learner = decision.choice, decision.rules.dial, decision.rules.learner
     if decision.fallback_reason or decision.limiter:
         return decision.fallback_reason or decision.limiter
+    if chosen := learner.chosen(decision):
+        return chosen
     if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
         return "no_expected_benefit"
     if decision.intensity == 0.0 and choice.intensity > 0.0:

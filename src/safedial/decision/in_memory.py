@@ -105,11 +105,12 @@ class InMemoryRounds:
     ) -> None:
         """Watch the outcome of round `number` (0: history), and learn from it.
 
-        `unrelated` says whether the reason for a withheld dose has nothing to do with the outcome; None: not stated.
+        `unrelated` says whether the reason for a withheld dose, or a lost outcome, has nothing to do with the outcome;
+        None: not stated.
         """
         self._expect()
         learner, round_ = self._learner, self._open.pop(number, None)
-        nothing = round_ is not None and sample.intensity == 0.0
+        nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)
         if round_ is not None:
             gives = round_.watched or self._gives(round_)
             if learner.watches_itself:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from safedial.core.dose import DoseCurve
@@ -10,7 +11,7 @@ from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.spec import SafetySpec
 from safedial.decision.rules import RULES, Rules
-from safedial.decision.units import reals
+from safedial.decision.units import real, reals
 from safedial.errors import InvalidInput, refusal, require
 
 RESCALING = 1e-12
@@ -19,7 +20,10 @@ never makes a violation."""
 
 
 class Outcome(NamedTuple):
-    """The report of a round: the applied setting, the measured reward and cost, and the known baseline cost."""
+    """The report of a round: the applied setting, the measured reward and cost, and the known baseline cost.
+
+    Where the spec states several costs, `cost` is a mapping with all of them, None or NaN where one is not known.
+    """
 
     action: Any
     reward: Any
@@ -28,20 +32,41 @@ class Outcome(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs."""
+    """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs.
+
+    Where the spec states several costs, `measured` has them by name, NaN where one is not known; `cost` is 0, or under
+    a certified promise the sample of each known cost, by name.
+    """
 
     reward: float
-    cost: float
+    cost: Any
     weight: float
     applied: float
-    measured: float
+    measured: Any
     baseline_cost: float
     intensity: float = 0.0
+
+    @property
+    def unknown(self) -> bool:
+        """Whether a cost is not known."""
+        measured = self.measured
+        return any(map(math.isnan, measured.values())) if type(measured) is dict else measured != measured
+
+
+def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
+    """`normalise` for a round whose outcome is lost: it teaches nothing."""
+    costs = rules.spec.costs
+    unknown = math.nan if costs is None else dict.fromkeys(costs, math.nan)
+    nothing = 0.0 if rules.parts is None else {}
+    return Sample(0.0, nothing, 0.0, rules.dial.low, unknown, outcome.baseline_cost)
 
 
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check an outcome and divide it by its intensities; `context` is for a noise scale that depends on it."""
-    setting, gain, harm, baseline = reals(outcome._asdict())
+    setting, gain = reals({"action": outcome.action, "reward": outcome.reward})
+    harm, baseline = read_cost(rules.spec, outcome.cost), real("baseline_cost", outcome.baseline_cost)
+    if rules.parts is not None:
+        return _several(rules, outcome, harm, context)
     dial, dose = rules.dial, rules.dose
     if not dial.low <= setting <= dial.high:
         way_out = "report what was applied, in the dial's units"
@@ -50,20 +75,64 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     cost_intensity = share if rules.is_identity else float(dose.cost.effect(share))
     reward_intensity = share if dose.reward.name == "identity" else float(dose.reward.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
-    if rules.policy.binary_cost:
-        require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs")
+    if rules.policy.takes_zero_one:
+        require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs, or its bracket")
         require(baseline == 0.0, "baseline_cost", baseline, "must be 0 where costs are 0 or 1")
     if weight <= 0.0 or not rules.policy.learns:
         return Sample(0.0, 0.0, 0.0, setting, harm, baseline)
     return Sample(
         _quotient("reward", gain, reward_intensity, weight),
-        _quotient("cost", harm - baseline, cost_intensity, weight),
+        0.0 if rules.spec.costs else _quotient("cost", harm - baseline, cost_intensity, weight),
         weight,
         setting,
         harm,
         baseline,
         cost_intensity,
     )
+
+
+def _several(rules: Rules, outcome: Outcome, harms: dict[str, float], context: Any) -> Sample:
+    """Each known cost under its own rules. Where one is not known, the round teaches nothing."""
+    require(outcome.baseline_cost == 0.0, "baseline_cost", outcome.baseline_cost, "must be 0 for several costs")
+    parts = {
+        name: normalise(part, outcome._replace(cost=harms[name]), context)
+        for name, part in rules.parts.items()
+        if not math.isnan(harms[name])
+    }
+    samples = list(parts.values())
+    if len(samples) < len(harms):
+        return Sample(0.0, parts, 0.0, float(outcome.action), harms, 0.0)
+    least = min(samples, key=lambda part: part.intensity)
+    return Sample(samples[0].reward, parts, least.weight, least.applied, harms, 0.0, least.intensity)
+
+
+def read_cost(spec: SafetySpec, given: Any) -> Any:
+    """One measured cost, or each of the spec's costs by name."""
+    costs, mapping = spec.costs, isinstance(given, Mapping)
+    if costs is None:
+        require(not mapping, "cost", given, "must be one number: the spec states one cost")
+        return real("cost", given)
+    names = ", ".join(costs)
+    require(mapping, "cost", given, f"must be a mapping with {names}: the spec states costs by name")
+    unknown = sorted(set(given) - set(costs), key=str)
+    require(not unknown, "cost", unknown, "is unknown", f"the spec's costs are {names}")
+    missing = sorted(set(costs) - set(given))
+    require(not missing, "cost", missing, "is missing", "report every cost, None where it is not known")
+    return {name: _known(f"cost[{name!r}]", given[name]) for name in costs}
+
+
+def written_cost(measured: Any) -> Any:
+    """What `read_cost` read as plain values, None where a cost is not known."""
+    if not isinstance(measured, dict):
+        return measured
+    return {name: None if math.isnan(value) else value for name, value in sorted(measured.items())}
+
+
+def _known(name: str, value: Any) -> float:
+    """A number, or NaN for one that is not known."""
+    number = math.nan if value is None else real(name, value, finite=False)
+    require(not math.isinf(number), name, value, "must be a finite number, or None", code="not_finite")
+    return number
 
 
 def counted(spec: SafetySpec, sample: Sample, round: float, *, rules_version: int = RULES) -> tuple[bool, float] | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from safedial.core.brackets import Growth
 from safedial.core.dose import Dose, DoseCurve
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
@@ -23,8 +25,8 @@ RULES = 2
 log whose first event states none has version 1."""
 
 
-class Rules(NamedTuple):
-    """Everything that is fixed for the life of a learner."""
+class RuleFields(NamedTuple):
+    """The fields of `Rules`."""
 
     spec: SafetySpec
     policy: Policy
@@ -41,6 +43,28 @@ class Rules(NamedTuple):
     """The range for a stated baseline cost."""
     learner: Any = None
     """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
+    parts: Any = None
+    """The rules of each cost, by name, where a certified promise is split among several."""
+
+
+class Rules(RuleFields):
+    """Everything that is fixed for the life of a learner, and what follows from that alone."""
+
+    @cached_property
+    def fixed_terms(self) -> tuple[dict[str, Any], list[str]]:
+        """What all certificates under these rules share, computed once. To be copied, never handed out."""
+        from safedial.decision.certificates.certified import fixed_terms
+
+        return fixed_terms(self)
+
+    @cached_property
+    def sentence(self) -> str:
+        """The policy's promise in one sentence, for a learner without a sentence of its own."""
+        spec, promise = self.spec, PROMISES[self.policy.promise]
+        if promise.from_constants:
+            promise = PROMISES[spec.promise]
+        event = self.learner.event(self)
+        return promise.statement.format(event=event, threshold=spec.threshold, risk=spec.promised_risk)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON. The user's own functions appear only by name; the version is not included."""

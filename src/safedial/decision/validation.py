@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from safedial.core.scale import check_rises
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.learners.kinds import kind_of
+from safedial.decision.learners.kinds import kind_of, split_rules
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import longest_context
 from safedial.decision.rounds import Asked
@@ -50,7 +51,8 @@ def make_rules(
     recorded before it was refused.
     """
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
-    require(whole, "dim", dim, "must be a whole number >= 1")
+    way_out = "give dim, the number of values in a context, or features, which tell it"
+    require(whole, "dim", dim, "must be a whole number >= 1", way_out)
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name in NUMBERS:
         require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")
@@ -68,7 +70,7 @@ def make_rules(
     rules = Rules(
         spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, version, between, learner
     )
-    rules = learner.started(rules, start_action)
+    rules = learner.started(split_rules(rules), start_action)
     given = rules.fallback_action if fallback_action is None else fallback_action
     return rules._replace(fallback_action=_fallback(dial_, given))
 
@@ -79,17 +81,40 @@ def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
 
 
 def read_question(
-    rules: Rules, context: Any, baseline_cost: Any, allow_extrapolation: Any = False, proposal: Any = None
+    rules: Rules,
+    context: Any,
+    baseline_cost: Any,
+    allow_extrapolation: Any = False,
+    proposal: Any = None,
+    *,
+    unit: Any = None,
 ) -> Asked:
     """What an agent is asked: the context, its baseline cost, and what the learner takes from the question."""
     asked = read_new_context(rules, context, allow_extrapolation)
     if baseline := read_baseline(rules, baseline_cost):
         asked = asked._replace(baseline_cost=baseline)
     if rules.learner.reads_questions:
-        return rules.learner.read_question(rules, asked, proposal)
-    if proposal is not None:
-        raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
+        return rules.learner.read_question(rules, asked, proposal, unit)
+    for name, value in (("proposal", proposal), ("unit", unit)):
+        if value is not None:
+            raise refusal(name, value, f"is not for {rules.policy.name}", "leave it out")
     return asked
+
+
+def read_questions(
+    rules: Rules, contexts: Any, baseline_costs: Any, allow_extrapolation: Any, *, proposals: Any, units: Any
+) -> list[Asked]:
+    """Several questions at once; an error names the row."""
+    rows = context_rows(contexts)
+    baselines = column("baseline_costs", baseline_costs, len(rows))
+    given = [
+        [None] * len(rows) if each is None else listed(name, each, len(rows))
+        for name, each in (("proposals", proposals), ("units", units))
+    ]
+    return [
+        in_row(row, partial(read_question, unit=unit), rules, context, baseline, allow_extrapolation, proposal)
+        for row, (context, baseline, proposal, unit) in enumerate(zip(rows, baselines, *given, strict=True))
+    ]
 
 
 def read_new_context(rules: Rules, context: Any, allow_extrapolation: Any = False) -> Asked:
@@ -194,11 +219,18 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
     """The policy and its learner's class, if they can run online under the spec."""
     rule = as_policy(PROMISES[spec.promise].default_policy if policy is None else policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
-    learner = kind_of(rule)
+    learner = kind_of(rule, spec)
     given, stated = PROMISES[rule.promise], PROMISES[spec.promise]
-    same = (given.exchangeable, given.bracketed) == (stated.exchangeable, stated.bracketed)
+    same = (given.exchangeable, given.bracketed, given.gaussian) == (
+        stated.exchangeable,
+        stated.bracketed,
+        stated.gaussian,
+    )
     words = f"does not match policy {rule.name}, whose promise is {rule.promise!r}"
-    way_out = "set the spec's promise to 'conformal' for hp_conformal, 'bracket' for hp_shield, and only for them"
+    way_out = (
+        "set the spec's promise to 'conformal' for hp_conformal, 'bracket' for hp_shield, 'student' for hp_student, "
+    )
+    way_out += "and only for them"
     require(same, "promise", spec.promise, words, way_out)
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
@@ -224,6 +256,8 @@ def read_baseline(rules: Rules, baseline_cost: Any) -> float:
     if not low <= value <= high:
         way_out = "if it is right, state another baseline_range at the start (a lower baseline raises the dose)"
         raise refusal("baseline_cost", value, f"must lie between {low:g} and {high:g}", way_out)
+    if value and rules.spec.costs is not None:
+        raise refusal("baseline_cost", value, "cannot be combined with several costs", "report whole costs, and use 0")
     return value
 
 

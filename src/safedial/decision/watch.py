@@ -21,7 +21,7 @@ import numpy as np
 
 from safedial.core import monitor, tails
 from safedial.core.margin import round_risk
-from safedial.decision.learners.protocol import Learner, Residuals
+from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted, counted_from
 from safedial.decision.rounds import Round, Vector
 from safedial.decision.rules import Rules
@@ -41,8 +41,9 @@ class Watch:
 
     def __init__(self, rules: Rules, learner: Learner, level: float = 0.01) -> None:
         self.rules, self.learner, self.level = rules, learner, level
+        self.specs = learner.specs(rules)
         self.monitor = monitor.init()
-        self.tails = [0.0, 0.0]
+        self.tails = [0.0] * (1 + len(self.specs))
         self.crossed = self.noisy = False
         self.unwatched = self.new_unwatched = self.new_watched = 0
         self.unwatched_from = self.watched_from = self.tails_from = 0
@@ -55,7 +56,7 @@ class Watch:
 
     @property
     def noise_evidence(self) -> float:
-        """Evidence that the noise is larger than stated: starts at 1; 2/level stops."""
+        """Evidence that the noise is larger than stated: starts at 1; 2/level stops (for k costs, (k + 1)/level)."""
         return math.exp(max(self.tails))
 
     @property
@@ -74,27 +75,34 @@ class Watch:
         if self.learner.watches_itself:
             self.new_watched += round_.watched
             return round_
-        self.tails = [tails.expect(each) for each in self.tails]
+        self.tails = tails.expect(self.tails)
         if not round_.watched:
             return round_
-        risk = allowed_risk(self.rules.spec, round_.baseline_cost, float(round_.number))
-        if risk is None:
+        risks = [allowed_risk(spec, round_.baseline_cost, float(round_.number)) for spec in self.specs]
+        known = [risk for risk in risks if risk is not None]
+        if len(known) < len(risks):
             return round_._replace(watched=False)
         self.new_watched += 1
-        self.monitor = monitor.update(self.monitor, False, risk)
+        self.monitor = monitor.update(self.monitor, False, min(sum(known), 1.0))
         return round_
 
     def reported(self, round_: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False) -> None:
         """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open."""
         if sample.weight > 0.0 and round_.number > self.tails_from and not self.learner.watches_itself:
-            self._observe(self.learner.residuals(self.rules, context, norm, sample))
+            self._observe(sample, context, norm)
         if not round_.watched:
             return
-        spec, counts = self.rules.spec, round_.number > self.watched_from and not self.learner.watches_itself
-        cost = (_throttled_cost if throttled else cost_at_advice)(self.rules, sample, round_.action)
-        if cost is None:
+        if self.learner.watches_itself:
+            if not (_throttled_judges if throttled else self.learner.judges)(self.rules, sample, round_.action):
+                self.unseen(round_)
+            return
+        advised_cost, of = _throttled_cost if throttled else cost_at_advice, float(round_.number)
+        parts = self.learner.parts(self.rules, sample)
+        costs = [(rules.spec, advised_cost(rules, part, round_.action)) for rules, _, part in parts]
+        over = any(cost is not None and cost > max(spec.threshold, counted_from(spec, of)) for spec, cost in costs)
+        if not over and (sample.unknown or any(cost is None for _, cost in costs)):
             self.unseen(round_)
-        elif counts and cost > spec.threshold and cost > counted_from(spec, float(round_.number)):
+        elif over and round_.number > self.watched_from:
             self.monitor = monitor.revise(self.monitor)
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
 
@@ -110,8 +118,7 @@ class Watch:
         The round was decided and its outcome is known, so the product stays valid, and a void cannot hide a violation.
         A wrongly reported outcome is corrected instead.
         """
-        cost = cost_at_advice(self.rules, sample, round_.action) if round_.watched else None
-        if cost is None or cost <= self.rules.spec.threshold:
+        if not (round_.watched and self.learner.exceeds(self.rules, sample, round_.action)):
             return False
         self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm)
         return True
@@ -126,18 +133,18 @@ class Watch:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
         if rule == "alarm":
             self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
-        elif rule == "drift":
+        elif rule in self.learner.stop_rules:
             self.crossed = False
         elif rule == "noise_broken":
-            self.tails, self.noisy, self.tails_from = [0.0, 0.0], False, rounds
+            self.tails, self.noisy, self.tails_from = [0.0] * len(self.tails), False, rounds
         elif rule == "too_many_unwatched":
             self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
 
     def learned(self, round_: Round, sample: Sample) -> None:
         """Version 1: count a round when it is learned from."""
         if sample.weight > 0.0:
-            self.tails = [tails.expect(each) for each in self.tails]
-            self._observe(self.learner.residuals(self.rules, round_.context, round_.norm, sample), rounding=0.0)
+            self.tails = tails.expect(self.tails)
+            self._observe(sample, round_.context, round_.norm, rounding=0.0)
         if round_.watched and sample.applied <= round_.action:
             seen = counted(self.rules.spec, sample, float(round_.number), rules_version=1)
             if seen:
@@ -150,17 +157,21 @@ class Watch:
             risk = float(round_risk(self.rules.spec, float(round_.number)))
             self.monitor = monitor.update(self.monitor, False, risk)
 
-    def _observe(self, seen: Residuals | None, rounding: float = 1.0) -> None:
+    def _observe(self, sample: Sample, context: Vector, norm: float, *, rounding: float = 1.0) -> None:
         """Compare residuals with the stated noise. An estimate raised by rounding is not noise; version 1 counted it
         as noise (`rounding` 0).
         """
-        if seen is None:
-            return
-        spec, (reward, reward_slack, cost, cost_slack, raised) = self.rules.spec, seen
-        reward = tails.observe(self.tails[0], reward, reward_slack, spec.reward_noise)
-        cost = tails.observe(self.tails[1], cost, cost_slack + rounding * raised, spec.cost_noise)
-        self.tails, largest = [reward, cost], max(reward, cost)
-        self.noisy = self.noisy or (largest > 0.0 and bool(tails.alarm(largest, 0.5 * self.level)))
+        found = list(self.tails)
+        for place, (rules, learner, part) in enumerate(self.learner.parts(self.rules, sample), start=1):
+            seen = learner.residuals(rules, context, norm, part)
+            if seen is None:
+                return
+            reward, reward_slack, cost, cost_slack, raised = seen
+            if place == 1:
+                found[0] = tails.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
+            found[place] = tails.observe(found[place], cost, cost_slack + rounding * raised, rules.spec.cost_noise)
+        self.tails, largest = found, max(found)
+        self.noisy = self.noisy or (largest > 0.0 and bool(tails.alarm(largest, self.level / len(found))))
 
     def packed(self) -> Any:
         """The monitor as an array, for a snapshot or a save file."""
@@ -172,11 +183,15 @@ class Watch:
         self.monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
 
 
-def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
-    """A throttled cost, if it shows that the advised setting would have exceeded the threshold: it exceeded the
+def _throttled_judges(rules: Rules, sample: Sample, advised: float) -> bool:
+    """Whether a throttled cost shows that the advised setting would have exceeded the threshold: it exceeded the
     threshold itself, at no more than the advice, and not because of sensor error.
     """
     spec = rules.spec
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
-    tells = sample.measured > spec.threshold and sample.applied <= advised and not sensors
-    return sample.measured if tells else None
+    return rules.learner.is_over(rules, sample.measured) and sample.applied <= advised and not sensors
+
+
+def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
+    """`cost_at_advice` for a throttled round."""
+    return sample.measured if _throttled_judges(rules, sample, advised) else None

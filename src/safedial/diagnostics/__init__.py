@@ -8,7 +8,7 @@ false flag in the whole life of a study is at most `level`, however the checks d
 level covers the confidence set that `tails` and `influence` use. Checks of the reward are a separate family.
 
 A conformal spec states no constants, and its promise assumes exchangeable rounds. Its checks are in
-conformal_checks.py; three of them are bets (3/level each).
+conformal_checks.py; three of them are bets (3/level each). A bracket promise needs less still (bracket_checks.py).
 
 Online, call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. To add one round
 at a time, use the moments in evidence.py.
@@ -19,9 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from safedial.core.costs import require_one_cost
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
+from safedial.decision.units import Dial, Features
+from safedial.diagnostics.bracket_checks import check_bracket
+from safedial.diagnostics.bracket_rounds import BracketRounds, walk_bracket_log
 from safedial.diagnostics.conformal_checks import BETS, check_conformal
 from safedial.diagnostics.conformal_rounds import ConformalRounds, walk_log
 from safedial.diagnostics.confounding import check_confounding
@@ -35,6 +39,7 @@ from safedial.diagnostics.norms import check_norms
 from safedial.diagnostics.residuals import ESTIMATION_SHARE, Rounds, Target, read_rounds
 from safedial.diagnostics.tails_check import check_tails
 from safedial.errors import require
+from safedial.policies import Policy
 from safedial.rounds_io import Log
 
 CHECKS: dict[str, Callable[..., Finding]] = {
@@ -69,8 +74,10 @@ def check_log(
     target: Target = "cost",
     level: float = LEVEL,
     horizon: int | None = None,
-    policy: Mapping[str, Any] | None = None,
-) -> tuple[Rounds | ConformalRounds, list[Finding]]:
+    policy: Policy | Mapping[str, Any] | None = None,
+    dial: Dial | None = None,
+    features: Features | None = None,
+) -> tuple[Rounds | ConformalRounds | BracketRounds, list[Finding]]:
     """Run all checks of a log against a spec; return the rounds they used and their findings.
 
     Args:
@@ -78,7 +85,8 @@ def check_log(
         target: "cost", which the promise concerns, or "reward".
         level: the chance of any false flag.
         horizon: the planned number of rounds, fixed in advance; by default the log's length.
-        policy: for a conformal spec: the spec file's policy, whose options say how it learns.
+        policy: for a conformal or a bracket spec: the policy, or a spec file's table, which says how it learns.
+        dial, features: for a bracket spec: the settings' units, and the features that made the log's contexts.
 
     >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -91,12 +99,21 @@ def check_log(
     >>> [finding.name for finding in check_log(log, replace(spec, cost_noise=0.2))[1] if finding.flagged]
     ['tails', 'noise']
     """
-    log = log.prefix
-    if PROMISES[spec.promise].exchangeable:
+    promise = PROMISES[spec.promise]
+    words, way_out = "has no checks of a log yet", "an Agent watches its own residuals: Agent.evidence"
+    require(not promise.gaussian, "promise", spec.promise, words, way_out)
+    if promise.exchangeable:
         _check_level(level)
-        require(target == "cost", "target", target, "must be cost for a conformal spec", "its promise is on costs")
+        rule = f"must be cost for a {spec.promise} spec"
+        require(target == "cost", "target", target, rule, "its promise is on costs")
+    if promise.bracketed:
+        played = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
+        return played, check_bracket(played, level=level)
+    log = log.prefix
+    if promise.exchangeable:
         walked = walk_log(log, spec, as_dose(dose), policy)
         return walked, check_conformal(walked, needed=BETS / level)
+    require_one_cost(spec)
     needed = needed_evidence(level)
     rounds = read_rounds(log, spec, as_dose(dose), target=target, horizon=horizon, slack_risk=ESTIMATION_SHARE * level)
     return rounds, [check(rounds, needed=needed) for check in CHECKS.values()]
@@ -107,4 +124,14 @@ def _check_level(level: Any) -> None:
     require(sound, "level", level, "must lie strictly between 0 and 1", "0.05 is one false flag in twenty logs")
 
 
-__all__ = ["CHECKS", "LEVEL", "ConformalRounds", "Finding", "Rounds", "check_log", "needed_evidence", "read_rounds"]
+__all__ = [
+    "CHECKS",
+    "LEVEL",
+    "BracketRounds",
+    "ConformalRounds",
+    "Finding",
+    "Rounds",
+    "check_log",
+    "needed_evidence",
+    "read_rounds",
+]

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.diagnostics.bracket_rounds import BracketRounds
 from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, evidence_path
 from safedial.diagnostics.finding import Finding, Process, finding, stated
 from safedial.policies.conformal.predictors import ridge_fit
@@ -67,7 +68,7 @@ def check_exchangeability(walked: ConformalRounds, *, needed: float) -> Finding:
     )
 
 
-def check_contexts(walked: ConformalRounds, *, needed: float) -> Finding:
+def check_contexts(walked: ConformalRounds | BracketRounds, *, needed: float) -> Finding:
     """The largest bet on a feature, half on a rise and half on a fall, divided by the number of features."""
     moving = np.flatnonzero(np.ptp(walked.context, axis=0) > 0.0)
     paths = np.ones((len(walked.context), max(moving.size, 1)))

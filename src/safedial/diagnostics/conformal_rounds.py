@@ -21,7 +21,7 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_options import REACH
 from safedial.errors import require
-from safedial.policies import make_policy
+from safedial.policies import Policy, make_policy
 from safedial.policies.conformal.memory import FIRST_FIT, Rounds
 from safedial.policies.hp_conformal import cost_bound
 from safedial.rounds_io import Log
@@ -68,10 +68,8 @@ class ConformalRounds:
         return int(np.isfinite(self.outcome).sum())
 
 
-def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Mapping[str, Any] | None = None) -> ConformalRounds:
-    """Learn from a log round by round. Of `policy`, a spec file's policy, only the options for learning matter."""
-    rule, way_out = "cannot be checked from a log yet", "an Agent watches its own rounds"
-    require(not PROMISES[spec.promise].bracketed, "promise", spec.promise, rule, way_out)
+def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Any = None) -> ConformalRounds:
+    """Learn from a log round by round. Of `policy`, or a spec file's table, only the options for learning matter."""
     harm, gain = (np.asarray(curve.effect(log.action), dtype=float) for curve in (dose.cost, dose.reward))
     dosed = harm > 0.0
     rule = f"rounds with a dose are too few: at least {LEAST} are needed"
@@ -125,9 +123,9 @@ def evidence_path(chances: Array) -> Array:
     return path
 
 
-def _options(policy: Mapping[str, Any] | None, log: Log) -> dict[str, Any]:
+def _options(policy: Policy | Mapping[str, Any] | None, log: Log) -> dict[str, Any]:
     """The policy's options for learning. A group given by a feature's name becomes that feature's column."""
-    given = dict(policy or {})
+    given = {"name": policy.name, **policy.options} if isinstance(policy, Policy) else dict(policy or {})
     name = given.get("name", "hp_conformal")
     fits = PROMISES[make_policy(name).promise].exchangeable
     require(fits, "policy", name, "does not give a conformal promise", "name hp_conformal")

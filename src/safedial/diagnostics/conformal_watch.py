@@ -7,7 +7,6 @@ that of core/exchangeability.py: bets on the p-values of calibration rounds, in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,14 +79,22 @@ class ExchangeabilityWatch:
             "alarm_round": self.alarm_round,
         }
 
-    def verdict(self) -> str:
-        """What it means, in plain words."""
+    @property
+    def first_alarm(self) -> int | None:
+        return self.alarm_round
+
+    def counts(self) -> str:
+        """The excesses, in plain words."""
         low, high = self.interval
-        seen = (
+        return (
             f"{self.violations} of {len(self.counted)} costs exceeded the threshold: a rate between {low:.2g} and "
             f"{high:.2g} (95 % interval, for independent rounds); the promise is {self.allowed[0]:g} on average. This "
-            f"is not evidence, because the promise is marginal. {self.start_rounds} rounds had no conformal bound."
+            "is not evidence, because the promise is marginal."
         )
+
+    def verdict(self) -> str:
+        """What it means, in plain words."""
+        seen = f"{self.counts()} {self.start_rounds} rounds had no conformal bound."
         if self.alarm_round is None:
             return f"{seen} No alarm: nothing speaks against exchangeable rounds, which the promise assumes."
         return (
@@ -97,9 +104,7 @@ class ExchangeabilityWatch:
         )
 
 
-def watch_conformal_log(
-    log: Log, spec: SafetySpec, dose: Dose, *, policy: Mapping[str, Any] | None, level: float
-) -> ExchangeabilityWatch:
+def watch_conformal_log(log: Log, spec: SafetySpec, dose: Dose, *, policy: Any, level: float) -> ExchangeabilityWatch:
     """Read a log round by round and bet on the p-values of its calibration rounds."""
     walked = walk_log(log, spec, dose, policy)
     rule = "has no calibration round that can be ranked"

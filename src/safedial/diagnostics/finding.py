@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -21,7 +22,8 @@ class Finding:
         evidence: the largest value of the e-process: about 1 while the assumption holds; None if the check is not a
             bet.
         needed: the evidence at which the check raises its flag.
-        word: "FLAG" or "quiet"; if the check is not a bet also "shown" (it raises no flag) or "not applicable".
+        word: "FLAG" or "quiet"; if the check is not a bet also "shown" (it raises no flag) or "not applicable". For a
+            bracket promise "contradicted", which is a flag, "doubtful" or "ok".
         tested, found, means: three sentences for the reader.
         rounds, curve: the e-process over time.
         details: numbers behind `found`, plain values.
@@ -41,7 +43,7 @@ class Finding:
 
     @property
     def flagged(self) -> bool:
-        return self.word == "FLAG"
+        return self.word in ("FLAG", "contradicted")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -72,6 +74,11 @@ def finding(
 def stated(name: str, title: str, word: str, *, tested: str, found: str, means: str, **details: Any) -> Finding:
     """A finding of a check that is not a bet: `word` states its result."""
     return Finding(name=name, title=title, word=word, tested=tested, found=found, means=means, details=details)
+
+
+def flag_at(findings: Sequence[Finding]) -> float:
+    """The evidence at which the bets among the findings raise a flag."""
+    return next(each.needed for each in findings if each.needed is not None)
 
 
 def shown(evidence: float | None) -> str:

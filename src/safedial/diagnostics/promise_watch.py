@@ -4,7 +4,7 @@ The evidence is that of core/monitor.py, from the rounds that the promise covers
 whose applied action was at most the advised one (if the log has the advice). If more was applied and the dose curve is
 given, the round counts with the cost that the advised setting would have had. Rounds of a study's export without an
 outcome count as kept, which can only lower the evidence. A conformal promise is watched through its assumption
-(conformal_watch.py).
+(conformal_watch.py, bracket_watch.py).
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ from typing import Any
 import numpy as np
 
 from safedial.core import monitor
+from safedial.core.costs import require_one_cost
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.outcome import Sample, allowed_risk, counted, rescaled_cost
+from safedial.decision.units import Dial, Features
+from safedial.diagnostics.bracket_rounds import walk_bracket_log
+from safedial.diagnostics.bracket_watch import watch_bracket_log
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
 from safedial.diagnostics.residuals import Array
 from safedial.errors import require
+from safedial.policies import Policy
 from safedial.rounds_io import Log
 
 LEVEL = 0.01
@@ -54,6 +59,10 @@ class Watch:
     @property
     def counted(self) -> Array:
         return self.rounds
+
+    @property
+    def first_alarm(self) -> int | None:
+        return self.alarm_round
 
     @property
     def violations(self) -> int:
@@ -94,10 +103,12 @@ def watch_log(
     *,
     level: float = LEVEL,
     dose: DoseCurve | Dose | None = None,
-    policy: Mapping[str, Any] | None = None,
+    policy: Policy | Mapping[str, Any] | None = None,
+    dial: Dial | None = None,
+    features: Features | None = None,
 ) -> Watch | ExchangeabilityWatch:
-    """Run the monitor over a log; for a conformal promise, run the test of exchangeability, which needs the dose curve
-    and the spec file's policy.
+    """Run the monitor over a log; for a conformal or a bracket promise, run the test of exchangeability, which needs
+    the dose curve and the policy (or a spec file's table of one), for a bracket also the dial and the features.
 
     >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -109,8 +120,14 @@ def watch_log(
     False
     """
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
+    rule, way_out = "has no watch over a log yet", "an Agent watches its own residuals: Agent.evidence"
+    require(not PROMISES[spec.promise].gaussian, "promise", spec.promise, rule, way_out)
+    if PROMISES[spec.promise].bracketed:
+        walked = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
+        return watch_bracket_log(walked, level=level)
     if PROMISES[spec.promise].exchangeable:
         return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
+    require_one_cost(spec)
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
     seen |= {number: _kept(spec, number) for number in log.unseen.tolist()}

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, write_results
 from safedial.experiments.synthetic import DIMS, synthetic_spec
@@ -56,6 +55,8 @@ def epsilon_rows(*, seeds: int, rounds: int, progress: Advance | None = None) ->
 
 def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400) -> float:
     """Microseconds per round of ε-greedy, the paper's way: a Cholesky factor of Σ for each decision, none to explore."""
+    from scipy.linalg import cho_factor, cho_solve  # here, so that the help of `safedial reproduce` need not wait
+
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((rounds, dim)) / np.sqrt(dim)
     outcomes, coins = rng.standard_normal((rounds, 2)), rng.random(rounds)

@@ -14,6 +14,7 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.decision.units import Dial, significant
 from safedial.errors import require
+from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, in_scales, tolerances
 from safedial.planning.forecast import SMALL, Forecast, forecast
 from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
 from safedial.policies import Policy, as_policy
@@ -53,6 +54,8 @@ class Plan:
     def words(self) -> list[str]:
         """What to expect if the spec is true, in plain words."""
         first = self.table[0]
+        if self.bracketed:
+            return [self._excesses(), *self._scales(), *self._assumptions(), *self._doubts()]
         half, share = first["half_reward_round"], first["reward_share"]
         earned = (
             f"Over the whole study it is {share:.0%} of that."
@@ -65,15 +68,37 @@ class Plan:
             else "Within these rounds, no stretch earns half of an all-knowing policy's reward."
         )
         return [
-            f"Of {self.rounds} rounds expect {significant(first['violations'], 2)} with a cost above "
-            f"{self.spec.threshold:g}; at "
-            f"most one study in twenty has more than {first['violations_high']:.0f}; {self._allowed()}.",
+            self._excesses(),
             f"{begun} {earned}",
             f"The dose begins at {self.dial.amount(first['first_dose'], digits=3)} and is "
             f"{self.dial.amount(first['last_dose'], digits=3)} on average in the last tenth.",
             *self._assumptions(),
             *self._small_doses(),
             *self._doubts(),
+        ]
+
+    @property
+    def bracketed(self) -> bool:
+        return PROMISES[self.policy.promise].bracketed
+
+    def _excesses(self) -> str:
+        first, side = self.table[0], "below" if self.policy.options.get("direction") == "below" else "above"
+        return (
+            f"Of {self.rounds} rounds expect {significant(first['violations'], 2)} with a cost {side} "
+            f"{self.spec.threshold:g}; at "
+            f"most one study in twenty has more than {first['violations_high']:.0f}; {self._allowed()}."
+        )
+
+    def _scales(self) -> list[str]:
+        """The scale over time, and the chance of an excess in the worst round."""
+        first = self.table[0]
+        leaves = first["first_above_start"]
+        begun = f"is above that from about round {leaves} on" if leaves else "stays there in most studies"
+        share = f"Over the whole study it is {first['reward_share']:.0%} of an all-knowing policy's."
+        return [
+            f"The scale begins at {first['first_dose']:.3g} times the base, {begun}, and is {first['last_dose']:.3g} "
+            f"on average in the last tenth. {share}",
+            f"In the worst round, {first['worst_round']}, the chance of an excess is {first['worst_rate']:.1%}.",
         ]
 
     def _assumptions(self) -> list[str]:
@@ -107,6 +132,7 @@ class Plan:
 
     def _doubts(self) -> list[str]:
         rate = "violation_rate" if PROMISES[self.spec.promise].each_round else "any_violation"
+        rate = "worst_rate" if self.bracketed else rate
         broken = [row for row in self.table if not row["promise_holds"] and row[rate] > row["promised_risk"]]
         if not broken:
             return []
@@ -121,8 +147,8 @@ def plan(
     policy: str | Policy,
     spec: SafetySpec,
     *,
-    dim: int,
     rounds: int,
+    dim: int | None = None,
     seeds: int = 100,
     dose: DoseCurve | Dose | None = None,
     baseline_cost: float = 0.0,
@@ -134,10 +160,13 @@ def plan(
     """Simulate every scenario.
 
     Args:
+        dim: of the contexts; a bracket's plan needs none.
         seeds: studies in each scenario, with different true coefficients.
         dose: the dose curve, assumed exact.
         baseline_cost: the known cost without any action, in every round.
-        assumed: constants of the world that a conformal spec does not state; the names are in `CONSTANTS`.
+        assumed: constants of the world that a conformal spec does not state; the names are in `CONSTANTS`. For a
+            bracket: `tolerance`, the median of what units tolerate in multiples of the base (1), and
+            `tolerance_spread`, the standard deviation of its logarithm (0.5).
         dial: the units of doses in words.
         scenarios: by default all of `SCENARIOS` in which the policy can be simulated.
         progress: called with the number of rounds just finished; a scenario has `rounds`.
@@ -149,12 +178,20 @@ def plan(
     True
     """
     rule, added = as_policy(policy), dict(assumed or {})
-    whole = complete(rule, spec, added)
-    given = scenarios_for(rule, whole) if scenarios is None else tuple(scenarios)
+    given = scenarios_of(rule, spec, added) if scenarios is None else tuple(scenarios)
     require(len(given), "scenarios", given, "must hold at least one")
+    common: dict[str, Any] = {"rounds": rounds, "seeds": seeds}
+    if PROMISES[rule.promise].bracketed:
+        units = tolerances(added)
+        simulated, scaled = in_scales(rule, spec, units)
+        options = common | {"median": units["tolerance"], "progress": progress}
+        made = tuple(bracket_forecast(each, simulated, scaled, **options) for each in given)
+        return Plan(policy=rule, spec=spec, dim=1, dose=as_dose(None), **common, forecasts=made, assumed=units)
+    require(dim is not None, "dim", dim, "is missing", "give the dimension of the contexts")
+    whole = complete(rule, spec, added)
     if added:
         given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
-    common: dict[str, Any] = {"dim": dim, "dose": as_dose(dose), "rounds": rounds, "seeds": seeds}
+    common |= {"dim": dim, "dose": as_dose(dose)}
     options = common | {"baseline_cost": baseline_cost, "progress": progress}
     made = tuple(forecast(each, rule, whole, **options) for each in given)
     return Plan(
@@ -168,12 +205,16 @@ def plan(
     )
 
 
+def scenarios_of(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> tuple[Scenario, ...]:
+    """The scenarios that `plan` simulates."""
+    if PROMISES[policy.promise].bracketed:
+        units = tolerances(assumed)
+        return bracket_scenarios(in_scales(policy, spec, units)[0], units)
+    return scenarios_for(policy, complete(policy, spec, assumed))
+
+
 def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> SafetySpec:
     """The spec with all constants that a simulated world needs: stated or assumed."""
-    rule = "cannot be planned yet: a linear world says nothing about brackets"
-    require(
-        not PROMISES[policy.promise].bracketed, "policy", policy.name, rule, "use simulate with a world of your own"
-    )
     odd = [name for name in assumed if name not in CONSTANTS or getattr(spec, name) is not None]
     require(not odd, "assumed", odd, "are already stated, or not constants", "assume " + ", ".join(CONSTANTS))
     lacking = [name for name in CONSTANTS if getattr(spec, name) is None and name not in assumed]
@@ -191,4 +232,4 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
     return replace(spec, **assumed)
 
 
-__all__ = ["SCENARIOS", "Plan", "Scenario", "plan", "promise_kept", "scenarios_for"]
+__all__ = ["SCENARIOS", "Plan", "Scenario", "plan", "promise_kept", "scenarios_for", "scenarios_of"]

@@ -71,14 +71,14 @@ def forecast(
     quantities = {
         "scenario": scenario.name,
         "promise_holds": promise_kept(policy, scenario, stated),
-        **_violations(over, stated, policy),
-        **_reward(gain, best),
+        **violations_of(over, stated, policy),
+        **reward_of(gain, best),
         "first_dose": float(action[0].mean()),
         "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
         "small_doses": float((action < SMALL).mean()),
         **_alarms(over, stated, policy),
     }
-    return Forecast(scenario=scenario, quantities=quantities, curves=_curves(scenario.name, action, gain, best, over))
+    return Forecast(scenario=scenario, quantities=quantities, curves=curves_of(scenario.name, action, gain, best, over))
 
 
 def window(rounds: int) -> int:
@@ -98,7 +98,7 @@ def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, a
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 
 
-def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
+def violations_of(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
     counts = over.sum(axis=0)
     low, high = violation_interval(counts, len(over))
     return {
@@ -113,7 +113,7 @@ def _violations(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> 
     }
 
 
-def _reward(gain: Array, best: Array) -> dict[str, Any]:
+def reward_of(gain: Array, best: Array) -> dict[str, Any]:
     """The share of the clairvoyant's reward, and the first round from which a window has half of it (None: never)."""
     total = float(best.sum())
     size = window(len(gain))
@@ -143,7 +143,7 @@ def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict
     return {"alarms": float(alarmed.mean())}
 
 
-def _curves(name: str, action: Array, gain: Array, best: Array, over: NDArray[np.bool_]) -> list[dict[str, Any]]:
+def curves_of(name: str, action: Array, gain: Array, best: Array, over: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """Doses by window (mean and middle half, over rounds and studies), current reward share, violations so far."""
     edges = np.unique(np.linspace(0, len(action), min(POINTS, len(action)) + 1).round().astype(int))
     total = np.cumsum(over, axis=0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.diagnostics import ConformalRounds, Finding, Rounds
+from safedial.diagnostics import BracketRounds, ConformalRounds, Finding, Rounds
 from safedial.plots.style import COLOURS, legend_below, new_figure, title
 
 SHOWN_REGIONS = 8
@@ -15,8 +15,10 @@ LEAST = 1e-3
 """Smaller evidence is drawn at this value."""
 
 
-def checks_figure(rounds: Rounds | ConformalRounds, findings: Sequence[Finding]) -> Any:
-    """Six panels of one log; three if the spec is conformal."""
+def checks_figure(rounds: Rounds | ConformalRounds | BracketRounds, findings: Sequence[Finding]) -> Any:
+    """Six panels of one log; three if the spec is conformal or a bracket's."""
+    if isinstance(rounds, BracketRounds):
+        return _bracket_figure(rounds, findings)
     if isinstance(rounds, ConformalRounds):
         return _conformal_figure(rounds, findings)
     by_name = {each.name: each for each in findings}
@@ -47,6 +49,30 @@ def _conformal_figure(walked: ConformalRounds, findings: Sequence[Finding]) -> A
     axes[2].axhline(0.0, color="grey", linewidth=0.8)
     title(axes[2], "cost per unit beyond its prediction")
     axes[2].set_xlabel("intensity")
+    return figure
+
+
+def _bracket_figure(walked: BracketRounds, findings: Sequence[Finding]) -> Any:
+    figure, axes = new_figure(columns=3, height=2.5)
+    _evidence(axes[0], [each for each in findings if each.evidence is not None])
+    axes[0].legend(fontsize=6, frameon=False)
+    for each, colour in zip(
+        [each for each in findings if "bands" in each.details and "high" in each.details],
+        COLOURS.values(),
+        strict=False,
+    ):
+        for start, end, slope, low, high in each.details["bands"]:
+            axes[1].fill_between([start, end], low, high, color=colour, alpha=0.25, linewidth=0)
+            axes[1].plot([start, end], [slope, slope], color=colour, linewidth=1.5)
+        for edge in (each.details["low"], each.details["high"]):
+            axes[1].axhline(edge, color=colour, linestyle="--", linewidth=1)
+    title(axes[1], "slope by setting, with 95 % intervals (dashed: stated)")
+    axes[1].set_xlabel("setting, or its logarithm for a relative bracket")
+    scale, over = walked.setting / walked.protocol, walked.exceeded
+    axes[2].plot(walked.number, scale, ".", color=COLOURS["hp_ucb"], markersize=2)
+    axes[2].plot(walked.number[over], scale[over], "o", color=COLOURS["on_expectation"], markersize=4, fillstyle="none")
+    title(axes[2], "setting as a multiple of the base (circles: exceeded)")
+    axes[2].set_xlabel("round")
     return figure
 
 

@@ -14,11 +14,12 @@ SHADES = ("#000000", "#0072B2", "#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC
 
 
 def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
-    """`plan.png` from `plan.csv` and `plan_curves.csv`, with doses in the dial's units."""
+    """`plan.png` from `plan.csv` and `plan_curves.csv`, with doses in the dial's units; scales for a bracket."""
     table, curves = (read_rows(Path(folder) / name) for name in ("plan.csv", "plan_curves.csv"))
     figure, (dose, reward, violations, rates) = new_figure(columns=2, rows=2, height=2.5)
     first = table[0]["scenario"]
-    _dose(dose, [row for row in curves if row["scenario"] == first], first, dial or Dial())
+    scales = "worst_rate" in table[0]
+    _dose(dose, [row for row in curves if row["scenario"] == first], first, None if scales else dial or Dial())
     for colour, summary in zip(SHADES, table, strict=False):
         rows = [row for row in curves if row["scenario"] == summary["scenario"] and row["reward_share"] != ""]
         dashes = "-" if summary["promise_holds"] else ":"
@@ -26,7 +27,7 @@ def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
         reward.plot(*columns(rows, ("round", "reward_share")), **look)
     reward.axhline(0.5, color="grey", linestyle="--", linewidth=0.8)
     reward.set_ylim(0.0, 1.5)
-    title(reward, "share of an all-knowing policy's reward")
+    title(reward, f"share of an all-knowing policy's {'scale' if scales else 'reward'}")
     _violations(violations, [row for row in curves if row["scenario"] == first], table[0])
     _rates(rates, table)
     for panel in (dose, reward, violations):
@@ -35,13 +36,16 @@ def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
     return save(figure, Path(folder) / "plan.png")
 
 
-def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial) -> None:
+def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | None) -> None:
     rounds, doses, low, high = columns(rows, ("round", "dose", "dose_low", "dose_high"))
     panel.fill_between(rounds, low, high, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0)
     panel.plot(rounds, doses, color=COLOURS["hp_ucb"])
-    panel.set_ylim(0.0, 1.02)
-    title(panel, f"dose {scenario}: mean, and the middle half")
-    dial_axis(panel, dial, "y")
+    title(panel, f"{'dose' if dial else 'scale'} {scenario}: mean, and the middle half")
+    panel.set_ylim(0.0, 1.02 if dial else None)
+    if dial:
+        dial_axis(panel, dial, "y")
+    else:
+        panel.set_ylabel("times the base")
 
 
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
@@ -65,10 +69,13 @@ def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
         face = colour if row["promise_holds"] else "white"
         at = max(row["violation_rate"], RAREST), -place
         panel.plot(*at, "o", markersize=5, markeredgecolor=colour, markerfacecolor=face)
+        if "worst_rate" in row:
+            panel.plot(max(row["worst_rate"], RAREST), -place, "x", markersize=5, color=colour)
     if table[0]["promised_over"] == "a round":
         panel.axvline(table[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
     panel.set(xscale="log", xlim=(0.7 * RAREST, 1.0))
     panel.set_yticks([-place for place in range(len(table))], [row["scenario"] for row in table])
     panel.tick_params(axis="y", labelsize=6.5)
     panel.set_xticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["≤ 10⁻⁵", "10⁻⁴", "0.1 %", "1 %", "10 %", "100 %"])
-    title(panel, "violation rate (filled: the promise is proved there)")
+    worst = "; ×: in the worst round" if "worst_rate" in table[0] else ""
+    title(panel, f"violation rate (filled: the promise is proved there{worst})")

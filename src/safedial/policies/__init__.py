@@ -22,6 +22,7 @@ from safedial.policies.hp_bayes import hp_bayes
 from safedial.policies.hp_conformal import hp_conformal
 from safedial.policies.hp_probe import hp_probe
 from safedial.policies.hp_shield import hp_shield
+from safedial.policies.hp_student import hp_student
 from safedial.policies.hp_ucb import hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.on_expectation import on_expectation
@@ -32,6 +33,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "hp_ucb": hp_ucb,
     "hp_probe": hp_probe,
     "hp_conformal": hp_conformal,
+    "hp_student": hp_student,
     "on_expectation": on_expectation,
     "epsilon_greedy": epsilon_greedy,
     "thompson": thompson,
@@ -111,8 +113,10 @@ def check_proved(policy: Policy, spec: SafetySpec) -> None:
 
 
 def promised_risk(policy: Policy, spec: SafetySpec) -> Any:
-    """What a policy's promise risks under a spec: δ for exchangeable rounds, else all parts together."""
-    return spec.violation_risk if PROMISES[policy.promise].exchangeable else spec.promised_risk
+    """What a policy's promise risks under a spec: δ where it holds over the past too, else all parts together."""
+    given = PROMISES[policy.promise]
+    marginal = given.exchangeable or (given.gaussian and policy.options["promise"] == "per_round")
+    return spec.violation_risk if marginal else spec.promised_risk
 
 
 def shown_spec(policy: Policy, written: dict[str, Any]) -> dict[str, Any]:

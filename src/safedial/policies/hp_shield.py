@@ -20,7 +20,7 @@ its fit (`policies.shield.bases`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies.policy import Policy
 from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 Array = NDArray[np.float64]
 
@@ -53,17 +54,22 @@ class Outlook(NamedTuple):
 def hp_shield(
     *,
     base: int | str | Callable[..., Any],
-    growth: Growth | Mapping[str, Any],
+    growth: Growth | Mapping[str, Any] | None = None,
     learned: bool = False,
+    regressor: Any = None,
     family: Literal["scale", "offset"] = "scale",
     start_scale: float | None = None,
     climb: float | None = CLIMB,
     confidence: float | None = None,
     adapt: float | None = None,
-    chooser: Literal["largest", "sign"] = "largest",
+    chooser: Literal["largest", "request", "sign", "target"] = "largest",
+    reward_model: Any = None,
     probe: float | None = None,
     lag: int = 0,
+    group: str | Callable[..., Any] | None = None,
+    unit: str | None = None,
     direction: Literal["above", "below"] = "above",
+    levels: Sequence[float] | None = None,
 ) -> Policy:
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
@@ -72,8 +78,12 @@ def hp_shield(
             function of contexts (..., d). For an Agent a setting in the dial's units: the name of a feature, a function
             of the raw features (a mapping by name, or the context where there are no names), or "proposal", a number
             that comes with each question; proposals must be exchangeable.
-        growth: a bracket, per unit of the dial for an Agent. Only there it may name features.
+        growth: a bracket, per unit of the dial for an Agent. Only there it may name features. Left out where the spec
+            states `costs`, which have brackets and directions of their own.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
+        regressor: None for ridge regression, or an Agent's: an object with fit(X, y) and predict(X) that learns, from
+            contexts, the logarithm of the tolerated setting over the protocol's, or in the offset family the cost per
+            unit. It must be deterministic, for a loaded agent fits it again.
         family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
             a `start_action` instead. In a simulation a quarter by default.
@@ -81,31 +91,61 @@ def hp_shield(
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
-        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative.
-        probe: None, or the share of the cap that such a round gets. With an exact curve a small share tells as much as
-            the whole; with a bracket it tells little, and such rounds hold the scale back.
-        lag: an Agent's only: how many of the latest rounds do not count, so that their outcomes may be late.
+        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative. An Agent's
+            only: "request": the proposal that comes with each question, at most the cap, which any proposal may be;
+            "target": the setting from the start to the cap at which the predicted reward is largest, for rewards that
+            need not rise with the dose.
+        reward_model: None, or for "target" an object with fit(X, y) and predict(X) in place of ridge regression; X are
+            contexts and, in the last column, settings.
+        probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
+            curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
+            scale back.
+        lag: an Agent's only: how many of the latest rounds (of a group) do not count, so that outcomes may be late.
+        group: an Agent's only: the name of a feature, or a function of the context, whose value is the context's group.
+            Each group counts its own rounds, learns its own base and starts at its start: the promise holds in each.
+        unit: an Agent's only: what labels name, "patient" for example; `decide(..., unit="p17")` brings one. With
+            `adapt`: each label has a level of its own, and the long-run statement holds for each.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
+        levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
-    growth = growth if isinstance(growth, Growth) else growth_from_dict(growth)
-    setup = _setup(base, growth, learned=learned, family=family, start_scale=start_scale)
-    _check(climb, confidence, adapt, chooser, probe)
-    _check_rounds(lag, direction)
+    bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
+    setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
+    _check(climb, confidence, adapt, probe)
+    _check_chooser(chooser, base, reward_model)
+    _check_labels(group, unit, adapt)
+    needed = regressor is None or learned or family == "offset"
+    require(needed, "regressor", regressor, "is for a learned base", "state learned=True")
+    lag = _whole(lag)
+    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
+    marks = None if levels is None else tuple(map(float, levels))
+    rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
+    require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
-    setup = setup._replace(direction=direction)
+    setup = setup._replace(levels=marks)
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> ShieldRounds:
-        named = [*growth.features, *([base] if isinstance(base, str) else [])]
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldRounds:
+        several = None if spec is None else spec.costs
+        require(
+            bracket or several, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
+        )
+        brackets = [each.growth for each in several.values()] if several else [bracket]
+        named = [name for each in brackets for name in each.features] + ([base] if isinstance(base, str) else [])
+        one = not several or family == "scale"
+        require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
         require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
-        require(lag == 0, "lag", lag, "is for an Agent", "leave it out of a simulation")
+        agents_only = {"lag": lag, "chooser": chooser if chooser in ("request", "target") else None}
+        agents_only |= {"regressor": regressor, "group": group, "unit": unit}
+        for name, value in agents_only.items():
+            require(not value, name, value, "is for an Agent", "leave it out of a simulation")
         inside = not isinstance(base, int) or base < dim
         require(inside, "base", base, f"must be a column of a context of dimension {dim}", "columns count from 0")
         return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
 
     def predict(state: ShieldRounds, context: Any) -> Outlook:
-        rows = np.broadcast_to(context, (*state.batch, context.shape[-1])).reshape(state.lanes, -1)
+        shape = (*state.batch, context.shape[-1])
+        rows = (context if context.shape == shape else np.broadcast_to(context, shape)).reshape(state.lanes, -1)
         settings = setup.protocol(rows)
         require(np.all(settings > 0.0), "base", float(np.min(settings)), "must be a number > 0 in every context")
         return Outlook(rows, state)
@@ -113,11 +153,11 @@ def hp_shield(
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         if not isinstance(prediction, Outlook):  # an Agent's learner has chosen, in the dial's units
             return prediction.choice
-        one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
-        require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
         rounds, context = prediction.rounds, prediction.context
-        threshold, risk = float(np.squeeze(spec.threshold)), float(np.squeeze(spec.violation_risk))
-        setting, start, scale = rounds.advise(context, threshold=threshold - baseline_cost, risk=risk)
+        if rounds.promise is None:
+            costs = stated_costs(spec, options, baseline_cost=baseline_cost)
+            rounds.state_promise(costs, float(np.squeeze(spec.violation_risk)))
+        setting, start, scale, *_ = rounds.advise(context)
         index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
         chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
         chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))
@@ -125,20 +165,34 @@ def hp_shield(
         return Choice(chosen, SafeSet(setting, np.full(rounds.batch, True)), bounds, index)
 
     def update(
-        state: ShieldRounds, prediction: Any, reward: Any, cost: Any, weight: Any, *, intensity: Any
+        state: ShieldRounds,
+        prediction: Any,
+        reward: Any,
+        cost: Any,
+        weight: Any,
+        *,
+        intensity: Any,
+        measured: Any = None,
+        left_out: Any = None,
     ) -> ShieldRounds:
-        reward, cost, weight, applied = (
-            np.broadcast_to(part, state.batch).reshape(-1) for part in (reward, cost, weight, intensity)
-        )
-        known = (weight > 0.0) & np.isfinite(cost)
-        state.add(
-            prediction.context, np.where(known, reward, 0.0), np.where(known, cost, 0.0), applied=applied, known=known
-        )
+        def lanes(part: Any) -> Any:
+            rows = np.asarray(part)
+            return (rows if rows.shape == state.batch else np.broadcast_to(rows, state.batch)).reshape(-1)
+
+        reward, cost, weight, applied = map(lanes, (reward, cost, weight, intensity))
+        costs = measured if isinstance(measured, Mapping) else {ONE: cost * applied if measured is None else measured}
+        costs = {name: lanes(each) for name, each in costs.items()}
+        known = (weight > 0.0) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
+        reward, cost = np.where(known, reward, 0.0), np.where(known, cost, 0.0)
+        gone = None if left_out is None else lanes(left_out)
+        state.add(prediction.context, reward, cost, applied=applied, known=known, measured=costs, left_out=gone)
         return state
 
-    options = {"base": base, "growth": growth, "learned": learned, "family": family, "start_scale": start_scale}
+    options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
+    options |= {"reward_model": reward_model, "regressor": regressor, "group": group, "unit": unit}
     options |= {"lag": lag, "direction": direction}
+    options |= {} if marks is None else {"levels": marks}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
@@ -149,20 +203,20 @@ def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: An
     require(column or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
     require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
-    scaled = growth.name != "spread" or family == "scale"
+    scaled = getattr(growth, "name", "") != "spread" or family == "scale"
     require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
     share = start_scale is None or (_number(start_scale) and 0.0 < start_scale <= 1.0)
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(growth, _protocol(base), learned or family == "offset", family, start)
+    return Setup(_protocol(base), learned or family == "offset", family, start)
 
 
 def _protocol(base: Any) -> Any:
     return base if callable(base) else lambda context: context[..., base]
 
 
-def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) -> None:
+def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
     require(
         climb is None or (_number(climb) and climb > 1.0),
         "climb",
@@ -174,15 +228,32 @@ def _check(climb: Any, confidence: Any, adapt: Any, chooser: Any, probe: Any) ->
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
     if adapt is not None:
         check_rate(adapt, 0.05)
-    require(chooser in ("largest", "sign"), "chooser", chooser, "must be 'largest' or 'sign'")
     part = probe is None or (_number(probe) and 0.0 < probe <= 1.0)
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
-def _check_rounds(lag: Any, direction: Any) -> None:
-    whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
+def _check_chooser(chooser: Any, base: Any, reward_model: Any) -> None:
+    known = ("largest", "request", "sign", "target")
+    require(chooser in known, "chooser", chooser, "must be one of " + ", ".join(known))
+    other = chooser != "request" or base != "proposal"
+    way_out = "choose a protocol: the proposal is then only a request under its cap"
+    require(other, "base", base, "is the proposal, which is the request already", way_out)
+    used = reward_model is None or chooser == "target"
+    require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
+
+
+def _check_labels(group: Any, unit: Any, adapt: Any) -> None:
+    named = group is None or (isinstance(group, str) and group) or callable(group)
+    require(named, "group", group, "must be a feature's name or a function of the context")
+    require(unit is None or (isinstance(unit, str) and unit), "unit", unit, "must say what labels name: 'patient'")
+    rule = "keeps a level for each label, and the level does not adapt"
+    require(unit is None or adapt is not None, "unit", unit, rule, "state adapt=..., at least the risk")
+
+
+def _whole(lag: Any) -> int:
+    whole = isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0
     require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
-    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
+    return int(lag)
 
 
 def _number(value: Any) -> bool:

@@ -39,9 +39,9 @@ class Policy(NamedTuple):
         name: as in `POLICIES`.
         label: its name in the paper or in this project's documents.
         promise: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
-            proved for exchangeable rounds, "bracket" if for a growth bracket in place of an exact dose curve;
-            "expected" if only the mean cost is bounded; "heuristic" if nothing is proved; "bayesian" if it is
-            averaged over a prior.
+            proved for exchangeable rounds, "bracket" if for a growth bracket in place of an exact dose curve, "student"
+            if for Gaussian noise of unknown size; "expected" if only the mean cost is bounded; "heuristic" if nothing
+            is proved; "bayesian" if it is averaged over a prior.
         decide: the rule.
         options: its configuration; `make_policy(name, **options)` makes it again.
         knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
@@ -56,7 +56,7 @@ class Policy(NamedTuple):
 
     name: str
     label: str
-    promise: Literal["certified", "conformal", "bracket", "expected", "heuristic", "bayesian"]
+    promise: Literal["certified", "conformal", "bracket", "student", "expected", "heuristic", "bayesian"]
     decide: Decide
     options: dict[str, Any]
     knows_truth: bool = False
@@ -82,6 +82,11 @@ class Policy(NamedTuple):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
         return self
+
+    @property
+    def takes_zero_one(self) -> bool:
+        """Whether every outcome's cost must be 0 or 1: by its class of costs, or by a spread bracket."""
+        return self.binary_cost or getattr(self.options.get("growth"), "name", "") == "spread"
 
     @property
     def is_linear(self) -> bool:

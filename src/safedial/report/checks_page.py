@@ -8,8 +8,8 @@ from pathlib import Path
 
 from safedial.core.margin import margin_assumptions
 from safedial.core.promise import PROMISES
-from safedial.diagnostics import ConformalRounds, Finding, Rounds
-from safedial.diagnostics.finding import shown
+from safedial.diagnostics import BracketRounds, ConformalRounds, Finding, Rounds
+from safedial.diagnostics.finding import flag_at, shown
 from safedial.io import write_text
 from safedial.plots.checks_picture import checks_figure
 from safedial.plots.style import png
@@ -18,7 +18,7 @@ from safedial.version import __version__
 
 
 def write_checks(
-    path: Path, rounds: Rounds | ConformalRounds, findings: Sequence[Finding], *, log: str, level: float
+    path: Path, rounds: Rounds | ConformalRounds | BracketRounds, findings: Sequence[Finding], *, log: str, level: float
 ) -> Path:
     """The page: the promise, a table, a picture, and three sentences for each check."""
     return write_text(path, document("safedial check", _body(rounds, findings, log, level)))
@@ -27,6 +27,9 @@ def write_checks(
 def verdict(findings: Sequence[Finding]) -> str:
     """One sentence for all checks."""
     flagged = [each.title.lower() for each in findings if each.flagged]
+    doubtful = [each.title.lower() for each in findings if each.word == "doubtful"]
+    if not flagged and doubtful:
+        return f"No check raised a flag, but these are in doubt: {', '.join(doubtful)}."
     if not flagged:
         return "No check raised a flag: nothing in this log speaks against the spec. This does not prove that it holds."
     strongest = max(findings, key=lambda each: each.evidence or 0.0).title.lower()
@@ -34,23 +37,32 @@ def verdict(findings: Sequence[Finding]) -> str:
     return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
 
 
-def _body(rounds: Rounds | ConformalRounds, findings: Sequence[Finding], log: str, level: float) -> list[str]:
+def _body(
+    rounds: Rounds | ConformalRounds | BracketRounds, findings: Sequence[Finding], log: str, level: float
+) -> list[str]:
     lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
     bets = sum(each.evidence is not None for each in findings)
-    conformal = isinstance(rounds, ConformalRounds)
-    promise = _conformal_promise(rounds) if conformal else _certified_promise(rounds)
-    slack = "" if conformal else "; a tenth of it covers the confidence set that two of the checks use"
-    drawn = "Evidence over time, ranks, costs by dose"
-    if not conformal:
+    slack, promise, drawn = "", "", "Evidence over time, ranks, costs by dose"
+    if isinstance(rounds, Rounds):
+        promise, slack = (
+            _certified_promise(rounds),
+            "; a tenth of it covers the confidence set that two of the checks use",
+        )
         drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
+    elif isinstance(rounds, ConformalRounds):
+        promise = _conformal_promise(rounds)
+    else:
+        promise, drawn = _bracket_promise(rounds), "Evidence over time, slopes by setting, settings over time"
+        bets += 2 * len(rounds.costs)
+        slack = "; slopes are tested at one look"
     return [
         "<h1>Does this log agree with the spec?</h1>",
         f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {promise}</p>",
         f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
         html_table(["check", "evidence", "verdict"], lines),
-        f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {findings[0].needed:.0f}. Over all "
-        f"{bets} checks with evidence together, and however often you look, false flags have probability at most {level:g} (union "
+        f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {flag_at(findings):.0f}. Over all "
+        f"{bets} checks that can raise one together, and however often you look, false flags have probability at most {level:g} (union "
         f"bound{slack}). One broken assumption can raise several flags: begin with the strongest.</small></p>",
         inline(picture, drawn),
         *(_section(each) for each in findings),
@@ -73,6 +85,17 @@ def _conformal_promise(rounds: ConformalRounds) -> str:
     return (
         f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration rounds, if "
         "rounds are exchangeable and the dose curve is exact."
+    )
+
+
+def _bracket_promise(rounds: BracketRounds) -> str:
+    limits = " or ".join(
+        f"{html.escape(name)} {'&gt;' if cost.direction == 'above' else '&lt;'} {cost.threshold:g}"
+        for name, cost in rounds.costs.items()
+    )
+    return (
+        f"the spec promises P({limits}) ≤ {rounds.risk:.3g} in every round, if rounds are exchangeable, costs do not "
+        "fall when the setting rises and keep to their bracket, and the start is safe."
     )
 
 

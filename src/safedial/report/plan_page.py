@@ -31,17 +31,27 @@ HEADS = {
 }
 
 
+BRACKET_HEADS = {
+    **{name: HEADS[name] for name in ("scenario", "violations", "violations_high", "violation_rate")},
+    "worst_rate": "worst round",
+    "worst_round": "which",
+    "first_above_start": "climbs from",
+    "last_dose": "last scale",
+    "reward_share": "share",
+}
+
+
 def cell(name: str, value: Any) -> str:
     """A quantity formatted for reading.
 
     >>> cell("violation_rate", 0.0123), cell("half_reward_round", None), cell("violations", 1.234)
     ('1.2%', 'never', '1.23')
     """
-    if name == "half_reward_round":
+    if name in ("half_reward_round", "first_above_start"):
         return "never" if value is None else f"{value}"
     if value is None:
         return "–"
-    if name == "violation_rate":
+    if name in ("violation_rate", "worst_rate"):
         return f"{100.0 * value:.2g}%"
     if name in ("any_violation", "reward_share", "alarms", "small_doses"):
         return f"{value:.0%}"
@@ -92,6 +102,8 @@ def _body(plan: Plan, place: Path) -> list[str]:
         for each in plan.forecasts
     )
     words = "".join(f"<p>{html.escape(line)}</p>" for line in plan.words())
+    if plan.bracketed:
+        return _bracket_body(plan, place, words, truths)
     return [
         "<h1>What to expect of this study</h1>",
         f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'a round' if PROMISES[spec.promise].each_round else 'in all rounds together'}; "
@@ -105,6 +117,21 @@ def _body(plan: Plan, place: Path) -> list[str]:
         f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
         f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",
+    ]
+
+
+def _bracket_body(plan: Plan, place: Path, words: str, truths: str) -> list[str]:
+    growth = ", ".join(f"{name} = {value}" for name, value in plan.policy.options["growth"].to_dict().items())
+    return [
+        "<h1>What to expect of this study</h1>",
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, risk {plan.table[0]['promised_risk']:.3g} a round; bracket: {html.escape(growth)}; start {plan.policy.options['start_scale']:g} times the base, climb limit {plan.policy.options['climb']}. Every scenario was simulated {plan.seeds} times.</p>",
+        f'<div class="claim">{words}</div>',
+        image(place / "plan.png", "Scale and excesses over time, and the violation rate of every scenario"),
+        "<h2>Operating characteristics</h2>",
+        html_table(list(BRACKET_HEADS.values()), lines(plan, tuple(BRACKET_HEADS))),
+        "<p><small>* the promise is not proved there. Worst round: the largest chance of an excess in one round, over studies, and which round; climbs from: the first round in which most studies give more than the start; share: of an all-knowing policy's scale.</small></p>",
+        f"<h2>The scenarios</h2><ul>{truths}</ul>",
+        f"<p><small>A forecast of simulated dose-response worlds, not a promise about yours. safedial {__version__}.</small></p>",
     ]
 
 

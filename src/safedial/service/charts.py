@@ -19,8 +19,8 @@ from safedial.study.reducer import TAG
 
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
-    *("round", "seq", "at", "advised", "applied", "cost", "cost_max", "violations"),
-    *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
+    *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations"),
+    *("costs", "rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
 )
 
 
@@ -35,6 +35,8 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "seq": track.seq,
             "complete": track.complete,
             "threshold": rules.spec.threshold,
+            "below": rules.policy.options.get("direction") == "below",
+            "costs": _limits(rules),
             "risk": rules.spec.promised_risk,
             "promise": rules.spec.promise,
             "policy": rules.policy.name,
@@ -49,6 +51,15 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "ages": ages(track),
             "curves": curves(track, points, path),
         }
+
+
+def _limits(rules: Any) -> dict[str, Any] | None:
+    """The limits of several costs, by name."""
+    several = rules.spec.costs
+    return several and {
+        name: {"threshold": cost.threshold, "below": cost.direction == "below", "unit": cost.unit}
+        for name, cost in several.items()
+    }
 
 
 def counts(track: Track, path: Any = None) -> dict[str, Any]:
@@ -106,11 +117,12 @@ def ages(track: Track) -> list[dict[str, Any]]:
 def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     """Curves over decisions in at most `points` bins: the mean of each bin, and the extremes if they matter."""
     if not track.rows:
-        return {name: [] for name in CURVES}
+        return {**{name: [] for name in CURVES}, "costs": {name: [] for name in track.costs}}
     edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
     first, last = edges[:-1], edges[1:] - 1
     known, over = over_threshold(track)
-    cost, earned = track.column("cost"), track.has_status(*KNOWN)
+    cost, proposal, earned = track.column("cost"), track.column("proposal"), track.has_status(*KNOWN)
+    side = -1.0 if track.study.spec.rules.policy.options.get("direction") == "below" else 1.0  # the worst cost
     expected = track.column("estimate") * _reward_intensity(track, "applied")
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
@@ -120,10 +132,12 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "round": edges[1:].tolist(),
         "seq": track.column("seq")[last].astype(int).tolist(),
         "at": [moment(int(at)) for at in track.column("at")[last]],
+        "proposed": plain(_means(proposal, np.isfinite(proposal), first)),
         "advised": plain(_means(track.column("action"), np.ones(track.rows, dtype=bool), first)),
         "applied": plain(_means(track.column("applied"), earned, first)),
         "cost": plain(_means(cost, known, first)),
-        "cost_max": plain(np.maximum.reduceat(np.where(known, cost, -np.inf), first)),
+        "cost_max": _worst(cost, known, first, side),
+        "costs": {name: _worst(track.share(name, np.array(each)), known, first) for name, each in track.costs.items()},
         "violations": np.add.reduceat(over.astype(int), first).tolist(),
         "rate": plain(np.divide(hits, seen, out=np.full(len(last), np.nan), where=seen > 0)),
         "rate_low": plain([low for low, _ in ends]),
@@ -158,6 +172,12 @@ def _means(values: Any, known: Any, first: Any) -> Any:
     count = np.add.reduceat(known.astype(float), first)
     total = np.add.reduceat(np.where(known, values, 0.0), first)
     return np.divide(total, count, out=np.full(len(first), np.nan), where=count > 0)
+
+
+def _worst(values: Any, known: Any, first: Any, side: float = 1.0) -> list[float | None]:
+    """The largest of each bin's known values; with side −1 the smallest."""
+    seen = known & np.isfinite(values)
+    return plain(side * np.maximum.reduceat(np.where(seen, side * values, -np.inf), first))
 
 
 def _reward_intensity(track: Track, name: str) -> Any:
@@ -195,8 +215,9 @@ def _matches(track: Track, row: int, words: str) -> bool:
 def _row(track: Track, row: int) -> dict[str, Any]:
     tag = int(track.value("tag", row)).to_bytes(TAG, "big")
     seq, status = int(track.value("seq", row)), STATUSES[int(track.value("status", row))]
-    values = {name: track.value(name, row) for name in ("action", "safe_action", "applied", "reward", "cost")}
-    over = status in ("known", "corrected", "throttled") and values["cost"] > track.study.spec.rules.spec.threshold
+    names = ("action", "safe_action", "proposal", "applied", "reward", "cost")
+    values = {name: track.value(name, row) for name in names}
+    over = status in ("known", "corrected", "throttled") and bool(track.value("over", row))
     key, meta = track.visits.get(row, (None, {}))
     return {
         "id": id_text(track.study.spec.rules_version, track.study.name, seq, tag),
@@ -205,6 +226,13 @@ def _row(track: Track, row: int) -> dict[str, Any]:
         "meta": meta,
         "at": moment(int(track.value("at", row))),
         **{name: None if math.isnan(value) else value for name, value in values.items()},
+        **_costs(track, row),
         "status": status,
         "violated": over,
     }
+
+
+def _costs(track: Track, row: int) -> dict[str, Any]:
+    """Several costs of a row, by name, None where one is not known."""
+    several = {name: None if math.isnan(each[row]) else each[row] for name, each in track.costs.items()}
+    return {"cost": several if any(value is not None for value in several.values()) else None} if several else {}

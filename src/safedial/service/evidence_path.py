@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
 
     From version 2 on, throttled outcomes count too: a cost above the threshold despite the throttle is an excess.
     """
-    status, high = track.column("status"), track.column("cost") > track.study.spec.rules.spec.threshold
+    status, high = track.column("status"), track.column("over") > 0
     known = track.has_status(*KNOWN)
     if track.study.spec.rules_version > 1:
         known |= (status == THROTTLED) | _voided_excess(track)
@@ -62,7 +63,9 @@ def unwatched(track: Track) -> int:
 
 def _voided_excess(track: Track) -> Any:
     """Rounds that were declared void after a cost above the threshold was reported; they stay in the evidence."""
-    over = _costs_at_advice(track) > track.study.spec.rules.spec.threshold
+    over, rules = track.column("over") > 0, track.study.spec.rules
+    for row, sample, advised in _above_advice(track):
+        over[row] = rules.learner.exceeds(rules, sample, advised)
     return (track.column("status") == VOID) & over & _watched(track)[0]
 
 
@@ -81,20 +84,25 @@ def _watched(track: Track) -> tuple[Any, Any]:
 
 def _costs_at_advice(track: Track) -> Any:
     """The measured cost of each decision; if more was applied than advised, the cost at the advised setting."""
-    cost, applied, action = (track.column(name) for name in ("cost", "applied", "action"))
-    baseline, rules = track.column("baseline_cost"), track.study.spec.rules
-    for row in np.flatnonzero(applied > action):
-        sample = Sample(0.0, 0.0, 0.0, applied[row], cost[row], baseline[row])
-        meant = cost_at_advice(rules, sample, action[row])
+    cost, rules = track.column("cost"), track.study.spec.rules
+    for row, sample, advised in _above_advice(track):
+        meant = cost_at_advice(rules, sample, advised) if rules.learner.judges(rules, sample, advised) else None
         cost[row] = np.nan if meant is None else meant
     return cost
+
+
+def _above_advice(track: Track) -> Iterator[tuple[int, Sample, float]]:
+    """The rounds for which more was applied than advised, as samples for the watch, with their advice."""
+    cost, applied, action, baseline = (track.column(name) for name in ("cost", "applied", "action", "baseline_cost"))
+    for row in np.flatnonzero(applied > action):
+        yield int(row), Sample(0.0, 0.0, 0.0, applied[row], cost[row], baseline[row]), action[row]
 
 
 def _throttled_costs(track: Track) -> Any:
     """The costs of throttled rounds that count against the promise (`decision.watch`); NaN for the others."""
     spec, cost = track.study.spec.rules.spec, track.column("cost")
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
-    tells = (cost > spec.threshold) & (track.column("applied") <= track.column("action")) & (not sensors)
+    tells = (track.column("over") > 0) & (track.column("applied") <= track.column("action")) & (not sensors)
     return np.where((track.column("status") == THROTTLED) & tells, cost, np.nan)
 
 

@@ -83,6 +83,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
         baseline_cost=fields.get("baseline_cost", 0.0),
         meta=fields.get("meta"),
         allow_extrapolation=fields.get("allow_extrapolation", False),
+        proposal=fields.get("proposal"),
         key=idempotency_key(request),
         actor=caller.actor,
         wait=False,

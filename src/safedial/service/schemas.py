@@ -38,7 +38,12 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     dim: int | None = Field(None, ge=1, description="length of the context")
-    threshold: float = Field(description="τ: the largest acceptable cost", gt=0)
+    threshold: float | None = Field(
+        None, description="τ: the largest acceptable cost, > 0 (of any sign with promise bracket); or costs"
+    )
+    costs: dict[str, Any] | None = Field(
+        None, description='hp_shield: several costs by name, {"trough": {"threshold": 20, "growth": {...}}, ...}'
+    )
     violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk in each round")
     estimation_risk: float | None = Field(
         None, gt=0, lt=1, description="δ′: the risk, once for all rounds, that a confidence set misses"
@@ -49,8 +54,10 @@ class Spec(BaseModel):
     coefficient_bound: float | None = Field(None, gt=0, description="S")
     context_bound: float | None = Field(None, gt=0, description="L")
     ridge: float | None = Field(None, gt=0, description="λ")
-    promise: str | None = Field(None, description="certified, joint or conformal")
-    policy: Any = Field(None, description="hp_probe, hp_ucb or hp_conformal; a name, or an object with options")
+    promise: str | None = Field(None, description="certified, joint, conformal or bracket")
+    policy: Any = Field(
+        None, description="hp_probe, hp_ucb, hp_conformal or hp_shield; a name, or an object with options"
+    )
     radius: str | None = Field(None, description="mixture, constrained, noise-adaptive, determinant or paper")
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
     dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
@@ -58,7 +65,9 @@ class Spec(BaseModel):
         None,
         description='{"names": [...], "center": [...], "scale": [...], "ranges": {"age": [0, 120]}, "units": {...}}',
     )
-    start_action: float | None = Field(None, description="hp_conformal: a setting declared safe for every context")
+    start_action: float | None = Field(
+        None, description="hp_conformal and hp_shield: a setting declared safe for every context"
+    )
     fallback_action: float | None = Field(
         None, description="the setting advised while the study is stopped; by default the dial's low end"
     )
@@ -85,11 +94,16 @@ class Ask(_Closed):
     allow_extrapolation: bool = Field(
         False, description="accept a context outside the stated ranges of its features, and mark the decision"
     )
+    proposal: float | None = Field(
+        None, gt=0, description='hp_shield with the base "proposal": the proposed setting, in the dial\'s units'
+    )
 
 
 class Outcome(_Closed):
     reward: float
-    cost: float
+    cost: float | dict[str, float | None] = Field(
+        description="as measured; an object with each of the spec's costs by name, null where one is not known"
+    )
     applied_action: float | None = Field(
         None, description="if it differs from the advice; it must have been chosen without knowledge of the outcome"
     )
@@ -107,7 +121,7 @@ class Outcome(_Closed):
 class Correction(_Closed):
     reason: str = Field(min_length=1)
     reward: float | None = None
-    cost: float | None = None
+    cost: float | dict[str, float | None] | None = Field(None, description="several costs are replaced together")
     applied_action: float | None = None
 
 
@@ -118,7 +132,7 @@ class Void(_Closed):
 
 class Resume(_Closed):
     reason: str = Field(min_length=1)
-    forget: bool = Field(False, description="hp_conformal: restart without the earlier rounds")
+    forget: bool = Field(False, description="hp_conformal and hp_shield: restart without the earlier rounds")
 
 
 class Decision(BaseModel):

@@ -20,7 +20,7 @@ from safedial.decision.rounds import STATUSES, next_status
 from safedial.study import Study
 from safedial.study.database import reading
 from safedial.study.event import orjson
-from safedial.study.event_kinds import DECISIONS, EVENT_KINDS, RoundHistory
+from safedial.study.event_kinds import DECISIONS, EVENT_KINDS, RoundHistory, waits
 from safedial.study.reducer import TAG
 from safedial.study.schema import sa
 
@@ -35,13 +35,13 @@ OPEN, VOID, EXPIRED, NOTHING, THROTTLED = (
 KNOWN = (CODE["known"], CODE["corrected"])
 
 COLUMNS = (
-    *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence"),
+    *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence", "proposal"),
     *("watched", "start"),
-    *("applied", "reward", "cost", "resolved", "status", "withheld", "blocked"),
+    *("applied", "reward", "cost", "over", "resolved", "status", "withheld", "blocked"),
 )
 _DECIDED = (
-    *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence"),
-    *("intensity", "doubt", "promise", "key", "meta"),
+    *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence", "proposal"),
+    *("intensity", "doubt", "promise", "key", "meta", "habit"),
 )
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
 
@@ -80,6 +80,7 @@ class Track:
         self.imported = 0
         self.lock = threading.RLock()
         self._columns = {name: array("d") for name in COLUMNS}
+        self.costs = {name: array("d") for name in study.spec.rules.spec.costs or ()}
         self._row_of: dict[int, int] = {}
         self._looked = -1e9
         self._query = _query(study.store.engine.dialect.name)
@@ -137,14 +138,17 @@ class Track:
             turns.append(Turn(event.seq, event.at, stated["rule"] or "", stated["evidence"]))
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
-        *numbers, intensity, doubt, promise, key, meta = fields
-        said = PROMISES[promise]
+        *numbers, intensity, doubt, promise, key, meta, habit = fields
+        said, learner = PROMISES[promise], self.study.spec.learner
         watched = not doubt and said.claimed
-        start = watched and not said.exchangeable and self.study.spec.learner.watches_itself
+        start = watched and not said.exchangeable and learner.watches_itself
+        given = waits({"intensity": intensity, "habit": habit}, learner.awaits_all)
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
-        unknown = (nan, nan, nan, nan, CODE[next_status("", "open", given=intensity > 0.0)], False, False)
+        unknown = (nan, nan, nan, False, nan, CODE[next_status("", "open", given=given)], False, False)
         for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
             column.append(value)
+        for column in self.costs.values():
+            column.append(nan)
         if key is not None or meta:
             self.visits[self.rows] = key, meta or {}
         self._row_of[seq] = self.rows
@@ -159,12 +163,28 @@ class Track:
         withheld, lost = False, not known.unrelated
         if known.values:
             applied = columns["applied"][row] = known.applied
-            columns["reward"][row], columns["cost"][row] = known.values["reward"], known.values["cost"]
-            withheld = spec.rules_version > 1 and CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
+            told = known.values["cost"]
+            over = columns["over"][row] = spec.learner.is_over(spec.rules, told)
+            columns["reward"][row] = known.values["reward"]
+            columns["cost"][row] = self._share(row, told, over=over) if self.costs else told
+            nothing = CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
+            withheld = nothing and spec.rules_version > 1 and bool(known.unrelated or not spec.learner.awaits_all)
             lost = bool(known.values["throttled"]) or (withheld and lost)
         columns["withheld"][row], columns["blocked"][row] = withheld, lost
         if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):
             columns["resolved"][row] = event.seq
+
+    def _share(self, row: int, told: dict[str, float | None], *, over: bool) -> float:
+        """Keep several costs by name. Returns the largest share of its limit; NaN if none is over and one not known."""
+        for name, column in self.costs.items():
+            column[row] = nan if (cost := told[name]) is None else cost
+        known = {name: column[row] for name, column in self.costs.items() if not isnan(column[row])}
+        return max(self.share(*each) for each in known.items()) if over or len(known) == len(self.costs) else nan
+
+    def share(self, name: str, cost: Any) -> Any:
+        """One of several costs as a share of its limit: 1 at the limit, and more beyond it, on whichever side it is."""
+        limit = (self.study.spec.rules.spec.costs or {})[name]
+        return 1.0 + limit.excess(cost) / (abs(limit.threshold) or 1.0)
 
 
 def _query(dialect: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.spec import SafetySpec
+from safedial.errors import require
 from safedial.policies import Policy
 from safedial.rounds_io import Log
 from safedial.simulation.run import Simulation, simulate
@@ -48,6 +49,7 @@ def logged_simulation(
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Log, Simulation]:
     """`simulate` with these options, and the log of its first spec row and seed."""
+    require(spec.costs is None, "costs", list(spec.costs or ()), "have no log", "simulate, and record what was played")
     chunks: list[Any] = []
     result = simulate(
         policy, world, spec, rounds=rounds, seeds=seeds, dose=dose, progress=progress, record=chunks.append

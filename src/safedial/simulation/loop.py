@@ -5,7 +5,7 @@ Arrays are (rows, seeds), with a row for each spec; if doses cannot influence wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.action import Choice
+from safedial.core.action import Choice, choose
+from safedial.core.confidence import Bounds
 from safedial.core.dose import Dose
 from safedial.core.estimate import Estimate, Prediction, sample_weight
+from safedial.core.safe_set import SafeSet
 from safedial.core.scale import check_rises
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import as_columns, check_grids
@@ -80,7 +82,7 @@ class Batch:
         self.policy, self.world, self.spec, self.dose, self.observe = policy, world, as_columns(spec), dose, observe
         self.rngs = generators(seeds)
         self.truth: Any = world.draw_truth(spec, self.rngs)
-        rows = check_grids(spec)
+        rows = check_grids(spec, several=True)
         alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.batch = 1 if alike else rows
         self.learner, self.asked = _bound(learner_of(policy, self.spec), self.spec, seeds)
@@ -144,17 +146,28 @@ class Batch:
     def _decide(self, number: int, now: Exposure, coin: Array) -> tuple[Any, Choice]:
         if self.policy.knows_truth:
             prediction = _exact_prediction(now)
+            choice = self._knowing(self.policy, prediction, now, number)
         else:
             asked = {"coin": coin} if "coin" in self.asked.predict else {}
             prediction = self.learner.predict(self.state, now.context, **asked)
-        choice = self.policy.decide(
-            prediction, self.spec, round=number, coin=coin, baseline_cost=self.world.baseline_cost
-        )
+            choice = self.policy.decide(
+                prediction, self.spec, round=number, coin=coin, baseline_cost=self.world.baseline_cost
+            )
         if self.observe:
             self.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
         if not np.all(choice.safe.certified):
             self.totals["uncertified_rounds"] += ~np.asarray(choice.safe.certified)
         return prediction, choice
+
+    def _knowing(self, policy: Policy, truth: Prediction, now: Exposure, number: Any) -> Choice:
+        """The choice of a policy that knows the truth: its own rule, which takes costs to be in proportion to the
+        intensity, or where they are not what the world knows to be best.
+        """
+        known = None if self.world.proportional else self.world.exact_intensity(self.spec, now)
+        if known is not None:
+            safe = SafeSet(known, np.full(known.shape, True))
+            return choose(now.reward_mean, safe, Bounds(now.reward_mean, now.cost_mean, 0.0, 0.0, False))
+        return policy.decide(truth, self.spec, round=number, coin=0.0, baseline_cost=self.world.baseline_cost)
 
     def _applied(self, intensity: Array) -> tuple[Array, Array]:
         if self.dose.is_identity:
@@ -166,10 +179,11 @@ class Batch:
         weight = sample_weight(self.spec, now.reward_intensity, now.cost_intensity, now.context)
         if choice.learn is not True:
             weight = weight * choice.learn
-        reward, cost, event = self.world.normalised(self.spec, now, weight)
-        asked: dict[str, Any] = {"coin": coin} if "coin" in self.asked.update else {}
-        if "intensity" in self.asked.update:
-            asked["intensity"] = now.cost_intensity
+        reward, cost, event, left_out = self.world.normalised(self.spec, now, weight)
+        if left_out is not None:
+            weight = np.where(left_out, 0.0, weight)
+        given = {"coin": coin, "intensity": now.cost_intensity, "measured": event, "left_out": left_out}
+        asked = {name: value for name, value in given.items() if name in self.asked.update}
         cost = event if self.policy.binary_cost else cost
         self.state = self.learner.update(self.state, prediction, reward, cost, weight, **asked)
         self.totals["informative_rounds"] += weight > 0
@@ -180,13 +194,12 @@ class Batch:
         numbers = np.arange(done + 1, done + step + 1, dtype=float)[:, None, None]
         context, reward_mean, cost_mean = rounds.context, rounds.reward_mean, rounds.cost_mean
         truth = Prediction(reward_mean, cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=context)
-        baseline = self.world.baseline_cost
-        best = self.exact.decide(truth, self.spec, round=numbers, coin=0.0, baseline_cost=baseline).intensity
+        best = self._knowing(self.exact, truth, rounds, numbers).intensity
         cost = outcome.cost if self.spec.threshold_on == "measured" else outcome.true_cost
-        require(np.all(np.isfinite(cost)), "dose", self.dose.to_dict(), "gave costs that are not finite")
+        over, finite = _exceeded(self.spec, cost)
+        require(finite, "dose", self.dose.to_dict(), "gave costs that are not finite")
         reward = rounds.reward_intensity * reward_mean
         optimal = self._applied(best)[1] * reward_mean
-        over = cost > self.spec.threshold
         parts = {"violations": over.astype(float), "regret": optimal - reward}
         marks = self.checkpoints[(self.checkpoints > done) & (self.checkpoints <= done + step)] - done
         for name, values in parts.items():
@@ -195,7 +208,7 @@ class Batch:
             self.totals[name] = running[-1]
         self.totals["reward"] += reward.sum(axis=0)
         self.totals["clairvoyant_reward"] += optimal.sum(axis=0)
-        known = self.world.exact_intensity(self.spec, context, cost_mean)
+        known = self.world.exact_intensity(self.spec, rounds)
         if known is not None:
             optimal = self._applied(np.where(reward_mean >= 0.0, known, 0.0))[1] * reward_mean
         self.totals["exact_clairvoyant_reward"] += optimal.sum(axis=0)
@@ -223,6 +236,14 @@ def _bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learne
     given = ({name: fixed[name] for name in fixed if name in names} for names in asked)
     parts = [partial(part, **each) if each else part for part, each in zip(learner, given, strict=True)]
     return Learner(*parts), Learner(*asked)
+
+
+def _exceeded(spec: SafetySpec, cost: Any) -> tuple[Array, bool]:
+    """Whether a cost, or any of several, lies on the wrong side of its threshold; and whether all are finite."""
+    if not isinstance(cost, Mapping):
+        return cost > spec.threshold, bool(np.all(np.isfinite(cost)))
+    over = np.any([each.exceeded(cost[name]) for name, each in (spec.costs or {}).items()], axis=0)
+    return over, all(bool(np.all(np.isfinite(each))) for each in cost.values())
 
 
 def _exact_prediction(now: Exposure) -> Prediction:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from safedial.core.brackets import Growth
 from safedial.core.margin import noise_margin
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy
-from safedial.worlds import LinearWorld, NonlinearWorld, World
+from safedial.worlds import DoseResponseWorld, LinearWorld, NonlinearWorld, World
 from safedial.worlds.noise import SUB_GAUSSIAN, exceeds_rarely, quantile
 from safedial.worlds.nonlinear import waves
 
@@ -23,26 +24,51 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
 
     Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
     are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
-    the doses, and the start dose is safe there. About your own world, or a bracket, nothing is proved.
+    the doses, and the start dose is safe there. Bracket: rounds are exchangeable, each unit of the dose-response world
+    keeps to the bracket, and all tolerate the start. Student: the mean cost is linear, the noise is Gaussian, and the
+    start dose is safe. About your own world nothing is proved.
 
     Args:
         spec: what the policy uses.
         true: the world's constants, if they differ.
     """
-    if not isinstance(world, Known) or world.is_own:
+    promise = PROMISES[policy.promise]
+    if isinstance(world, DoseResponseWorld) and not world.is_own:
+        return promise.bracketed and _bracket_holds(policy, world, spec)
+    if not isinstance(world, Known) or world.is_own or promise.bracketed:
         return False
     world_spec = spec if true is None else true
-    promise = PROMISES[policy.promise]
-    if promise.bracketed:
-        return False
     if promise.exchangeable:
         exchangeable = world.contexts == "iid" and not world.binary_cost
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
+    if promise.gaussian:
+        fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
+        return fitting and _start_holds(policy.options["start_dose"], world, spec, world_spec)
     if not promise.from_constants or not _within(world_spec, spec):
         return False
     fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
     return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))
 
+
+def _bracket_holds(policy: Policy, world: DoseResponseWorld, spec: SafetySpec) -> bool:
+    """Whether no unit breaks a bracket, none exceeds at the start, and rounds are exchangeable."""
+    stated = policy.options["growth"]
+    growths = [stated] if stated else [cost.growth for cost in (spec.costs or {}).values()]
+    share, base = policy.options["start_scale"], policy.options["base"]
+    fixed = (world.fall == 1.0 or world.after == 0) and base == 0
+    safe = share is not None and share <= world.least * min(world.fall, 1.0)
+    return fixed and safe and all(_keeps(growth, world) for growth in growths)
+
+
+def _keeps(growth: Growth, world: DoseResponseWorld) -> bool:
+    """0/1 costs with a least tolerance break a spread bracket: the share that exceeds leaps there."""
+    if BRACKETED.get(growth.name) != world.curve:
+        return False
+    return bool(growth.parameters["low"] <= world.low and world.high <= growth.parameters["high"])
+
+
+BRACKETED = {"relative": "power", "additive": "hinge"}
+"""Which curve of the dose-response world a bracket can hold for, with a start that all units tolerate."""
 
 LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
 """The constants of the certified promise."""

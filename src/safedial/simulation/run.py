@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
-from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
@@ -161,18 +161,22 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
     require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
-    check_grids(spec)
+    bracketed = PROMISES[policy.promise].bracketed or policy.knows_truth
+    check_grids(spec, several=world.several_costs and bracketed)
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
-    for name in CONSTANTS:
+    for name in world.constants:
         require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world uses it")
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
-    stated = PROMISES[spec.promise]
-    if not PROMISES[policy.promise].exchangeable:
-        require(not stated.exchangeable, "promise", spec.promise, f"is not what {policy.name} gives")
+    given, stated = PROMISES[policy.promise], PROMISES[spec.promise]
+    if not given.exchangeable:
+        knowing = policy.knows_truth and not world.constants
+        fits = knowing or (not stated.exchangeable and given.gaussian >= stated.gaussian)
+        require(fits, "promise", spec.promise, f"is not what {policy.name} gives")
     else:
-        require(stated.each_round, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
+        fits = stated.each_round and not stated.gaussian
+        require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
     return [int(seed) for seed in chosen]
@@ -200,6 +204,8 @@ def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) ->
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
     if world.binary_cost:
+        rule = "assumes Gaussian noise, and costs that are 0 or 1 have none"
+        require(not PROMISES[policy.promise].gaussian, "policy", policy.name, rule, "use nonlinear_hp_probe")
         inside = np.all(np.asarray(spec.threshold) < 1)
         require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
         knowing = policy.binary_cost or not policy.knows_truth

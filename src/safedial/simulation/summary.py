@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.core.brackets import Growth
+from safedial.core.spec import SafetySpec
 from safedial.decision.rules import write_parts
 from safedial.function_classes import FunctionClass
 from safedial.policies import promised_risk, shown_spec
@@ -24,7 +26,7 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     return {
         "policy": simulation.policy.name,
         "dim": simulation.world.dim,
-        "threshold": float(np.atleast_1d(simulation.spec.threshold)[row if np.ndim(simulation.spec.threshold) else 0]),
+        "threshold": _threshold(simulation.spec, row),
         "rounds": simulation.rounds,
         "seeds": len(simulation.seeds),
         "violation_rate": float(violations.mean() / simulation.rounds),
@@ -51,8 +53,17 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     }
 
 
+def _threshold(spec: SafetySpec, row: int) -> Any:
+    """A spec row's threshold, or those of several costs by name."""
+    if spec.costs is not None:
+        return {name: float(cost.threshold) for name, cost in spec.costs.items()}
+    return float(np.atleast_1d(spec.threshold)[row if np.ndim(spec.threshold) else 0])
+
+
 def _plain(option: Any) -> Any:
-    """A policy's option as a report shows it: a function class by its description."""
+    """A policy's option as a report shows it: a function class by its description, a bracket by its numbers."""
+    if isinstance(option, Growth):
+        return option.to_dict()
     return option.describe() if isinstance(option, FunctionClass) else option
 
 

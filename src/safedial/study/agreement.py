@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.decision.learners.blas import dnrm2
+from safedial.decision.rounds import Asked
 from safedial.study.event import canonical, orjson
 from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.reducer import decide_next
@@ -53,12 +53,10 @@ class Agreement:
         """Record that a decision was equal to the bit, including ln det."""
         self.spent = 0.0
 
-    def on_decision(
-        self, state: State, vector: NDArray[np.float64], again: dict[str, Any], body: dict[str, Any]
-    ) -> bool:
+    def on_decision(self, state: State, asked: Asked, again: dict[str, Any], body: dict[str, Any]) -> bool:
         """Whether a decision's recorded `body` equals the recomputed one, `again`, up to rounding."""
         learner = state.learner
-        norm, raw = dnrm2(vector), body["context"]
+        vector, norm, raw = asked.vector, asked.norm, body["context"]
         room = learner.rounding(vector, norm)
         if room is None:
             return _agrees(_plain(again), body)
@@ -71,7 +69,7 @@ class Agreement:
             return False
         slack = learner.predict(vector, norm).cost_slack
         seen = rules.learner.read_written(rules, body["prediction"])._replace(cost_slack=slack)
-        follows = decide_next(state, vector, norm, raw, body["baseline_cost"], seen=seen)
+        follows = decide_next(state, asked, raw, seen=seen)
         return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
 
     def on_snapshot(self, state: State, mine: bytes, theirs: bytes) -> bool:

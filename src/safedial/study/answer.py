@@ -9,7 +9,7 @@ from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
 from safedial.renamed import renamed_attribute
 from safedial.study.event import Event, moment
-from safedial.study.event_bodies import Noted, decision_of
+from safedial.study.event_bodies import QUESTION, decision_of
 from safedial.study.ids import DecisionId, id_text
 from safedial.study.spec import StudySpec
 
@@ -88,7 +88,11 @@ class StudyDecision(NamedTuple):
             resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
             recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
             recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
-            recorded |= {name: self.body.get(name) for name in Noted._fields}
+            recorded |= {name: self.body.get(name) for name in ("key", "meta")}
+        recorded |= {name: self.body[name] for name in QUESTION if name in self.body}
+        if "exceeding" in self.body["prediction"]:
+            ids = [f"{self.study}.{each}" for each in facts["count"]["exceeding"]]
+            facts = {**facts, "count": {**facts["count"], "exceeding": ids}}
         named = {
             "id": self.id,
             "study": self.study,

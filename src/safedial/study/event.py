@@ -58,6 +58,23 @@ def digest(previous: bytes, study: str, event: tuple[Any, ...]) -> bytes:
     return hashlib.sha256(b"32:%b,%b" % (previous, content)).digest()
 
 
+def next_event(
+    before: tuple[int, bytes],
+    study: str,
+    kind: str,
+    body: dict[str, Any],
+    *,
+    at: int,
+    actor: str,
+    reason: str,
+    decision: int = 0,
+) -> Event:
+    """A new event after the one with this seq and hash in the log of `study`."""
+    seq, previous = before
+    new = (seq + 1, kind, decision, at, actor, reason, canonical(body))
+    return Event(*new, digest(previous, study, new))
+
+
 def follows(previous: bytes, study: str, event: Event) -> bool:
     """Whether an event has the right hash after `previous`; False if it cannot be hashed."""
     try:

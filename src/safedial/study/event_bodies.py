@@ -10,22 +10,27 @@ from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet
-from safedial.decision.decision import Decision, promise_of
+from safedial.decision.decision import Decision
 from safedial.decision.rules import Rules
 from safedial.study.state import State
 from safedial.version import __version__
 
 
 class Noted(NamedTuple):
-    """What a caller gives with a request: the idempotency key and metadata."""
+    """What a caller gives with a request: the idempotency key, metadata, and a proposed setting."""
 
     key: str | None = None
     meta: dict[str, Any] | None = None
+    proposal: float | None = None
+
+
+QUESTION = Noted._fields[2:]
+"""What of it belongs to the question, and so to the advice, where the learner reads it."""
 
 
 def noted_in(body: Mapping[str, Any]) -> Noted:
     """The `Noted` of a `decided` event, from its body."""
-    return Noted(body.get("key"), body.get("meta"))
+    return Noted(*(body.get(name) for name in Noted._fields))
 
 
 def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
@@ -60,8 +65,16 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
             "safe_intensity": float(safe.intensity),
             **({} if bounds.noise is None else {"noise": float(bounds.noise)}),
         },
-        "prediction": decision.rules.learner.written(decision.prediction),
+        "prediction": _prediction(decision, state),
     }
+
+
+def _prediction(decision: Decision, state: State) -> dict[str, Any]:
+    """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
+    written = decision.rules.learner.written(decision.prediction)
+    if state.learner.reads_questions and "exceeding" in written:
+        written["exceeding"] = ["{}.{}".format(*state.named[number - 1]) for number in written["exceeding"]]
+    return written
 
 
 def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
@@ -98,7 +111,7 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         body["intensity"],
         body["safe_action"],
         body["round"],
-        not body["doubt"] and PROMISES[promise_of(rules, choice)].from_constants,
+        not body["doubt"] and PROMISES[body["promise"]].from_constants,
         context,
         rules.learner.read_written(rules, body["prediction"]),
         choice,

@@ -60,6 +60,13 @@ DECISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.decides)
 REVISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.revises)
 
 
+def waits(body: Mapping[str, Any], awaits_all: bool) -> bool:
+    """Whether a decision waits for an outcome: if it gives something, or, where the learner `awaits_all`, unless a cap
+    of the study gives nothing to contexts like this one.
+    """
+    return body["intensity"] > 0.0 or (awaits_all and body["habit"] not in ("mask", "cap"))
+
+
 class RoundHistory(NamedTuple):
     """What the log says about a round so far. `values` are the `VALUES` that count; `outcome` is the event that first
     stated them, `void` the one that voided the round.
@@ -78,10 +85,10 @@ class RoundHistory(NamedTuple):
         stated = None if self.values is None else self.values["applied_action"]
         return self.action if self.values and stated is None else stated
 
-    def after(self, event: Any, body: Mapping[str, Any]) -> RoundHistory:
-        """The history with one more event about the round."""
+    def after(self, event: Any, body: Mapping[str, Any], awaits_all: bool = False) -> RoundHistory:
+        """The history with one more event about the round; `awaits_all` is the learner's."""
         means = EVENT_KINDS[event.kind]
-        throttled, given = bool(body.get("throttled")), not means.decides or body["intensity"] > 0.0
+        throttled, given = bool(body.get("throttled")), not means.decides or waits(body, awaits_all)
         return RoundHistory(
             next_status(self.status, means.status, throttled=throttled, given=given),
             body["action"] if means.decides else self.action,

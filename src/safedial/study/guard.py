@@ -8,6 +8,8 @@ They only lower an action and use nothing from after it, so the promise still ho
 |---|---|
 | `alarm` | the monitor's evidence (core.monitor) reaches 1/`alarm_level` |
 | `drift` | HP-Conformal: the evidence that rounds are not exchangeable reaches 1/`alarm_level` |
+| `bracket_drift` | HP-Shield: the evidence that rounds are not exchangeable, or break their bracket, reaches 100 |
+| `start_refuted` | HP-Shield: the evidence that the start exceeds more often than the risk reaches 100 |
 | `assumption_broken` | the bounds lie outside what the stated norms allow |
 | `noise_broken` | the evidence that residuals exceed the stated noise (core.tails) reaches 2/`alarm_level` |
 | `too_many_open` | more than `max_open` decisions wait for an outcome |
@@ -144,8 +146,11 @@ def with_limits(guard: Guard, decision: Decision, raw: Sequence[float], before: 
     rules, limiter = decision.rules, ""
     dial, limit = rules.dial, decision.action
     for cap in guard.caps:
-        if cap.limit < limit and cap.holds(raw):
-            limit, limiter = cap.limit, "mask" if cap.limit == dial.low else "cap"
+        # Where rounds that are given nothing wait for their outcomes, those under such a cap do not: it must be named
+        # whether or not it lowers the action, so that which rounds are left out depends on contexts alone.
+        named = rules.learner.awaits_all and intensity_of(rules, _at_most(dial, cap.limit)) == 0.0
+        if (cap.limit < limit or named) and cap.holds(raw):
+            limit, limiter = min(cap.limit, limit), "mask" if cap.limit == dial.low else "cap"
     if guard.max_step is not None and limit > before + guard.max_step:
         limit, limiter = before + guard.max_step, "step_up"
     if not limiter:

@@ -20,6 +20,7 @@ def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) 
     A row has `action` (what was applied, in the dial's units), `reward`, `cost`, optionally `baseline_cost`, and the
     context: one column for each feature, NAME or context.NAME; without feature names x0, x1, … or x1, x2, …
     """
+    rules.learner.check_history(rules)
     rows = _table(Path(given)) if isinstance(given, (str, Path)) else list(given)
     require(rows, "history", str(given)[:80], "has no rows")
     return [in_row(number, _row, rules, row) for number, row in enumerate(rows, 1)]

@@ -14,11 +14,11 @@ from safedial.errors import require
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
-from safedial.study.event_bodies import Noted, body_of, noted_in
+from safedial.study.event_bodies import QUESTION, Noted, body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision
 from safedial.study.reducer import context_of, decide_next
-from safedial.study.requests import Asked
+from safedial.study.requests import Request
 from safedial.study.transaction import StudyTransaction
 
 
@@ -38,7 +38,11 @@ def request_of(event: Event) -> Any:
 
 
 def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
-    """A request for a decision, in the form of its digest; without metadata in the form from before there were any."""
+    """A request for a decision, in the form of its digest: without metadata, or a proposal, in the form from before
+    there were any.
+    """
+    if question := {name: value for name in QUESTION if (value := getattr(noted, name)) is not None}:
+        return ["ask", raw, baseline_cost, noted.meta, question]
     return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
 
 
@@ -58,18 +62,17 @@ def once(transaction: StudyTransaction, key: str | None, request: Any, make: Cal
     return event, False
 
 
-def ask(
-    transaction: StudyTransaction, *, asked: Asked, noted: Noted, baseline_cost: float, actor: str
-) -> StudyDecision:
+def ask(transaction: StudyTransaction, request: Request, *, actor: str) -> StudyDecision:
     bodies = []
+    raw, asked, noted = request
 
     def make() -> Event:
         at = transaction.time_of_decision()
-        decision = decide_next(transaction.state, asked.vector, asked.norm, asked.raw, baseline_cost)
-        bodies.append(body_of(decision, asked.raw, transaction.state, noted))
-        return transaction.append("decided", bodies[0], actor=actor, known=asked.vector, at=at)
+        decision = decide_next(transaction.state, asked, raw)
+        bodies.append(body_of(decision, raw, transaction.state, noted))
+        return transaction.append("decided", bodies[0], actor=actor, known=asked, at=at)
 
-    event, created = once(transaction, noted.key, asking(asked.raw, baseline_cost, noted), make)
+    event, created = once(transaction, noted.key, asking(raw, asked.baseline_cost, noted), make)
     if not created and not EVENT_KINDS[event.kind].decides:
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
@@ -186,7 +189,8 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
         state = transaction.state
         require(state.stop_reason, "study", transaction.source.name, "is not stopped", "there is nothing to resume")
         fits = not forget or state.learner.watches_itself
-        require(fits, "forget", forget, "is only for hp_conformal; the rounds of a certified learner stay valid")
+        words = "is only for hp_conformal and hp_shield; the rounds of a certified learner stay valid"
+        require(fits, "forget", forget, words)
         body = {"rule": state.stop_reason, "forget": forget}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Outcome, Sample, normalise
+from safedial.decision.outcome import Outcome, Sample, normalise, read_cost
 from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
-from safedial.study.event_kinds import EVENT_KINDS, Kind
+from safedial.study.event_bodies import QUESTION, decision_of
+from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
 from safedial.study.guard import with_limits
 from safedial.study.state import State
 
@@ -28,22 +29,22 @@ TAG = 4
 """Bytes of an event's hash in the id of its decision."""
 
 
-def decide_next(
-    state: State, vector: Vector, norm: float, raw: list[float], baseline_cost: float, *, seen: Any = None
-) -> Decision:
+def decide_next(state: State, asked: Asked, raw: list[float], *, seen: Any = None) -> Decision:
     """The next decision. It changes nothing in the state but what the `decided` event would change too.
 
-    `seen` is a prediction to use instead of the state's own.
+    `raw` is the context as given; `seen` is a prediction to use instead of the state's own.
     """
-    study, learner = state.study, state.learner
+    study, learner = state.study, cast("Any", state.learner)
     learner.begin()
     stop_reason = state.stop_reason
     if not stop_reason and learner.alarmed:
         stop_reason = learner.stop_rule
     features = study.rules.features
-    outside = features.outside(raw) if features is not None and features.ranges else ()
-    asked = Asked(vector, norm, outside, baseline_cost)
-    prediction = learner.predict(vector, norm) if seen is None else seen
+    if features is not None and features.ranges:
+        asked = asked._replace(extrapolated=features.outside(raw))
+    prediction = seen
+    if prediction is None:
+        prediction = learner.ask(asked) if learner.reads_questions else learner.predict(asked.vector, asked.norm)
     coin = coin_after(state.hash) if study.rules.policy.randomised else 0.5
     decision = decide(
         study.rules, state.spec, learner, prediction, asked, number=state.rounds + 1, coin=coin, stop_reason=stop_reason
@@ -62,8 +63,8 @@ def update_state(
     state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, known: Any = None
 ) -> None:
     """Apply one event, with its body as plain values. `fixes` replaces values of outcomes while a log is replayed
-    after a correction. `known` is the context of a new decision, or the checked sample of a new outcome; the caller has
-    then called `learner.begin`.
+    after a correction. `known` is the question of a new decision, or the checked sample of a new outcome; the caller
+    has then called `learner.begin`.
 
     An event that revises an outcome changes nothing here: the log is replayed with it as a fix (study/replay_log.py).
     """
@@ -71,13 +72,13 @@ def update_state(
     if means.decides:
         if known is None:
             state.learner.begin()
-        _decided(state, event, body, context_of(state, body["context"]) if known is None else known)
+        _decided(state, event, body, question_of(state, body) if known is None else known)
     elif means.reports and not means.revises:
         fix = fixes.get(decision)
         _outcome(state, decision, body if fix is None else {**body, **fix}, known)
         if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
-            limit = state.study.rules.spec.threshold
-            state.corrected_violations += body["cost"] > limit >= fix["cost"]
+            was, now = (state.learner.is_over(state.study.rules, each["cost"]) for each in (body, fix))
+            state.corrected_violations += was and not now
     elif means.loses:
         _gone(state, decision, means, body)
     elif means.imports:
@@ -96,8 +97,22 @@ def context_of(state: State, raw: list[float]) -> Vector:
     return values if features is None else features.transform(values)
 
 
-def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
-    place: Any = state.learner.open(vector)
+def question_of(state: State, body: Body) -> Asked:
+    """The question behind a `decided` event, read from its body as it was when it was asked."""
+    rules, vector = state.study.rules, context_of(state, body["context"])
+    asked = Asked(vector, dnrm2(vector), baseline_cost=body["baseline_cost"])
+    if not rules.learner.reads_questions:
+        return asked
+    return rules.learner.read_question(rules, asked, **{name: body.get(name) for name in QUESTION})
+
+
+def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
+    learner, vector = cast("Any", state.learner), asked.vector
+    if learner.reads_questions:
+        place = learner.opened(asked, decision_of(state.study.rules, body, vector))
+        state.named.append((event.seq, event.hash[:TAG].hex()))
+    else:
+        place = learner.open(vector)
     state.rounds += 1
     state.new_decisions += 1
     state.broken = state.broken or body["doubt"] == "assumption_broken"
@@ -105,14 +120,14 @@ def _decided(state: State, event: Event, body: Body, vector: Vector) -> None:
     if not now:
         state.last_action = body["action"]
     else:
-        if state.learner.starts is not None:
-            state.learner.count_start(body["promise"])
+        if learner.starts is not None:
+            learner.count_start(body["promise"])
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
-            state.learner.leave_out(place)
-    if body["intensity"] > 0.0:
+            learner.leave_out(place)
+    if waits(body, learner.awaits_all):
         watched = not body["doubt"] and PROMISES[body["promise"]].claimed
         number, action, baseline = body["round"], body["action"], body["baseline_cost"]
-        round_ = Round(number, place, action, baseline, watched, vector, dnrm2(vector))
+        round_ = Round(number, place, action, baseline, watched, vector, asked.norm)
         if now:
             round_ = state.watch.promised(round_._replace(at=event.at, tag=event.hash[:TAG].hex()))
         state.open[event.seq] = round_
@@ -144,8 +159,10 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
             state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
     elif round_.number == state.rounds:
         state.last_action = sample.applied
-    if now and sample.weight <= 0.0:
-        _lose(state, decision, round_, skip=bool(body.get("unrelated")), counted=True)
+    unrelated = bool(body.get("unrelated"))
+    nothing = now and (sample.weight <= 0.0 or sample.unknown)
+    if nothing and (unrelated or not state.learner.awaits_all):
+        _lose(state, decision, round_, skip=unrelated, counted=True)
     elif not state.learner.in_order:
         state.learner.learn(round_.context, round_.norm, sample, round_.place)
         state.watch.notice()
@@ -164,7 +181,7 @@ def _sample(state: State, round_: Round, body: Body) -> Sample:
 
 
 def _count(state: State, sample: Sample) -> None:
-    over = sample.measured > state.study.rules.spec.threshold
+    over = state.learner.is_over(state.study.rules, sample.measured)
     state.outcomes += 1
     state.violations += over
     state.recent.append(over)
@@ -175,7 +192,7 @@ def _throttled(state: State, round_: Round, body: Body) -> None:
     counts: the advised setting would have cost at least as much, unless more was applied.
     """
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
+    sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
     _count(state, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
 
@@ -183,7 +200,7 @@ def _throttled(state: State, round_: Round, body: Body) -> None:
 def _voided(state: State, round_: Round, body: Body) -> bool:
     """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
+    sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
     over = state.watch.voided(round_, sample)
     if over:
         _count(state, sample)
@@ -271,7 +288,7 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     """Clear the rule that stopped the study; version 1 cleared all of the watch."""
     now = state.study.rules_version > 1
     if state.learner.watches_itself:
-        if not now or body["rule"] == "drift" or body.get("forget"):
+        if not now or body["rule"] in state.learner.stop_rules or body.get("forget"):
             state.learner.restart_evidence()
             state.watch.crossed = False
         if body.get("forget"):

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from safedial.decision.rules import RULES
-from safedial.policies import POLICIES, Policy
+from safedial.policies import FACTORIES, Policy
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
 from safedial.study.event_kinds import EVENT_KINDS
@@ -55,7 +55,7 @@ def read_study(source: Source) -> StudySpec:
         words = f"its log follows rules {version!r}; this safedial knows up to {RULES}; upgrade it"
         raise StudyError("wrong_schema", f"study {name!r}: {words}")
     policy = body["spec"]["policy"]["name"]
-    if policy not in POLICIES and source.policy is None:
+    if policy not in FACTORIES and source.policy is None:
         words = f"its policy {policy!r} is your own, which a log cannot hold"
         way_out = "open the study in Python and give it again: open_study(name, storage=..., policy=...)"
         raise StudyError("own_policy", f"study {name!r}: {words}; {way_out}")

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from safedial.decision.outcome import read_cost, written_cost
+from safedial.decision.rounds import Asked
 from safedial.decision.rules import Rules
 from safedial.decision.units import real
-from safedial.decision.validation import read_new_context
+from safedial.decision.validation import read_question
 from safedial.errors import refusal, require
 from safedial.study.errors import StudyError
 from safedial.study.event import now
+from safedial.study.event_bodies import QUESTION, Noted
 
 LONGEST = 10_000
 """The longest text in an event: a reason, an actor, a key."""
@@ -22,20 +25,49 @@ META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
 """The form of metadata names, their number, and the longest text of a decision's metadata."""
 
 
-class Asked(NamedTuple):
-    """A request for a decision: raw values in the features' order, the context, its norm."""
+class Request(NamedTuple):
+    """A request for a decision: raw values in the features' order, the question, and what else came with it."""
 
     raw: list[float]
-    vector: Any
-    norm: float
+    asked: Asked
+    noted: Noted
 
 
-def read_raw(rules: Rules, context: Any, *, allow_extrapolation: bool = False) -> Asked:
-    """A new context, checked."""
+def read_request(
+    rules: Rules, context: Any, noted: Noted, baseline_cost: Any = 0.0, *, allow_extrapolation: bool = False
+) -> Request:
+    """A new question, checked; `noted` is its own, with a key and metadata that were checked."""
     values = context if rules.features is None else rules.features.values(context)
-    read = read_new_context(rules, values, allow_extrapolation)
-    raw = read.vector if rules.features is None else values
-    return Asked(raw.tolist(), read.vector, read.norm)
+    if noted.proposal is not None:
+        noted = noted._replace(proposal=real("proposal", noted.proposal))
+    given = {name: getattr(noted, name) for name in QUESTION}
+    asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
+    raw = asked.vector if rules.features is None else values
+    return Request(raw.tolist(), asked, noted)
+
+
+def read_outcome(
+    rules: Rules, values: Mapping[str, Any], observed_at: Any, *, throttled: Any, unrelated: Any
+) -> dict[str, Any]:
+    """The body of an outcome's event, its values checked."""
+    for name, given in (("throttled", throttled), ("unrelated", unrelated)):
+        if not isinstance(given, bool):
+            raise refusal(name, given, "must be True or False")
+    stated = values if values["applied_action"] is not None else {name: values[name] for name in ("reward", "cost")}
+    body = {"applied_action": None, **read_values(rules, stated), "throttled": throttled}
+    if unrelated:
+        body["unrelated"] = True
+    if observed_at is not None:
+        body["observed_at"] = written_time(observed_at)
+    return body
+
+
+def read_values(rules: Rules, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of an outcome as plain numbers, several costs as a mapping."""
+    return {
+        name: written_cost(read_cost(rules.spec, value)) if name == "cost" else real(name, value)
+        for name, value in given.items()
+    }
 
 
 def read_meta(version: int, meta: Any) -> dict[str, Any] | None:

@@ -44,6 +44,9 @@ def pack(state: State) -> bytes:
         "recent": np.array(state.recent, dtype=bool),
         "monitor": state.watch.packed(),
     }
+    if state.learner.reads_questions:
+        arrays["named.seqs"] = np.array([seq for seq, _ in state.named], dtype=np.int64)
+        arrays["named.tags"] = np.array([tag for _, tag in state.named], dtype="S8")
     plain = {name: np.asarray(value) for name, value in arrays.items()}
     head = {
         "format": FORMAT,
@@ -95,6 +98,9 @@ def unpack(study: StudySpec, content: bytes) -> State:
     state.queue.extend(arrays["queue"].tolist())
     state.recent.extend(arrays["recent"].tolist())
     state.watch.unpack(arrays["monitor"])
+    if state.learner.reads_questions:
+        tags = (tag.decode() for tag in arrays["named.tags"].tolist())
+        state.named = list(zip(arrays["named.seqs"].tolist(), tags, strict=True))
     return state
 
 

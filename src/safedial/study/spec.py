@@ -14,7 +14,7 @@ from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import own_values
 from safedial.decision.rules import RULES, Rules, plain_options
 from safedial.errors import require
-from safedial.policies import POLICIES, Policy
+from safedial.policies import FACTORIES, Policy
 from safedial.renamed import renamed_attribute
 from safedial.study.guard import Guard, read_guard
 
@@ -25,7 +25,7 @@ OPTIONS = (
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
 SINCE_2 = ("baseline_range", "high_fallback")
 """Fields that only studies of version 2 and later may state."""
-STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal")
+STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
 def own_policy(fields: Mapping[str, Any]) -> Policy | None:
     """The policy of a new study, if it is the user's own."""
     given = fields.get("policy")
-    return given if isinstance(given, Policy) and given.name not in POLICIES else None
+    return given if isinstance(given, Policy) and given.name not in FACTORIES else None
 
 
 def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
@@ -122,7 +122,7 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
         return _checked(own, given, options)
     known = given in STUDY_POLICIES
     require(
-        known or given not in POLICIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
+        known or given not in FACTORIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
     )
     model = options.get("predictor")
     rule = "cannot be part of a study: a log keeps plain values, from which a model cannot be rebuilt"

@@ -28,7 +28,9 @@ HOUR = 3_600_000_000
 
 
 class State:
-    """The state after event `seq`, whose hash is `hash`."""
+    """The state after event `seq`, whose hash is `hash`. Where the learner reads questions, `named` has the seq and the
+    tag of each decision, by which its predictions name earlier rounds.
+    """
 
     def __init__(self, study: StudySpec) -> None:
         self.study = study
@@ -47,6 +49,7 @@ class State:
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
+        self.named: list[tuple[int, str]] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.next_shot = 256
 

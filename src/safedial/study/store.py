@@ -202,8 +202,7 @@ class Store:
                     transaction.look_up(keys)
             answers = [_run(job, transactions[job.study]) for job in jobs]
             for transaction in transactions.values():
-                transaction.flush()
-                transaction.snapshot()
+                transaction.finish()
             if failpoints.armed:
                 failpoints.hit("before_commit")
         if failpoints.armed:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from safedial.study.database import reading, writing
-from safedial.study.event import Event, canonical, digest, now
+from safedial.study.event import Event, next_event, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import append_events, lock_head, read_event, read_events, read_head, study_names
 from safedial.study.replay_log import Source
@@ -30,8 +30,8 @@ def append_to_store(
 ) -> Event:
     """Append one event to the store's own log, whose head stays locked until the transaction ends."""
     head = lock_head(connection, STORE_LOG)
-    new = (head.seq + 1, kind, 0, now() if at is None else at, actor, reason, canonical(body))
-    event = Event(*new, digest(head.hash, STORE_NAME, new))
+    at = now() if at is None else at
+    event = next_event(head, STORE_NAME, kind, body, at=at, actor=actor, reason=reason)
     append_events(connection, STORE_LOG, [event])
     return event
 

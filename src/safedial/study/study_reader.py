@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safedial.decision.decision import Text
+from safedial.decision.validation import read_new_context
 from safedial.errors import printable
 from safedial.policies import Policy
 from safedial.study.answer import StudyDecision, decided, shown_event
@@ -16,7 +17,7 @@ from safedial.study.event import Event, moment, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
 from safedial.study.log import event_hashes, events_about, read_event, read_events
-from safedial.study.requests import actor_name, read_raw
+from safedial.study.requests import actor_name
 from safedial.study.spec import StudySpec
 from safedial.study.store import Answer, Store
 from safedial.study.tables import effective_rows, write_rows
@@ -43,7 +44,7 @@ class StudyReader:
     def decision(self, decision_id: str) -> StudyDecision:
         """A past decision, with its certificate."""
         event = self._event(decision_id)
-        asked = read_raw(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
+        asked = read_new_context(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
         return decided(self.spec, self.name, event, asked.vector)
 
     def about(self, decision_id: str) -> list[dict[str, Any]]:
@@ -56,7 +57,7 @@ class StudyReader:
         """Why this action, in plain words, and what was reported since."""
         lines = [str(self.decision(decision_id).explain())]
         for event in self.about(decision_id):
-            facts = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
+            facts = ", ".join(f"{name} {value}" for name, value in _flat(event["body"]).items() if value is not None)
             why = f" ({event['reason']})" if event["reason"] else ""
             lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
         return Text("\n".join(lines))
@@ -129,6 +130,14 @@ class StudyReader:
         transaction.flush()
         found = (event for seq in islice(transaction.state.open, most) if (event := transaction.event(seq)))
         return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with several costs in fields of their own."""
+    costs = body.get("cost")
+    if not isinstance(costs, dict):
+        return dict(body)
+    return {**{f"cost_{name}": value for name, value in costs.items()}, **body, "cost": None}
 
 
 def _notes(transaction: StudyTransaction) -> list[str]:

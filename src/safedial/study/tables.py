@@ -12,6 +12,7 @@ from safedial.decision.rules import Rules
 from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
+from safedial.study.event_bodies import QUESTION
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import id_text
 
@@ -23,7 +24,8 @@ def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator
     for event in events:
         seq = event.decision or event.seq
         if EVENT_KINDS[event.kind].status:
-            rounds[seq] = rounds.get(seq, RoundHistory()).after(event, event.fields())
+            before, awaits_all = rounds.get(seq, RoundHistory()), rules.learner.awaits_all
+            rounds[seq] = before.after(event, event.fields(), awaits_all)
             rows[seq] = rows.get(seq) or _advised(rules, name, event)
     for seq, row in rows.items():
         yield row | _result(rules, rounds[seq])
@@ -76,11 +78,25 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "habit": body.get("habit", ""),
         "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
+        **{name: body[name] for name in QUESTION if name in body},
         **_result(rules, RoundHistory()),
-        "threshold": rules.spec.threshold,
+        **_thresholds(rules),
     }
     row |= dict(zip((f"context.{each}" for each in names), body["context"], strict=True))
     return {**row, **{f"meta.{each}": value for each, value in body.get("meta", {}).items()}}
+
+
+def _costs(rules: Rules, cost: Any) -> dict[str, Any]:
+    """A cost, or each of several in a column of its own."""
+    if rules.spec.costs is None:
+        return {"cost": cost}
+    return {f"cost_{name}": (cost or {}).get(name) for name in rules.spec.costs}
+
+
+def _thresholds(rules: Rules) -> dict[str, Any]:
+    if rules.spec.costs is None:
+        return {"threshold": rules.spec.threshold}
+    return {f"threshold_{name}": cost.threshold for name, cost in rules.spec.costs.items()}
 
 
 def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
@@ -90,7 +106,7 @@ def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
         "unrelated": known.unrelated,
         "applied_action": known.applied,
         "reward": values.get("reward"),
-        "cost": values.get("cost"),
+        **_costs(rules, values.get("cost")),
         "outcome_at": known.outcome and moment(known.outcome.at),
-        "violated": values["cost"] > rules.spec.threshold if values else None,
+        "violated": rules.learner.is_over(rules, values["cost"]) if values else None,
     }

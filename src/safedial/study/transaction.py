@@ -7,7 +7,7 @@ from typing import Any
 from safedial.decision.decision import LIMITS
 from safedial.study import failpoints
 from safedial.study.errors import StudyError
-from safedial.study.event import Event, canonical, digest, now
+from safedial.study.event import Event, next_event, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import (
     Head,
@@ -62,8 +62,8 @@ class StudyTransaction:
         the event's time, if it was read before: a decision has the time at which no outcome was overdue.
         """
         state = self.state
-        new = (state.seq + 1, kind, decision, now() if at is None else at, actor, reason, canonical(body))
-        event = Event(*new, digest(state.hash, self.source.name, new))
+        about: dict[str, Any] = {"at": now() if at is None else at, "actor": actor, "reason": reason}
+        event = next_event((state.seq, state.hash), self.source.name, kind, body, decision=decision, **about)
         self._fresh.append(event)
         if EVENT_KINDS[kind].revises:  # a replay reads it from the database
             self.flush()
@@ -155,8 +155,11 @@ class StudyTransaction:
             self.state = catch_up(self.source, state, head.seq)
         return True
 
-    def snapshot(self) -> None:
-        """Write a snapshot if one is due, and keep one of the older ones for each doubling of age."""
+    def finish(self) -> None:
+        """Send what is left to the database. A snapshot is written if one is due; of the older ones, one is kept for
+        each doubling of age.
+        """
+        self.flush()
         study, seq = self.source.study, self.state.seq
         if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS:
             return

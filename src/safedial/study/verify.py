@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from safedial.decision.learners.blas import dnrm2
 from safedial.errors import require
 from safedial.study.agreement import Agreement
 from safedial.study.errors import StoreUnavailable, StudyError
@@ -20,7 +19,7 @@ from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import request_digest, request_of
-from safedial.study.reducer import context_of, decide_next
+from safedial.study.reducer import decide_next, question_of
 from safedial.study.replay_log import Source, apply_event, read_study, snapshot_body
 from safedial.study.snapshot import pack
 from safedial.study.state import State
@@ -208,8 +207,8 @@ class _Check:
         if means.imports and state.rounds:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
-        vector = self.decide_again(state, event, body) if means.decides else None
-        self.state = apply_event(self.source, state, event, body, known=vector, trust=False)
+        asked = self.decide_again(state, event, body) if means.decides else None
+        self.state = apply_event(self.source, state, event, body, known=asked, trust=False)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
         """A stored snapshot must be the one that the event after it confirms (from version 2 of the rules on)."""
@@ -224,19 +223,18 @@ class _Check:
             raise _Bad(state.seq, "has a snapshot that the log does not confirm")
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
-        """Recompute a decision, which must agree with its event. Returns its context."""
-        raw = body["context"]
-        vector = context_of(state, raw)
-        decision = decide_next(state, vector, dnrm2(vector), raw, body["baseline_cost"])
-        again = body_of(decision, raw, state, noted_in(body))
+        """Recompute a decision, which must agree with its event. Returns its question."""
+        asked = question_of(state, body)
+        decision = decide_next(state, asked, body["context"])
+        again = body_of(decision, body["context"], state, noted_in(body))
         self.decisions += 1
         if canonical(again) == event.body:
             self.agreement.exact()
-            return vector
-        if not self.agreement.on_decision(state, vector, again, body):
+            return asked
+        if not self.agreement.on_decision(state, asked, again, body):
             raise _Bad(event.seq, f"advises {body['action']!r}; recomputed it is {again['action']!r}")
         self.inexact += 1
-        return vector
+        return asked
 
     def compare_snapshot(self, seq: int, name: bytes) -> None:
         source, state = self.source, self.state

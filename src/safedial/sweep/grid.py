@@ -10,7 +10,8 @@
     dim = [5, 10]               context_bound = 1.0             [dose]          (optional)
                                                                 curve = "hill"  ed50 = 0.5
 [dose.reward] and [dose.cost] instead of [dose] give each its own curve. A spec file is a grid of one cell.
-[world] has the fields of `LinearWorld`; with `kind`, of `NonlinearWorld`; with `name = "module:Class"`, of your own.
+[world] has the fields of `LinearWorld`; with `kind`, of `NonlinearWorld`; with `curve`, of `DoseResponseWorld`; with
+`name = "module:Class"`, of your own.
 One cell is one policy, one spec, one world and one block of seeds.
 """
 
@@ -141,7 +142,7 @@ def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
     world = built["world"]
     check_dim(built["policy"].options.get("radius"), world.dim)
     form = write_parts({name: built[name] for name in ("policy", "spec", "dose")})
-    classes = [name for name, value in form["policy"].items() if isinstance(value, dict)]
+    classes = [name for name, value in form["policy"].items() if isinstance(value, dict) and name != "growth"]
     require(not classes, "[[policy]]", form["policy"]["name"], "has function classes, which a grid cannot state")
     return {**cell, **form, "world": world.to_dict(), "dose": shortest_dose(form["dose"])}
 

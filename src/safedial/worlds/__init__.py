@@ -7,20 +7,22 @@ from pkgutil import resolve_name
 from typing import Any
 
 from safedial.errors import InvalidInput, require
+from safedial.worlds.dose_response import DoseResponseWorld
 from safedial.worlds.linear import LinearWorld
 from safedial.worlds.nonlinear import NonlinearWorld
 from safedial.worlds.world import Exposure, Outcome, World
 
 
 def world_from_dict(fields: Mapping[str, Any]) -> World:
-    """The inverse of `World.to_dict`: your own world by its name, "module:Class"; a non-linear one by its kind.
+    """The inverse of `World.to_dict`: your own world by its name, "module:Class"; a non-linear one by its kind, a
+    dose-response one by its curve.
 
     >>> world_from_dict({"dim": 3}), world_from_dict({"kind": "finite", "dim": 2}).name
     (LinearWorld(dim=3, noise='gaussian', contexts='iid', baseline_cost=0.0, mean='linear'), 'NonlinearWorld')
     """
     given = dict(fields)
     name = given.pop("name", None)
-    kind: Any = NonlinearWorld if "kind" in given else LinearWorld
+    kind: Any = NonlinearWorld if "kind" in given else DoseResponseWorld if "curve" in given else LinearWorld
     try:
         kind = kind if name is None else resolve_name(str(name))
     except (ImportError, AttributeError, ValueError) as error:
@@ -33,4 +35,4 @@ def world_from_dict(fields: Mapping[str, Any]) -> World:
         raise InvalidInput(f"[world] {given}: {error}") from error
 
 
-__all__ = ["Exposure", "LinearWorld", "NonlinearWorld", "Outcome", "World", "world_from_dict"]
+__all__ = ["DoseResponseWorld", "Exposure", "LinearWorld", "NonlinearWorld", "Outcome", "World", "world_from_dict"]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from safedial.core.estimate import Prediction
 from safedial.core.safe_set import largest_safe_intensity
-from safedial.core.spec import SafetySpec
+from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.worlds.noise import NOISES, quantile
 
 Array = NDArray[np.float64]
@@ -71,11 +71,14 @@ class Outcome(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """What a learner sees: R/g_r and (C − b₀)/g_c, and C itself if costs are 0 or 1."""
+    """What a learner sees: R/g_r and (C − b₀)/g_c, and C itself where it is not proportional: 0 or 1, or several costs
+    by name. `left_out`: whose outcomes are lost for a reason unrelated to context, cost and setting; None if none are.
+    """
 
     reward: Any
     cost: Any
     event: Any = None
+    left_out: Any = None
 
 
 class World(ABC):
@@ -91,6 +94,10 @@ class World(ABC):
     """Whether `next_context` chooses each context from candidates, (rounds, seeds, candidates, d)."""
     proportional: bool = True
     """Whether R/g_r and (C − b₀)/g_c do not depend on the dose; False for a class with its own `outcome`."""
+    constants: tuple[str, ...] = CONSTANTS
+    """The fields of a spec that it is made from."""
+    several_costs: bool = False
+    """Whether it gives each of a spec's several costs, by name."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -176,15 +183,16 @@ class World(ABC):
         reward, cost = reward_mean + reward_noise, cost_mean + cost_noise
         return Normalised(reward + sensors[0] / by_reward, cost + sensors[1] / by_cost)
 
-    def exact_intensity(self, spec: SafetySpec, context: Array, cost_mean: Array) -> Array | None:
-        """The largest intensity with P(C > τ) ≤ δ if the noise's quantile is known (without sensor noise, per round).
+    def exact_intensity(self, spec: SafetySpec, exposure: Exposure) -> Array | None:
+        """The largest intensity with P(C > τ | x) ≤ δ if the noise's law is known (without sensor noise, per round).
 
-        None if there is no formula: the clairvoyant that knows only the noise's constant is then used instead.
+        None if there is no formula: the clairvoyant that knows only the noise's constant is then used instead. In a
+        world that is not proportional it is what the clairvoyant plays, and what regret is measured against.
         """
         if self.is_own or spec.noise_scale or not self.proportional:
             return None
         margin = quantile(self.noise, 1.0 - spec.violation_risk) * spec.cost_noise
-        load = cost_mean + margin * self.noise_scale(spec, context)
+        load = exposure.cost_mean + margin * self.noise_scale(spec, exposure.context)
         return largest_safe_intensity(load, 0.0, threshold=spec.threshold - self.baseline_cost).intensity
 
 

@@ -10,9 +10,12 @@ from typing import Any
 
 from safedial.core.promise import PROMISES
 from safedial.decision.decision import LIMITS, Decision
+from safedial.decision.rules import Rules
 from safedial.decision.units import rounded_down
-from safedial.policies import shown_spec
+from safedial.policies import FACTORIES, shown_spec
 from safedial.version import __version__
+
+OWN = "policy {} is your own: that its rule keeps the promise is your proof, not one of this package"
 
 
 def statement(decision: Decision) -> str:
@@ -25,13 +28,31 @@ def statement(decision: Decision) -> str:
 
 def certificate(decision: Decision) -> dict[str, Any]:
     """The certificate as plain values: the model, the bounds, the choice and the assumptions."""
-    return {**_common(decision), **decision.rules.learner.facts(decision)}
+    facts, name = {**_common(decision), **decision.rules.learner.facts(decision)}, decision.rules.policy.name
+    if facts["holds"] and name not in FACTORIES:
+        facts["assumptions"] = [*facts["assumptions"], OWN.format(name)]
+    return facts
+
+
+def fixed_terms(rules: Rules) -> tuple[dict[str, Any], list[str]]:
+    """(the rules, the assumptions) as all certificates under these rules state them."""
+    written = rules.to_dict()
+    shown = {"policy": written["policy"], "spec": shown_spec(rules.policy, written["spec"])}
+    shown |= {name: written[name] for name in ("dim", "dose", "dial", "features")}
+    return shown, rules.learner.fixed_assumptions(rules)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of plain values: whoever edits one certificate changes no other."""
+    if isinstance(value, dict):
+        return {name: _copied(each) for name, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 def _common(decision: Decision) -> dict[str, Any]:
     """The part that all promises share."""
-    rules, choice, written = decision.rules, decision.choice, decision.rules.to_dict()
-    promise = decision.promise
+    rules, choice, promise = decision.rules, decision.choice, decision.promise
+    shown, assumptions = rules.fixed_terms
     return {
         "promise": promise,
         "statement": statement(decision),
@@ -39,9 +60,7 @@ def _common(decision: Decision) -> dict[str, Any]:
         "round": decision.round,
         "context": decision.context.tolist(),
         "extrapolated": list(decision.extrapolated),
-        "policy": written["policy"],
-        "spec": shown_spec(rules.policy, written["spec"]),
-        **{name: written[name] for name in ("dim", "dose", "dial", "features")},
+        **_copied(shown),
         "baseline_cost": decision.baseline_cost,
         "safe_intensity": choice.safe.intensity,
         "reward_index": choice.reward_index,
@@ -51,6 +70,7 @@ def _common(decision: Decision) -> dict[str, Any]:
         "safe_action": decision.safe_action,
         "fallback_action": rules.fallback_action,
         "version": __version__,
+        "assumptions": list(assumptions),
     }
 
 

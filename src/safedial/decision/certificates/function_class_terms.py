@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def assumptions(rules: Rules) -> list[str]:
-    """The assumptions behind the promise, one sentence each."""
+    """The assumptions behind the promise, one sentence each; none if nothing is proved."""
     spec, class_ = rules.spec, rules.policy.options["cost_class"]
+    if not PROMISES[class_.label].proved:
+        return []
     noise = [
         f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier rounds, "
         "the context and the action",
@@ -38,11 +40,10 @@ def assumptions(rules: Rules) -> list[str]:
 
 
 def facts(decision: Decision) -> dict[str, Any]:
-    """Plain values: the classes, the bound, the margins and the assumptions."""
+    """Plain values: the classes, the bound and the margins."""
     rules, bounds, spec = decision.rules, decision.choice.bounds, decision.rules.spec
     options = rules.policy.options
     return {
-        "assumptions": assumptions(rules) if PROMISES[options["cost_class"].label].proved else [],
         "risk": {
             "violation_risk": spec.violation_risk,
             "estimation_risk": spec.estimation_risk,

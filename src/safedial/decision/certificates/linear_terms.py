@@ -35,18 +35,17 @@ def assumptions(rules: Rules) -> list[str]:
 
 
 def facts(decision: Decision) -> dict[str, Any]:
-    """Plain values: the estimate, the bound, the margins and the assumptions."""
+    """Plain values: the estimate, the bound and the margins."""
     rules, choice, seen = decision.rules, decision.choice, decision.prediction
     spec, bounds = rules.spec, choice.bounds
     with_margins = PROMISES[rules.policy.promise].from_constants
     uncut = seen.cost + bounds.cost_radius * seen.width if bounds.cost_radius else bounds.cost_upper
     return {
-        "assumptions": assumptions(rules),
         "risk": {
             "violation_risk": spec.violation_risk,
             "estimation_risk": spec.estimation_risk,
             "this_round": round_risk(spec, decision.round),
-            **({"margin_risk": spec.margin_risk} if spec.learns_noise else {}),
+            **({"margin_risk": spec.margin_risk} if spec.margin_risk is not None else {}),
         },
         "model": {
             "informative_rounds": seen.informative_rounds,

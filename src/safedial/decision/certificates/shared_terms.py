@@ -28,11 +28,15 @@ def overrides(rules: Rules, above: str = "") -> str:
     return f"{words}the context{void}"
 
 
-def facts(decision: Decision, assumptions: list[str]) -> dict[str, Any]:
-    """The certificate of a learner without terms of its own: its bounds and its assumptions."""
+def fixed_assumptions(rules: Rules, own: list[str]) -> list[str]:
+    """A learner's own assumptions, and those that every learner shares."""
+    return [*own, exact_curves(rules), overrides(rules), REPORTED]
+
+
+def facts(decision: Decision) -> dict[str, Any]:
+    """The certificate of a learner without terms of its own: its risks and its bounds."""
     bounds, spec = decision.choice.bounds, decision.rules.spec
     return {
-        "assumptions": [*assumptions, exact_curves(decision.rules), overrides(decision.rules), REPORTED],
         "risk": {
             "violation_risk": spec.violation_risk,
             "estimation_risk": spec.estimation_risk,

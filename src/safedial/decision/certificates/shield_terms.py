@@ -6,9 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from safedial.core.adaptive import excess_bound
-from safedial.core.brackets import Growth
 from safedial.core.count_rule import RECENT
 from safedial.core.promise import PROMISES
+from safedial.core.tolerated import Cost
+from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales
+from safedial.decision.learners.shield_options import costs_of
 from safedial.decision.units import rounded_down, significant
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ SHOWN = 20
 def guarded(decision: Decision) -> str:
     """The climb limit, where it and not the count rule set the scale."""
     seen = decision.prediction
-    return "climb_limit" if seen.most < seen.allowed and decision.choice.safe.intensity < 1.0 else ""
+    return "climb_limit" if seen.climbing and decision.choice.safe.intensity < 1.0 else ""
 
 
 def start_limit(decision: Decision) -> str:
@@ -30,32 +32,41 @@ def start_limit(decision: Decision) -> str:
     return "shield_start" if decision.prediction.allowed == -math.inf else ""
 
 
+def limit_words(cost: Cost) -> str:
+    """A threshold with its unit."""
+    return f"{cost.threshold:g} {cost.unit}".rstrip()
+
+
 def exceeds_words(rules: Rules) -> str:
-    """What a cost must not do, in words: "exceeded 20"."""
-    word = "exceeded" if rules.policy.options["direction"] == "above" else "fallen below"
-    return f"{word} {rules.spec.threshold:g}"
+    """What costs must not do, in words: "exceeded 20", or "exceeded 20 mg/l (trough) or 600 (auc)"."""
+    words, before = [], ""
+    for name, cost in costs_of(rules).items():
+        word = "exceeded" if cost.direction == "above" else "fallen below"
+        which = f" ({name})" if rules.spec.costs else ""
+        words.append(f"{word if word != before else ''} {limit_words(cost)}{which}".lstrip())
+        before = word
+    return " or ".join(words)
 
 
 def event(rules: Rules) -> str:
     """The event that the risk is of."""
-    sign = ">" if rules.policy.options["direction"] == "above" else "<"
-    return f"P(cost {sign} {rules.spec.threshold:g})"
+    signs = {"above": ">", "below": "<"}
+    each = (f"{name} {signs[cost.direction]} {limit_words(cost)}" for name, cost in costs_of(rules).items())
+    return f"P({' or '.join(each)})"
 
 
-def base_words(decision: Decision) -> str:
-    """What is scaled."""
-    seen, rules = decision.prediction, decision.rules
-    if seen.fitted is not None:
-        return "the learned setting"
-    return "the proposed setting" if rules.policy.options["base"] == "proposal" else "the protocol's setting"
+def brackets_words(rules: Rules) -> str:
+    """The bracket, or each cost's, as a condition."""
+    return "; and ".join(bracket_words(rules, name) for name in costs_of(rules))
 
 
-def bracket_words(rules: Rules) -> str:
-    """The bracket as a condition, with numbers that a reader can check: "raising the setting by a tenth ..."."""
-    growth: Growth = rules.policy.options["growth"]
-    above = rules.policy.options["direction"] == "above"
+def bracket_words(rules: Rules, name: str) -> str:
+    """A bracket as a condition, with numbers that a reader can check: "raising the setting by a tenth ..."."""
+    cost = costs_of(rules)[name]
+    growth, above = cost.growth, cost.direction == "above"
+    the, a = ("the cost", "a cost") if rules.spec.costs is None else (f"the {name}", name)
     up, down = ("raises", "lowers") if above else ("lowers", "raises")
-    beyond = f"a cost {'above' if above else 'below'} {rules.spec.threshold:g}"
+    beyond = f"{a} {'above' if above else 'below'} {limit_words(cost)}"
     if growth.name == "spread":
         sigma = growth.parameters["sigma"]
         return f"the logarithms of what units tolerate have a normal spread of {sigma:g} or more, given the context"
@@ -63,14 +74,14 @@ def bracket_words(rules: Rules) -> str:
     low, high = (_shown(growth.parameters[name]) for name in ("low", "high"))
     if growth.name == "additive":
         unit = "unit of the dose curve" if rules.dose.cost.name != "identity" else rules.dial.unit or "unit"
-        rise = f"one {unit} more never {up} the cost by more than {high}"
+        rise = f"one {unit} more never {up} {the} by more than {high}"
         fall = f"one {unit} less {down} {beyond} by {low}"
     elif growth.features:
-        rise = f"raising {what} by 1 % never raises the cost by more than {high} %"
+        rise = f"raising {what} by 1 % never raises {the} by more than {high} %"
         fall = f"lowering it by 1 % lowers {beyond} by {low} %"
     else:
         most, least = 1.1 ** growth.parameters["high"] - 1.0, 1.0 - 0.9 ** growth.parameters["low"]
-        rise = f"raising {what} by a tenth never raises the cost by more than {_percent(most)} %"
+        rise = f"raising {what} by a tenth never raises {the} by more than {_percent(most)} %"
         fall = f"lowering it by a tenth lowers {beyond} by {_percent(least, up=True)} %"
     return rise if growth.parameters["low"] == 0.0 else f"{rise}, and {fall} or more"
 
@@ -90,17 +101,18 @@ def sentence(decision: Decision) -> str:
     seen, rules = decision.prediction, decision.rules
     unknown = seen.counted.unknown
     known = f"({unknown} of them with unknown outcomes, which count)" if unknown else "with known outcomes"
-    step = rules.policy.options["growth"].parameters.get("step", 1.0)
-    counted = seen.counted.scale
-    scale = f"{rounded_down(counted)} times" if counted < math.inf else "any multiple of"
+    step = max(cost.growth.parameters.get("step", 1.0) for cost in costs_of(rules).values())
     beyond = f" (given is {step:g} times that)" if step > 1.0 else ""
-    if seen.setting <= seen.start:
+    if seen.setting < seen.safe:
+        beyond += " (given is less, which is safe too)"
+    elif seen.setting <= seen.start:
         beyond += " (given is the start, which you declared safe)"
     lag = rules.policy.options["lag"]
-    rounds = f"{seen.size} rounds before the latest {lag}," if lag else f"the latest {seen.size} rounds"
+    of = f" of group {seen.group}" if seen.group else ""
+    rounds = f"{seen.size} rounds{of} before the latest {lag}," if lag else f"the latest {seen.size} rounds{of}"
     return (
-        f"of {rounds} {known}, at most {len(seen.counted.exceeding)} would have "
-        f"{exceeds_words(rules)} at {scale} {base_words(decision)}{beyond}, if {bracket_words(rules)}"
+        f"of {rounds} {known}, at most {seen.counted.number} would have "
+        f"{exceeds_words(rules)} at {scale_words(decision)}{beyond}, if {brackets_words(rules)}"
     )
 
 
@@ -109,27 +121,25 @@ def statement(decision: Decision) -> str:
     rules = decision.rules
     if not PROMISES[decision.promise].proved:
         return f"none of ours yet: you declared the start safe, {event(rules)} is as you know it"
-    return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round: {sentence(decision)}"
+    group = f", within its group {decision.prediction.group}" if decision.prediction.group else ""
+    return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round{group}: {sentence(decision)}"
 
 
 def assumptions(decision: Decision) -> list[str]:
     """All that this decision's promise rests on, one sentence each: what would make it false."""
     rules = decision.rules
-    options, growth = rules.policy.options, rules.policy.options["growth"]
+    options = rules.policy.options
     start = rules.dial.text(decision.prediction.start)
     if rules.start_action is None:
         start = f"{options['start_scale']:g} times the protocol's setting (here {start})"
     declared = f"the start, {start}, and less, is safe for every context, as you declared (p0 = 0)"
     if not PROMISES[decision.promise].proved:
         return [declared]
-    fall = "rise" if options["direction"] == "below" else "fall"
     before = f"before the latest {options['lag']} " if options["lag"] else ""
     lines = [
         "rounds are exchangeable: contexts and costs come as if drawn independently from one source, without drift, "
         "and no setting influences another round (watched, with little power: see evidence)",
-        f"a round's cost does not {fall} when its setting rises, and keeps to the bracket (q = 0): "
-        + bracket_words(rules),
-        *_bracket_details(rules, growth),
+        *_bracket_lines(rules),
         declared,
         f"if the bracket is broken with probability q and the start exceeds with probability p0, the risk is "
         f"{rules.spec.violation_risk:g} + q + p0",
@@ -142,7 +152,9 @@ def assumptions(decision: Decision) -> list[str]:
     ]
     if options["base"] == "proposal":
         lines.append("proposals are exchangeable too: they do not grow as rounds go on")
-    if options["learned"]:
+    if options["group"] is not None:
+        lines.append("a context's group is fixed by the context; the promise is within each group, and so for all")
+    if options["learned"] or options["family"] == "offset":
         lines.append("a learned base calibrates only on rounds after its fit")
     if options["confidence"] is not None:
         lines.append(f"with probability {options['confidence']:g} over the rounds before this one it holds given them")
@@ -154,12 +166,23 @@ def assumptions(decision: Decision) -> list[str]:
     return lines
 
 
-def _bracket_details(rules: Rules, growth: Growth) -> list[str]:
+def _bracket_lines(rules: Rules) -> list[str]:
+    """What is assumed of each cost, and of the dose curve."""
     lines = []
-    if growth.parameters.get("floor"):
-        lines.append(f"costs below {growth.parameters['floor']:g} count as {growth.parameters['floor']:g}")
-    if growth.error:
-        lines.append(f"measurement errors are at most {growth.error:g}, and do not shrink with the dose")
+    for name, cost in costs_of(rules).items():
+        which = "cost" if rules.spec.costs is None else name
+        fall, growth = "rise" if cost.direction == "below" else "fall", cost.growth
+        lines.append(
+            f"a round's {which} does not {fall} when its setting rises, and keeps to the bracket (q = 0): "
+            + bracket_words(rules, name)
+        )
+        of = "" if rules.spec.costs is None else f" of {name}"
+        if floor := growth.parameters.get("floor"):
+            lines.append(f"costs{of} below {floor:g} count as {floor:g}")
+        if growth.error:
+            lines.append(f"measurement errors{of} are at most {growth.error:g}, and do not shrink with the dose")
+    if rules.spec.costs is not None:
+        lines.append("a round exceeds if any of its costs does; the risk is of that, and is not split among them")
     if rules.dose.cost.name != "identity":
         lines.append(
             f"settings are read through the dose curve {rules.dose.cost.words}, beyond which only the bracket counts"
@@ -178,20 +201,26 @@ def facts(decision: Decision) -> dict[str, Any]:
             "rounds": seen.size,
             "may_exceed": max(seen.rank - 1, 0),
             "exceeding": seen.counted.exceeding,
+            "would_exceed": seen.counted.number,
             "unknown": seen.counted.unknown,
             "level": seen.level if options["adapt"] is not None else None,
         },
-        "scale": {
-            "played": seen.setting / seen.base,
-            "count_rule": seen.allowed if math.isfinite(seen.allowed) else None,
-            "climb_limit": seen.most if math.isfinite(seen.most) else None,
-        },
-        "base": {"setting": seen.base, "protocol": seen.protocol, "fitted_at_round": seen.fitted},
+        **scales(decision),
         "start": {"setting": seen.start, "share": options["start_scale"]},
-        "bracket": {**options["growth"].to_dict(), "words": bracket_words(rules)},
+        **_brackets(rules),
         "model": {"rounds": seen.rounds, "known_outcomes": seen.known},
         "adaptive": adaptive(decision),
+        "group": seen.group or None,
     }
+
+
+def _brackets(rules: Rules) -> dict[str, Any]:
+    """The bracket, or each cost with its own."""
+    if rules.spec.costs is None:
+        (cost,) = costs_of(rules).values()
+        return {"bracket": {**cost.growth.to_dict(), "words": bracket_words(rules, *costs_of(rules))}}
+    each = rules.spec.costs.items()
+    return {"costs": {name: {**cost.to_dict(), "words": bracket_words(rules, name)} for name, cost in each}}
 
 
 def adaptive(decision: Decision) -> dict[str, Any] | None:
@@ -199,11 +228,19 @@ def adaptive(decision: Decision) -> dict[str, Any] | None:
     rate, seen = decision.rules.policy.options["adapt"], decision.prediction
     if rate is None:
         return None
-    tally, waiting = seen.tally, seen.rounds - seen.tally.ended
+    tally, waiting = seen.tally, seen.tally.decided - seen.tally.ended
     late = {"open_at_once": max(tally.open_at_once, 1), "at_start": tally.at_start}
     bound = excess_bound(tally.followed, risk=decision.rules.spec.violation_risk, rate=rate, **late)
     counts = {"known": tally.followed, "exceeded": tally.exceeded, "exceeded_at_start": tally.at_start}
-    return {"rate": rate, **counts, "open_at_once": tally.open_at_once, "open": waiting, "bound": bound + waiting}
+    unit = {"unit": seen.unit} if seen.unit else {}
+    return {
+        "rate": rate,
+        **unit,
+        **counts,
+        "open_at_once": tally.open_at_once,
+        "open": waiting,
+        "bound": bound + waiting,
+    }
 
 
 def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
@@ -211,42 +248,38 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     seen, rules = decision.prediction, decision.rules
     options, dial = rules.policy.options, rules.dial
     text = dial.text
-    lines = [f"The base: {base_words(decision)}, {text(seen.base)}{_origin(decision)}."]
+    offset = options["family"] == "offset"
+    base = f"{seen.base:.4g} per {dial.unit or 'unit'}" if offset else f"{base_words(decision)}, {text(seen.base)}"
+    lines = [f"The {'predicted cost' if offset else 'base'}: {base}{origin(decision)}."]
     if seen.allowed == -math.inf:
         lines += _why_start(decision)
     else:
-        lines += _rounds(decision)
+        lines += _rounds(decision, told)
         rule = "no limit" if seen.allowed == math.inf else rounded_down(seen.allowed)
-        lines.append(
-            f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, which allows a scale of {rule}."
-        )
+        allows = f"which {'asks to add ' + f'{-seen.allowed:.4g}' if offset else 'allows a scale of ' + rule}."
+        lines.append(f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, {allows}")
         if seen.most < math.inf:
             recent = f"the last {RECENT} known rounds, {significant(max(seen.most, 0.0))}"
-            lines.append(f"The climb limit: {options['climb']:g} times the largest scale of {recent}.")
+            what = "setting" if offset else "scale"
+            lines.append(f"The climb limit: {options['climb']:g} times the largest {what} of {recent}.")
     lines.append(f"The start: {text(seen.start)}.")
     if (said := told["adaptive"]) is not None:
+        whose = f" of {options['unit']} {seen.unit}" if seen.unit else ""
         lines.append(
-            f"Whatever the sequence of rounds: of {said['known']} known rounds {said['exceeded']} exceeded, and at "
-            f"most {significant(said['bound'])} can have, those open now included (rate {said['rate']:g}, level now "
+            f"Whatever the sequence of rounds: of {said['known']} known rounds{whose} {said['exceeded']} exceeded, and "
+            f"at most {significant(said['bound'])} can have, those open now included (rate {said['rate']:g}, level now "
             f"{significant(seen.level)})."
         )
     return lines
 
 
-def _origin(decision: Decision) -> str:
-    seen, base = decision.prediction, decision.rules.policy.options["base"]
-    if seen.fitted is not None:
-        return f" (learned from the first {seen.fitted} rounds, calibrated on those since)"
-    return f" (feature {base})" if isinstance(base, str) and base != "proposal" else ""
-
-
-def _rounds(decision: Decision) -> list[str]:
-    """Which rounds would have exceeded."""
-    numbers = decision.prediction.counted.exceeding
-    if not numbers:
+def _rounds(decision: Decision, told: dict[str, Any]) -> list[str]:
+    """Which rounds would have exceeded, by number, or by id in a study."""
+    found = told["count"]
+    if not found["would_exceed"]:
         return [f"Would have {exceeds_words(decision.rules)}: none of them."]
-    named = ", ".join(map(str, numbers[-SHOWN:]))
-    more = f" and {len(numbers) - SHOWN} earlier ones" if len(numbers) > SHOWN else ""
+    named = ", ".join(map(str, found["exceeding"][-SHOWN:]))
+    more = f" and {found['would_exceed'] - SHOWN} earlier ones" if found["would_exceed"] > SHOWN else ""
     return [f"Would have {exceeds_words(decision.rules)}: rounds {named}{more}."]
 
 
@@ -254,7 +287,8 @@ def _why_start(decision: Decision) -> list[str]:
     """Why the start is played."""
     seen, risk = decision.prediction, decision.rules.spec.violation_risk
     if not seen.size:
-        return [f"The count: {seen.rounds} rounds so far, too few for a risk of {risk:g}."]
+        of = f" of group {seen.group}" if seen.group else ""
+        return [f"The count: {seen.rounds} rounds{of} so far, too few for a risk of {risk:g}."]
     if decision.rules.policy.options["adapt"] is not None and not seen.rank:
         return [f"The level has fallen to {significant(seen.level)}, since costs exceeded the threshold too often."]
     return [

@@ -17,6 +17,7 @@ from safedial.policies import Policy
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
 
@@ -44,6 +45,10 @@ class ClassLearner(Learner):
             require(below, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "take 0.5")
             sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
             require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
+
+    @classmethod
+    def fixed_assumptions(cls, rules: Rules) -> list[str]:
+        return function_class_terms.assumptions(rules)
 
     @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:

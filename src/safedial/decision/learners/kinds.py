@@ -11,23 +11,42 @@ from collections.abc import Mapping
 from typing import Any
 
 from safedial.core.conformal import TIE
+from safedial.core.costs import split_spec
+from safedial.core.promise import PROMISES
 from safedial.core.rounding import rounded_spec
+from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_learner import ConformalLearner
 from safedial.decision.learners.function_class_learner import ClassLearner
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.radius_state import make_radius_state
+from safedial.decision.learners.several_learner import SeveralLearner
 from safedial.decision.learners.shield_learner import ShieldLearner
+from safedial.decision.learners.student_learner import StudentLearner
 from safedial.decision.rules import Rules, plain_options
 from safedial.errors import require
 from safedial.policies import FACTORIES, Policy, make_policy
 
-NAMED: dict[str, type[Learner]] = {"hp_conformal": ConformalLearner, "hp_shield": ShieldLearner}
+NAMED: dict[str, type[Learner]] = {
+    "hp_conformal": ConformalLearner,
+    "hp_shield": ShieldLearner,
+    "hp_student": StudentLearner,
+}
 """Policies with a learner of their own."""
 
 
-def kind_of(policy: Policy) -> type[Learner]:
-    """The class of a policy's learner; a policy without an online learner is refused."""
+def kind_of(policy: Policy, spec: SafetySpec | None = None) -> type[Learner]:
+    """The class of a policy's learner under a spec; a policy without an online learner is refused."""
+    kind = _kind_of(policy)
+    if spec is None or spec.costs is None or kind is ShieldLearner:
+        return kind
+    certified = kind is LinearLearner and PROMISES[policy.promise].from_constants
+    rule = "takes one cost: only certified policies with a linear estimate, and hp_shield, have a proof for several"
+    require(certified, "policy", policy.name, rule, "use hp_probe or hp_ucb, or promise='bracket' with hp_shield")
+    return SeveralLearner
+
+
+def _kind_of(policy: Policy) -> type[Learner]:
     if policy.learner is not None:
         return policy.learner
     if "cost_class" in policy.options:
@@ -43,6 +62,8 @@ def make_learner(rules: Rules) -> Learner:
     """The learner that the rules' policy needs, before any outcome."""
     policy, dim, ridge = rules.policy, rules.dim, rules.spec.ridge
     kind = rules.learner
+    if kind is SeveralLearner:
+        return SeveralLearner(rules, {name: make_learner(part) for name, part in rules.parts.items()})
     if kind is ClassLearner:
         return ClassLearner(policy, dim, ridge)
     if kind is ConformalLearner:
@@ -53,6 +74,22 @@ def make_learner(rules: Rules) -> Learner:
         stated = spec.coefficient_bound if rules.version > 1 else math.inf
         return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=stated)
     return kind(rules)
+
+
+def split_rules(rules: Rules) -> Rules:
+    """The rules with those of each cost, where the learner has one for each."""
+    if rules.learner is not SeveralLearner:
+        return rules
+    parts = {name: _part(rules, name, spec) for name, spec in split_spec(rules.spec).items()}
+    return rules._replace(parts=parts)
+
+
+def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
+    """One cost's rules: its spec, and its own dose curve where it states one."""
+    own = (rules.spec.costs or {})[name].curve or rules.dose.cost
+    is_identity = rules.dial.is_plain and own.name == "identity"
+    dose = rules.dose._replace(cost=own)
+    return rules._replace(spec=spec, dose=dose, is_identity=is_identity, learner=LinearLearner)
 
 
 def saved_policy(name: str, options: Mapping[str, Any], given: Policy | None) -> Policy:

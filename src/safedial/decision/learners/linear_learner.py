@@ -4,8 +4,7 @@ It keeps the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) and a mai
 y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (core.rounding). The matrices
 are symmetric and stored as lower triangles in column order, so that a symmetric product reads half the memory. At high
 dimension the last few samples wait and are applied together (`pending_samples`). What was certified for a context is
-kept until the next sample, since an update mostly follows the decision for the same context; at low dimension only for
-the same array, because comparing contexts would cost as much as computing again.
+kept until the next sample, since an update mostly follows the decision for the same context.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class LinearLearner(Learner):
         self.samples = 0
         self.norm_error = 1.0 + (dim + 8) * UNIT
         self.log_det = self.reward_squares = self.cost_squares = 0.0
-        self.known: tuple[Array, float, tuple[float, float, Array, float]] | None = None
+        self.known: tuple[tuple[bytes, float], tuple[float, float, Array, float]] | None = None
         self._refresh_scale()
 
     @classmethod
@@ -70,6 +69,10 @@ class LinearLearner(Learner):
         rules = super().started(rules, start_action)
         warn_where_no_level_is_reached(rules)
         return rules
+
+    @classmethod
+    def fixed_assumptions(cls, rules: Rules) -> list[str]:
+        return linear_terms.assumptions(rules)
 
     @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
@@ -256,14 +259,13 @@ class LinearLearner(Learner):
 
     def _certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
         """(width, slack of the mean cost, direction, relative residual), repaired if the residual is large."""
-        known, waits = self.known, self.pending.room > 0
-        same = known is not None and known[1] == norm
-        if known and same and (known[0] is context or (waits and np.array_equal(known[0], context))):
-            return known[2]
+        known, same = self.known, (context.tobytes(), norm)
+        if known is not None and known[0] == same:
+            return known[1]
         direction = self._direction(context)
         width, slack, error = self._bounds(context, norm, direction, math.sqrt(self.cost_squares))
         found = (width, slack, direction, error) if error <= REFINE_ABOVE else self._repaired(context, norm, direction)
-        self.known = (context.copy() if waits else context, norm, found)
+        self.known = same, found
         return found
 
     def _direction(self, vector: Array) -> Array:

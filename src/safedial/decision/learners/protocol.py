@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction, Ridges
-from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
@@ -51,8 +50,12 @@ class Learner(ABC):
     """Whether outcomes must be learned in decision order, and none may be left out without a reason."""
     watches_itself: ClassVar[bool] = False
     """Whether its own evidence stops it (the rule "drift"); violations are then only counted."""
+    stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
+    """The rules that its own evidence may trigger, keys of `LIMITS`; a resume after one restarts it."""
     reads_questions: ClassVar[bool] = False
     """Whether it is a `QuestionLearner`."""
+    awaits_all: ClassVar[bool] = False
+    """Whether a study waits for the outcomes of decisions that give nothing too, because they tell something."""
 
     samples: int = 0
     """The number of outcomes learned from."""
@@ -85,13 +88,37 @@ class Learner(ABC):
         return cost is not None and cost > rules.spec.threshold
 
     @classmethod
+    def specs(cls, rules: Rules) -> list[SafetySpec]:
+        """The spec of each cost that is watched by itself; one for one cost."""
+        return [rules.spec]
+
+    @classmethod
+    def is_over(cls, rules: Rules, cost: Any) -> bool:
+        """Whether a measured cost is beyond its limit, whatever was applied."""
+        return bool(cost > rules.spec.threshold)
+
+    @classmethod
+    def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
+        """Whether an outcome shows if the promise was kept."""
+        return cost_at_advice(rules, sample, advised) is not None
+
+    @classmethod
     def check_study(cls, rules: Rules) -> None:
         """Refuse rules that an agent may use but a study may not."""
+
+    @classmethod
+    def check_history(cls, rules: Rules) -> None:
+        """Refuse rounds from before the first decision of a study."""
 
     @classmethod
     def least_setting(cls, rules: Rules) -> float | None:
         """The lowest setting given for a positive intensity; None: it may round down to nothing."""
         return None
+
+    @classmethod
+    def chosen(cls, decision: Decision) -> str:
+        """A key of `LIMITS`: why the learner chose less than the largest safe setting; "" if it did not."""
+        return ""
 
     @classmethod
     def guarded(cls, decision: Decision) -> str:
@@ -106,12 +133,14 @@ class Learner(ABC):
     @classmethod
     def statement(cls, decision: Decision) -> str:
         """The promise of a decision without a fallback reason, in one sentence."""
-        spec = decision.rules.spec
-        promise = PROMISES[decision.rules.policy.promise]
-        if promise.from_constants:
-            promise = PROMISES[spec.promise]
+        return decision.rules.sentence
+
+    @classmethod
+    def event(cls, rules: Rules) -> str:
+        """What the promise limits the chance of: "cost > 0.5"."""
+        spec = rules.spec
         cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
-        return promise.statement.format(cost=cost, threshold=spec.threshold, risk=spec.promised_risk)
+        return f"{cost} > {spec.threshold:g}"
 
     @classmethod
     def fallback_note(cls, decision: Decision) -> str:
@@ -124,9 +153,14 @@ class Learner(ABC):
         return []
 
     @classmethod
+    def fixed_assumptions(cls, rules: Rules) -> list[str]:
+        """All its assumptions that hang on no single decision, one sentence each."""
+        return shared_terms.fixed_assumptions(rules, cls.assumptions(rules))
+
+    @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
-        """Its own part of a certificate: "assumptions", "risk", its bounds, its model."""
-        return shared_terms.facts(decision, cls.assumptions(decision.rules))
+        """Its own part of a certificate: "risk", its bounds, its model; "assumptions" if they hang on the decision."""
+        return shared_terms.facts(decision)
 
     @classmethod
     def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
@@ -184,7 +218,7 @@ class Learner(ABC):
 
     @property
     def stop_rule(self) -> str:
-        """The rule that its evidence triggers."""
+        """The rule that its evidence triggers: one of `stop_rules` if it watches itself."""
         return "drift" if self.watches_itself else "alarm"
 
     def begin(self) -> None:
@@ -207,6 +241,17 @@ class Learner(ABC):
         are marked as refuted if the data contradict the spec.
         """
         return prediction, plain_choice(choice)
+
+    def choose(
+        self, rules: Rules, spec: SafetySpec, prediction: Any, *, round: float, coin: float, baseline_cost: float
+    ) -> tuple[Any, Choice]:
+        """The policy's choice, and the prediction that a decision keeps (`view`)."""
+        choice = rules.policy.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
+        return self.view(prediction, choice)
+
+    def parts(self, rules: Rules, sample: Sample) -> list[tuple[Rules, Learner, Sample]]:
+        """The known costs of an outcome, each with its rules, its learner and its part of the sample."""
+        return [(rules, self, sample)]
 
     def open(self, context: Array) -> Any:
         """Register a decided round. Returns its place, which comes back with its outcome."""
@@ -267,13 +312,16 @@ def plain_choice(choice: Choice) -> Choice:
 
 
 class QuestionLearner(Learner):
-    """A learner that takes more from a question than its context, and answers in the dial's units. Agents only."""
+    """A learner that takes more from a question than its context, and answers in the dial's units.
 
-    reads_questions = True
+    If its `written` prediction lists rounds by their numbers, under "exceeding", a study lists their ids there.
+    """
+
+    reads_questions = awaits_all = True
 
     @classmethod
     @abstractmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
+    def read_question(cls, rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
         """The question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
 
     @abstractmethod

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, is_calibrated, spread_risk
+from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, is_calibrated, spread_risk
 from safedial.core.count_window import CountWindow
-from safedial.core.tolerated import Range, tolerated_scale
+from safedial.core.tolerated import Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
+from safedial.decision.learners import shield_options
+from safedial.policies.conformal.predictors import fit_each
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
 
 if TYPE_CHECKING:
@@ -20,25 +22,38 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-COLUMNS = ("protocol", "start", "limit", "applied", "advised", "scale")
+COLUMNS = ("protocol", "start", "limit", "applied", "advised", "scale", "cap")
 """What is kept of each round: the protocol's setting, its start, the tolerated setting (−∞ where not known, NaN where
-left out), the applied setting (NaN where not known), the advised one, and its scale before flooring to a level."""
+left out), the applied setting (NaN where not known), the advised one, the scale of the largest that was allowed, before
+flooring to a level, and that setting itself."""
+
+
+LEAST = -1e300
+"""A scale below all that are played: rounds that exceed at their start exceed there too."""
 
 
 class Counted(NamedTuple):
-    """The rounds that a decision counted, which later ones leave alone, and the scale they were counted at."""
+    """The rounds that a decision counted, which later ones leave alone, and the scale they were counted at; `numbers`
+    are the decisions' by place, and the first of `scales` is that of place `since`.
+    """
 
     scales: Array
     told: NDArray[np.bool_]
     first: int
     last: int
     scale: float
-    offset: int
+    numbers: list[int]
+    since: int
 
     @property
     def exceeding(self) -> list[int]:
         """The numbers of the decisions among them that would have exceeded."""
-        return (self._found + self.offset).tolist()
+        return [self.numbers[place] for place in (self._found + self.since).tolist()]
+
+    @property
+    def number(self) -> int:
+        """How many these are."""
+        return self._found.size
 
     @property
     def unknown(self) -> int:
@@ -51,20 +66,26 @@ class Counted(NamedTuple):
 
 
 class ShieldHistory:
-    """Rounds by their place, from 0, and their tolerated scales under the present base."""
+    """Rounds of one group by their place, from 0, and their tolerated scales under the present base."""
 
     def __init__(self, rules: Rules) -> None:
         self.options, self.dim, dial = rules.policy.options, rules.dim, rules.dial
         growth, risk = self.options["growth"], rules.spec.violation_risk
-        spread = growth.name == "spread"
+        spread = getattr(growth, "name", "") == "spread"
         self.risk = spread_risk(growth, risk) if spread else risk
         self.step, self.least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
-        self.levels = None if dial.levels is None else tuple(sorted({dial.low, *dial.levels}))
+        self.levels = shield_options.played_levels(dial)
         self.end = dial.high if self.levels is None else self.levels[-1]
         # Shares that exceed grow slowly with the scale, not from level to level (core.count_rule).
         self.counted_levels = None if spread else self.levels
+        self.offset, self.learned = self.options["family"] == "offset", self.options["learned"]
+        self.learned = self.learned or self.offset
+        self.limit = shield_options.offset_limit(rules) if self.offset else math.nan
+        self.common_start = rules.start_action is not None
         self.columns: dict[str, list[float]] = {name: [] for name in COLUMNS}
         self.contexts: list[Array] = []
+        self.numbers: list[int] = []
+        self.lessons: list[tuple[int, float]] = []
         self.left: list[int] = []
         self.ridge, self.bases = Ridge(1, self.dim, 2, rules.spec.ridge), Bases(1, self.dim)
         self.recent: list[int] = []
@@ -79,31 +100,89 @@ class ShieldHistory:
         """Fit a base if it is due, and use the newest that is calibrated. Replaces what it changes, so that a copy can
         run ahead.
         """
+        waiting = self.bases.waiting
+        if self.count < self.bases.next_fit and (len(waiting) == 1 or not self._is_ready(waiting[1])):
+            return  # a newer base has fewer rounds since its fit, so it is not ready either
         bases = copy.copy(self.bases)
         bases.waiting = list(bases.waiting)
         if self.count >= bases.next_fit:
             bases.add(self.count, self.ridge.coef()[..., 0])
-        count = self._countable(0)
-        since = [self._countable(fit.since) for fit in bases.waiting]
-        ready = [place for place, own in enumerate(since) if is_calibrated(own, count, self.risk)]
+            bases.waiting[-1] = self._with_model(bases.waiting[-1]._replace(told=len(self.lessons)))
+        ready = [place for place, fit in enumerate(bases.waiting) if self._is_ready(fit)]
         bases.waiting = bases.waiting[max(ready, default=0) :]
         self.bases = bases
         if bases.waiting[0] is not self.base:
             self._restate(bases.waiting[0])
+
+    def _is_ready(self, fit: Fit) -> bool:
+        return is_calibrated(self._countable(fit.since), self._countable(0), self.risk)
 
     def _countable(self, since: int) -> int:
         """How many rounds from `since` on count: older than the lag, less those left out."""
         last = self.count - self.options["lag"]
         return max(0, last - since - (bisect_left(self.left, last) - bisect_left(self.left, since)))
 
-    def base_at(self, context: Array, protocol: float) -> float:
-        """The setting that is scaled."""
-        return float(self._settings(self.base, context[None], protocol)) if self.options["learned"] else protocol
+    def _with_model(self, fit: Fit) -> Fit:
+        """A fit with the user's model, on the outcomes that were known then; the ridge's predictions until it has
+        enough.
+        """
+        model = self.options["regressor"]
+        if model is None or not fit.since:
+            return fit
+        places = [place for place, _ in self.lessons[: fit.told]]
+        rows, targets = np.array(self.contexts)[places], np.array([target for _, target in self.lessons[: fit.told]])
+        seen = np.ones((1, fit.told), dtype=bool)
+        return fit._replace(own=fit_each(model, rows[None], targets[None], seen, name="regressor", early=fit.value))
 
-    def _settings(self, base: Fit, contexts: Array, protocol: Any) -> Any:
-        """The same at contexts (n, d), for a learned base."""
-        grown = np.exp(np.clip(base.value(contexts[None])[0], -LARGEST_LOG, LARGEST_LOG))
-        return protocol * (grown[0] if isinstance(protocol, float) else grown)
+    def base_at(self, context: Array, protocol: float) -> float:
+        """The setting that is scaled; in the offset family the predicted cost per unit."""
+        if not self.learned:
+            return protocol
+        if self.base.own is not None:
+            return float(self._bases(self.base, context[None], np.array([protocol]))[0])
+        coef = self.base.coef[0]
+        value = float(coef[0] + coef[1:] @ context)
+        return value if self.offset else protocol * math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
+
+    def _bases(self, base: Fit, contexts: Array, protocol: Array) -> Array:
+        """The same at contexts (n, d), for a learned base. A model's answer that is no number is the protocol's
+        setting; in the offset family it leads to the start.
+        """
+        value = (base.own or base.value)(contexts[None])[0]
+        if self.offset:
+            return value
+        return protocol * np.exp(np.clip(np.where(np.isnan(value), 0.0, value), -LARGEST_LOG, LARGEST_LOG))
+
+    def find(self, base: float, raw_start: float, level: float | None) -> tuple[Any, ...]:
+        """The largest setting: λ̂ times the base, or at the offset −λ̂, under the climb limit, never below the start.
+
+        Returns it, also before flooring to a level; the start; what the count rule allows (λ̂, −∞: the start) and what
+        the climb limit; the scale that is counted, the one that a climb may start from, and whether the climb limit
+        set the setting.
+        """
+        climb, start = self.options["climb"], self.floored(raw_start)
+        allowed = self.step * self.window.scale(level)
+        most = math.inf if climb is None else climb_limit(self.used, -math.inf, climb=climb)
+        smooth = Range(start, self.end)
+        if self.offset:
+            if self.levels is not None and self.used:  # by at least one level
+                most = max(most, self.levels[min(bisect_right(self.levels, max(self.used)), len(self.levels) - 1)])
+            free = offset_setting(allowed, base, smooth, threshold=self.limit)
+            unfloored = scale = max(min(free, most), start)
+            counted, climbing = allowed, most < free
+        else:
+            scale = counted = min(allowed, most)
+            unfloored, climbing = scaled_setting(scale, base, smooth), most < allowed
+            # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
+            scale = max(scale, raw_start / (max(base, self.end) if self.common_start else base))
+        safe = unfloored if self.levels is None else Range(start, self.end, self.levels).played(unfloored)
+        return safe, unfloored, start, allowed, most, max(counted / self.step, LEAST), scale, climbing
+
+    def _tolerated(self, limit: Any, base: Any, start: Any) -> Any:
+        """T̂ of rounds that tolerate settings up to `limit`."""
+        if self.offset:
+            return tolerated_offset(limit, base, self.range(start), threshold=self.limit)
+        return tolerated_scale(limit, base, self.range(start))
 
     def floored(self, start: Any) -> Any:
         """A start, or an array of them, as it is played."""
@@ -117,14 +196,16 @@ class ShieldHistory:
         """What counts as played in rounds with this start."""
         return Range(self.floored(start), self.end, self.counted_levels)
 
-    def counted(self, scale: float, before: int) -> Counted:
-        """The counted rounds, as they stand, and a scale; `before` decisions came before place 0."""
+    def counted(self, scale: float) -> Counted:
+        """The counted rounds, as they stand, and a scale."""
         first, last = self.window.span
-        return Counted(self.scales, self.told, first, last, scale, self.base.since + before + 1)
+        self.shown = max(self.shown, last)
+        return Counted(self.scales, self.told, first, last, scale, self.numbers, self.base.since)
 
-    def open(self, context: Array, kept: tuple[float, ...]) -> int:
-        """A round without an outcome, with its columns; its place."""
+    def open(self, context: Array, number: int, kept: tuple[float, ...]) -> int:
+        """A round without an outcome, with its decision's number and its columns; its place."""
         self.contexts.append(context)
+        self.numbers.append(number)
         for name, value in zip(COLUMNS, kept, strict=True):
             self.columns[name].append(value)
         if self.window.append() >= self.scales.size:
@@ -138,12 +219,14 @@ class ShieldHistory:
         columns = self.columns
         columns["limit"][place], columns["applied"][place] = limit, applied
         base = self.base_at(self.contexts[place], columns["protocol"][place])
-        self._set(place, tolerated_scale(limit, base, self.range(columns["start"][place])), told=True)
+        self._set(place, self._tolerated(limit, base, columns["start"][place]), told=True)
+        self.window.advance()
         # A setting that was rounded down is evidence for the scale it had. One that was lowered by much is neither
         # evidence for its scale nor a reason to climb anew, unless there is nothing else to climb from.
-        if applied > 0.0 and (applied * CLIMB >= columns["advised"][place] or not self.used):
-            lowered = applied < columns["advised"][place]
-            scale = min(columns["scale"][place], applied / base) if lowered else columns["scale"][place]
+        if applied > 0.0 and (applied * CLIMB >= columns["cap"][place] or not self.used):
+            lowered = applied < columns["cap"][place]
+            given = applied if self.offset else applied / base
+            scale = min(columns["scale"][place], given) if lowered else columns["scale"][place]
             self.recent = [*self.recent, place][-RECENT:]
             self.used = [*self.used, scale][-RECENT:]
 
@@ -156,17 +239,19 @@ class ShieldHistory:
     def _set(self, place: int, scale: float, *, told: bool) -> None:
         number = place - self.base.since
         if number >= 0:
-            self.scales, self.told = self.scales.copy(), self.told.copy()  # certificates may have counted it
+            if number < self.shown:  # a certificate has counted it
+                self.scales, self.told, self.shown = self.scales.copy(), self.told.copy(), 0
             self.window.set(number, scale)
             self.scales[number], self.told[number] = scale, told
 
     def _restate(self, base: Fit) -> None:
         """Count all rounds since the fit, and the scales of the last known ones, in the new base's scale."""
-        protocol, start, limit, applied, _, _ = (np.array(self.columns[name]) for name in COLUMNS)
-        settings, since = self._settings(base, np.array(self.contexts), protocol), slice(base.since, None)
-        scales = tolerated_scale(limit[since], settings[since], self.range(start[since]))
+        protocol, start, limit, applied = (np.array(self.columns[name]) for name in COLUMNS[:4])
+        bases, since = self._bases(base, np.array(self.contexts), protocol), slice(base.since, None)
+        scales = self._tolerated(limit[since], bases[since], start[since])
         self._use(base, np.where(np.isnan(limit[since]), math.nan, scales))
-        self.used = (applied[self.recent] / settings[self.recent]).tolist()
+        if not self.offset:
+            self.used = (applied[self.recent] / bases[self.recent]).tolist()
 
     def _use(self, base: Fit, scales: Array) -> None:
         """Count the rounds since a base's fit by these tolerated scales."""
@@ -179,7 +264,7 @@ class ShieldHistory:
             earlier=base.since - bisect_left(self.left, base.since),
             values=scales.tolist(),
         )
-        self.scales = scales.copy()
+        self.scales, self.shown = scales.copy(), 0
         self.told = np.isfinite(self.columns["applied"])[base.since :]
 
     def state(self) -> dict[str, Any]:
@@ -195,13 +280,20 @@ class ShieldHistory:
             "moments": self.ridge.moments,
             "fitted": np.array([self.bases.next_fit, *(fit.since for fit in fits)], dtype=np.int64),
             "coefs": np.stack([fit.coef for fit in fits]),
+            "fits_told": np.array([fit.told for fit in fits], dtype=np.int64),
+            "lessons": np.array(self.lessons, dtype=np.float64).reshape(-1, 2),
         }
 
-    def restore(self, arrays: dict[str, Any]) -> None:
-        self.columns = {name: arrays[name].tolist() for name in COLUMNS}
+    def restore(self, arrays: dict[str, Any], numbers: list[int]) -> None:
+        """What `state` gave, with the decisions' numbers; a user's model is fitted again to the same outcomes."""
+        self.numbers = numbers
+        # Early files have no cap: it was what was advised.
+        self.columns = {name: arrays.get(name, arrays["advised"]).tolist() for name in COLUMNS}
         self.contexts = list(arrays["contexts"].copy())
         self.left, self.recent, self.used = (arrays[name].tolist() for name in ("left", "recent", "used"))
         self.ridge.gram, self.ridge.moments = arrays["gram"].copy(), arrays["moments"].copy()
         self.bases.next_fit, *since = arrays["fitted"].tolist()
-        self.bases.waiting = list(map(Fit, since, arrays["coefs"].copy()))
+        self.lessons = [(int(place), target) for place, target in arrays.get("lessons", np.empty((0, 2))).tolist()]
+        told = arrays.get("fits_told", np.zeros(len(since), dtype=np.int64)).tolist()
+        self.bases.waiting = [self._with_model(fit) for fit in map(Fit, since, arrays["coefs"].copy(), told)]
         self._use(self.bases.waiting[0], arrays["scales"])

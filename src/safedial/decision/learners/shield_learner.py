@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.adaptive import adapted, adapted_rank
+from safedial.core.adaptive import adapted_rank
 from safedial.core.confidence import Bounds
-from safedial.core.count_rule import climb_limit
 from safedial.core.safe_set import SafeSet
-from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
-from safedial.decision.certificates import shield_terms
+from safedial.core.tolerated import Cost, tolerated_scale
+from safedial.decision.certificates import shield_scale_terms, shield_terms
 from safedial.decision.learners import shield_options
 from safedial.decision.learners.protocol import QuestionLearner
-from safedial.decision.learners.shield_history import Counted, ShieldHistory
+from safedial.decision.learners.shield_cap import Cap, read_cap, written_cap
+from safedial.decision.learners.shield_chooser import Chooser
+from safedial.decision.learners.shield_history import ShieldHistory
+from safedial.decision.learners.shield_levels import Levels
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, upper_setting
-from safedial.decision.outcome import Sample
+from safedial.decision.outcome import Sample, read_cost
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
 from safedial.policies.shield.bases import target
@@ -38,57 +41,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-LEAST = -1e300
-"""A scale below all that are played: rounds that exceed at their start exceed there too."""
-
-
-class Tally(NamedTuple):
-    """Counts for the long-run statement: known rounds that were given what was advised, or less; how many of them
-    exceeded, and at their start; the most rounds ever open at once, and the rounds that have ended.
-    """
-
-    followed: int = 0
-    exceeded: int = 0
-    at_start: int = 0
-    open_at_once: int = 0
-    ended: int = 0
-
-
-class Cap(NamedTuple):
-    """What a decision rests on, in plain values.
-
-    `base` is the setting that is scaled, `protocol` the protocol's; `fitted` is the number of the last decision before
-    the base's fit, None where the base is the protocol itself. `allowed` is λ̂ (−∞: the start), `most` what the climb
-    limit allows, `scale` what a climb may start from; `size` and `rank` are n and m; `counted`
-    are the n rounds.
-    """
-
-    setting: float
-    choice: Choice
-    base: float
-    protocol: float
-    start: float
-    fitted: int | None
-    allowed: float
-    most: float
-    scale: float
-    size: int
-    rank: int
-    counted: Counted
-    rounds: int
-    known: int
-    level: float
-    tally: Tally
-
 
 class ShieldLearner(QuestionLearner):
     """One learner's rounds, with what is known of them so far."""
 
     in_order, watches_itself = False, True
+    stop_rules = ("bracket_drift", "start_refuted")
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.options, self.risk = rules, rules.policy.options, rules.spec.violation_risk
-        self.cost = shield_options.cost_of(rules)
+        self.costs = shield_options.costs_of(rules)
         self.decided = 0
         self.forget()
 
@@ -97,8 +59,12 @@ class ShieldLearner(QuestionLearner):
         return shield_options.started(rules, start_action)
 
     @classmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
-        return shield_options.read_question(rules, asked, proposal)
+    def read_question(cls, rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
+        return shield_options.read_question(rules, asked, proposal, unit)
+
+    @classmethod
+    def chosen(cls, decision: Decision) -> str:
+        return shield_scale_terms.chosen(decision)
 
     @classmethod
     def guarded(cls, decision: Decision) -> str:
@@ -122,29 +88,67 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def check_study(cls, rules: Rules) -> None:
-        raise InvalidInput(f"policy = {rules.policy.name!r}: cannot run a study yet; use an Agent")
+        shield_options.check_study(rules)
+
+    @classmethod
+    def check_history(cls, rules: Rules) -> None:
+        raise InvalidInput("history: hp_shield learns only from rounds that it decided; start without it")
+
+    @classmethod
+    def written(cls, prediction: Cap) -> dict[str, Any]:
+        return written_cap(prediction)
+
+    @classmethod
+    def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Cap:
+        return read_cap(values)
+
+    @classmethod
+    def is_over(cls, rules: Rules, cost: Any) -> bool:
+        return shield_options.any_exceeded(shield_options.costs_of(rules), read_cost(rules.spec, cost))
+
+    @classmethod
+    def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
+        return sample.applied <= advised and (not sample.unknown or cls.is_over(rules, sample.measured))
 
     @classmethod
     def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised and bool(shield_options.cost_of(rules).exceeded(sample.measured))
+        return sample.applied <= advised and cls.is_over(rules, sample.measured)
 
     def forget(self) -> None:
         """Start again with no rounds; decisions keep their numbers."""
         self.before, self.samples = self.decided, 0
-        self.history, self.watch = ShieldHistory(self.rules), ShieldWatch(self.risk, self.options["lag"])
-        self.level, self.tally = self.risk, Tally()
+        self.histories = {"": ShieldHistory(self.rules)} if self.options["group"] is None else {}
+        self.where: list[tuple[str, int]] = []
+        self.watch, self.levels = ShieldWatch(self.risk, self.options["lag"]), Levels(self.risk, self.options["adapt"])
+        self.chooser = Chooser(self.rules)
+
+    @property
+    def history(self) -> ShieldHistory:
+        """The rounds of the first group; all, where there are no groups."""
+        return next(iter(self.histories.values()))
+
+    @property
+    def count(self) -> int:
+        """How many rounds there are."""
+        return self.decided - self.before
 
     def begin(self) -> None:
-        if self.options["learned"]:
-            self.history.renew_base()
+        for history in self.histories.values():
+            if history.learned:
+                history.renew_base()
+        self.chooser.begin()
 
     def ask(self, asked: Asked, *, preview: bool = False) -> Cap:
         if not preview:
             return self._cap(asked.vector, asked.stated)
-        ahead = copy.copy(self)
-        ahead.history = copy.copy(self.history)
+        ahead, group = copy.copy(self), asked.stated.group
+        ahead.histories = {key: copy.copy(history) for key, history in self.histories.items() if key == group}
+        ahead.chooser = copy.copy(self.chooser)
         ahead.begin()
-        return ahead._cap(asked.vector, asked.stated)
+        cap = ahead._cap(asked.vector, asked.stated)
+        for key, history in ahead.histories.items():
+            self.histories[key].shown = max(self.histories[key].shown, history.shown)
+        return cap
 
     def predict(self, context: Array, norm: float) -> Cap:
         """For a question that brings no proposal."""
@@ -154,114 +158,137 @@ class ShieldLearner(QuestionLearner):
         return prediction, choice
 
     def settings(self, prediction: Cap) -> tuple[float, float]:
-        return prediction.setting, prediction.setting
+        return prediction.setting, prediction.safe
 
     def _cap(self, context: Array, stated: Stated) -> Cap:
-        """The largest setting for a context: λ̂ times the base under the climb limit, never below the start."""
-        history, options, raw_start = self.history, self.options, stated.start
+        """The largest setting for a context, and the one that is chosen."""
+        history = self.histories.get(stated.group) or ShieldHistory(self.rules)
         base = history.base_at(context, stated.protocol)
-        level = None if options["adapt"] is None else self.level * (history.risk / self.risk)
-        allowed = history.step * history.window.scale(level)
-        most = math.inf
-        if options["climb"] is not None:
-            most = climb_limit(history.used, -math.inf, climb=options["climb"])
-        scale, start = min(allowed, most), history.floored(raw_start)
-        setting = unfloored = scaled_setting(scale, base, Range(start, history.end))
-        if history.levels is not None:
-            setting = scaled_setting(scale, base, Range(start, history.end, history.levels))
-        counted = history.counted(max(scale / history.step, LEAST), self.before)
+        current, tally = self.levels.at(stated.unit)
+        level = None if self.options["adapt"] is None else current * (history.risk / self.risk)
+        safe, unfloored, start, allowed, most, counted, scale, climbing = history.find(base, stated.start, level)
         size, rank = history.window.window
         if level is not None:
             rank = adapted_rank(level, size, rank)
-        fitted = history.base.since + self.before if history.base.since else None
-        counts = (self.history.count, self.samples, self.level, self.tally)
-        found = (size, rank, counted, *counts)
-        choice = self._choice(unfloored, certain=allowed > -math.inf)
-        # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
-        first = raw_start / (base if self.rules.start_action is None else max(base, history.end))
-        limits = (allowed, most, max(scale, first))
-        return Cap(setting, choice, base, stated.protocol, start, fitted, *limits, *found)
+        setting, index = safe, 0.0
+        if self.options["chooser"] != "largest":
+            setting, index = self.chooser.choose(safe, start, context, stated)
+        return Cap(
+            setting,
+            safe,
+            self._choice(unfloored, index, certain=allowed > -math.inf),
+            base,
+            stated.protocol,
+            start,
+            history.numbers[history.base.since - 1] if history.base.since else None,
+            allowed,
+            most,
+            scale,
+            size,
+            rank,
+            history.counted(counted),
+            history.count,
+            self.samples,
+            current,
+            tally,
+            climbing,
+            stated.group,
+            stated.unit,
+        )
 
-    def _choice(self, setting: float, *, certain: bool) -> Choice:
+    def _choice(self, setting: float, index: float, *, certain: bool) -> Choice:
         """The choice as intensities; its bound is the threshold, which the promise is about, where there is one."""
         rules = self.rules
         share = setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
-        bound = rules.spec.threshold if certain else math.inf
-        return Choice(share, SafeSet(share, True), Bounds(0.0, bound, 0.0, 0.0, False), 0.0)
+        bound = (rules.spec.threshold or 0.0) if certain else math.inf
+        return Choice(share, SafeSet(share, True), Bounds(index, bound, 0.0, 0.0, False), index)
 
     def opened(self, asked: Asked, decision: Decision) -> int:
-        cap, stated = decision.prediction, asked.stated
-        kept = (stated.protocol, stated.start, -math.inf, math.nan, cap.setting, cap.scale)
-        place = self.history.open(asked.vector, kept)
+        cap, stated, place = decision.prediction, asked.stated, self.count
+        kept = (stated.protocol, stated.start, -math.inf, math.nan, cap.setting, cap.scale, cap.safe)
+        history = self.histories.get(stated.group)
+        if history is None:
+            history = self.histories[stated.group] = ShieldHistory(self.rules)
         self.decided += 1
-        tally = self.tally
-        self.tally = tally._replace(open_at_once=max(tally.open_at_once, self.history.count - tally.ended))
+        inside = history.open(asked.vector, self.decided, kept)
+        if stated.group:
+            self.where.append((stated.group, inside))
+        self.levels.open(stated.unit)
         return place
+
+    def _at(self, place: int) -> tuple[ShieldHistory, int]:
+        """A round's group, and its place in it."""
+        group, inside = self.where[place] if self.where else ("", place)
+        return self.histories[group], inside
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         """An outcome by context must fit the round it is taken for; rounds that it did not decide do not count."""
         rule = "has an outcome though no round is open; was it reported already?"
         way_out = "hp_shield learns from rounds that it decided"
         require(place is not None, "context", context.tolist(), rule, way_out)
-        if not np.array_equal(self.history.contexts[int(place or 0)], context):
+        history, inside = self._at(int(place or 0))
+        if not np.array_equal(history.contexts[inside], context):
             raise InvalidInput(
                 f"context: is not that of round {round}, the oldest open one or the one you named, and hp_shield "
                 "must know which it is; report the Decision itself, or round=..."
             )
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int) -> None:
-        history, cost = self.history, self._cost_at(context)
-        limit = shield_options.tolerated(self.rules, cost, sample.measured, sample.applied)
-        history.fill(place, limit, sample.applied)
-        self.samples += 1
-        self._tell(bool(cost.exceeded(sample.measured)), sample.applied, place)
-        if self.options["learned"]:
-            self._train(context, cost, sample, place)
-        self.watch.tell(place, self._told(cost, sample, place), history.count)
+        """Where a cost is not known the round stays as it was opened, and tolerates nothing."""
+        if place < 0:  # decided before the rounds were forgotten
+            return
+        costs = shield_options.costs_at(self.rules, self.costs, context)
+        exceeded, known = shield_options.any_exceeded(costs, sample.measured), not sample.unknown
+        history, inside = self._at(place)
+        if known:
+            limit = shield_options.tolerated(self.rules, costs, sample.measured, sample.applied)
+            history.fill(inside, limit, sample.applied)
+            self.samples += 1
+            self.chooser.learn(context, sample)
+            if history.learned:
+                self._train(context, costs, sample, place)
+        advised, start = (history.columns[name][inside] for name in ("advised", "start"))
+        counts = (exceeded or known) and sample.applied <= advised
+        self.levels.tell(place, exceeded if counts else None, at_start=sample.applied <= start)
+        self.watch.tell(place, self._told(costs, sample, place), self.count)
 
-    def _tell(self, exceeded: bool, applied: float, place: int) -> None:
-        """Count the round, and let the level follow, unless somebody raised the setting."""
-        columns, tally = self.history.columns, self.tally._replace(ended=self.tally.ended + 1)
-        if applied <= columns["advised"][place]:
-            at_start = exceeded and applied <= columns["start"][place]
-            more = (tally.followed + 1, tally.exceeded + exceeded, tally.at_start + at_start)
-            tally = Tally(*more, tally.open_at_once, tally.ended)
-            if self.options["adapt"] is not None:
-                self.level = float(adapted(self.level, exceeded, risk=self.risk, rate=self.options["adapt"]))
-        self.tally = tally
+    def _train(self, context: Array, costs: dict[str, Cost], sample: Sample, place: int) -> None:
+        """Let the next base learn the setting that the round would likely have tolerated, or its cost per unit."""
+        history, inside = self._at(place)
+        if history.offset:
+            if sample.applied == 0.0:
+                return
+            lesson = sample.measured / sample.applied
+        else:
+            protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
+            middle = {name: middle_of(cost) for name, cost in costs.items()}
+            likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
+            lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
+        history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))
+        if self.options["regressor"] is not None:
+            history.lessons.append((inside, lesson))
 
-    def _train(self, context: Array, cost: Cost, sample: Sample, place: int) -> None:
-        """Let the next base learn the setting that the round would likely have tolerated."""
-        columns = self.history.columns
-        protocol, start = columns["protocol"][place], columns["start"][place]
-        likely = shield_options.tolerated(self.rules, middle_of(cost), sample.measured, sample.applied)
-        lesson = target(likely, sample.applied, protocol=protocol, start=start, end=self.history.end)
-        self.history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))
-
-    def _told(self, cost: Cost, sample: Sample, place: int) -> Told:
+    def _told(self, costs: dict[str, Cost], sample: Sample, place: int) -> Told:
         """What the round tells the watch: bounds on its tolerated scale under the protocol's base."""
-        columns = self.history.columns
-        protocol, played = columns["protocol"][place], self.history.range(columns["start"][place])
-        upper = upper_setting(cost, sample.measured, sample.applied)
+        history, inside = self._at(place)
+        columns = history.columns
+        protocol, played = columns["protocol"][inside], history.range(columns["start"][inside])
+        measured = shield_options.by_name(sample.measured)
+        upper = min(upper_setting(cost, measured[name], sample.applied) for name, cost in costs.items())
         if upper < sample.applied and self.rules.dose.cost.name != "identity":
             upper = sample.applied
-        beyond = (sample.measured - cost.threshold) * (1.0 if cost.direction == "above" else -1.0)
-        at_start = beyond > cost.growth.error and sample.applied <= played.start
-        lower = tolerated_scale(columns["limit"][place], protocol, played)
+        beyond = any(cost.excess(measured[name]) > cost.growth.error for name, cost in costs.items())
+        at_start = beyond and sample.applied <= played.start
+        lower = tolerated_scale(columns["limit"][inside], protocol, played)
         return Told(lower, played.reach(upper) / protocol * RAISED, at_start)
 
     def leave_out(self, place: int) -> None:
-        self.history.leave_out(place)
-        self.tally = self.tally._replace(ended=self.tally.ended + 1)
-        self.watch.tell(place, None, self.history.count)
-
-    def _cost_at(self, context: Array) -> Cost:
-        """The cost's limit with numbers for slopes that are features."""
-        cost = self.cost
-        if not cost.growth.features:
-            return cost
-        growth = shield_options.growth_at(self.rules, context)
-        return Cost(threshold=cost.threshold, growth=growth, direction=cost.direction, on=cost.on)
+        if place < 0:
+            return
+        history, inside = self._at(place)
+        history.leave_out(inside)
+        self.levels.tell(place, None)
+        self.watch.tell(place, None, self.count)
 
     @property
     def evidence(self) -> float:
@@ -279,12 +306,40 @@ class ShieldLearner(QuestionLearner):
         self.watch.afresh()
 
     def state(self) -> dict[str, Any]:
-        counts = (self.before, self.decided, self.samples, *self.tally)
-        scalars = {"counts": np.array(counts, dtype=np.int64), "level": np.array(self.level)}
-        return {**self.history.state(), **scalars, **self.watch.state()}
+        counts = np.array((self.before, self.decided, self.samples), dtype=np.int64)
+        arrays = {"counts": counts, **self.levels.state(), **self.watch.state(), **self.chooser.state()}
+        if self.options["group"] is None:
+            return {**self.history.state(), **arrays}
+        keys = list(self.histories)
+        arrays["groups"] = np.array(keys, dtype=str)
+        arrays["where"] = np.array([keys.index(group) for group, _ in self.where], dtype=np.int64)
+        for number, history in enumerate(self.histories.values()):
+            arrays |= {f"group{number}_{name}": part for name, part in history.state().items()}
+        return arrays
 
     def restore(self, arrays: dict[str, Any]) -> None:
         self.before, self.decided, self.samples, *tally = arrays["counts"].tolist()
-        self.level, self.tally = float(arrays["level"]), Tally(*tally)
-        self.history.restore(arrays)
+        if tally:  # an early file
+            self.levels.restore_one(float(arrays["level"]), [*tally, self.count])
+        else:
+            self.levels.restore(arrays)
+        numbers = list(range(self.before + 1, self.decided + 1))
+        if self.options["group"] is None:
+            self.history.restore(arrays, numbers)
+        else:
+            self._restore_groups(arrays, numbers)
         self.watch.restore(arrays)
+        self.chooser.restore(arrays)
+
+    def _restore_groups(self, arrays: dict[str, Any], numbers: list[int]) -> None:
+        of, keys = arrays["where"].tolist(), arrays["groups"].tolist()
+        own: list[list[int]] = [[] for _ in keys]
+        self.where, self.histories = [], {}
+        for group, number in zip(of, numbers, strict=True):
+            self.where.append((keys[group], len(own[group])))
+            own[group].append(number)
+        for place, key in enumerate(keys):
+            start = f"group{place}_"
+            saved = {name.removeprefix(start): part for name, part in arrays.items() if name.startswith(start)}
+            self.histories[key] = ShieldHistory(self.rules)
+            self.histories[key].restore(saved, own[place])

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from safedial.core.brackets import Growth
 from safedial.core.rounding import round_down
-from safedial.core.tolerated import Cost
+from safedial.core.tolerated import Cost, tolerated_setting
 from safedial.decision.rounds import Asked, Vector
-from safedial.decision.units import real
+from safedial.decision.rules import plain_options
+from safedial.decision.units import Dial, real
 from safedial.errors import InvalidInput, refusal, require
+from safedial.policies.conformal.predictors import try_out
+from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
@@ -25,22 +31,32 @@ DIGITS = 12
 
 
 class Stated(NamedTuple):
-    """What HP-Shield takes from a question: the protocol's setting, and the start that it, or the user, declares."""
+    """What HP-Shield takes from a question: the protocol's setting, the start that it, or the user, declares, the
+    setting that is asked for (NaN: none), the context's group and the label of its unit ("": none).
+    """
 
     protocol: float
     start: float
+    request: float = math.nan
+    group: str = ""
+    unit: str = ""
 
 
 def started(rules: Rules, start_action: Any) -> Rules:
     """The rules with the declared start, and the fallback that follows from it."""
     options, dial = rules.policy.options, rules.dial
-    for name, plain in (("family", "scale"), ("chooser", "largest"), ("probe", None)):
-        require(options[name] == plain, name, options[name], "is for simulations", f"leave it at {plain!r} in an Agent")
+    require(options["probe"] is None, "probe", options["probe"], "is for simulations", "leave it out in an Agent")
     sensor = rules.spec.reward_sensor_noise, rules.spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 for hp_shield", "state the bracket's `error`")
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")
+    marks = options.get("levels")
+    require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
     _check_names(rules)
-    cost_of(rules)
+    if options["family"] == "offset":
+        offset_limit(rules)
+    for name, width in (("regressor", rules.dim), ("reward_model", rules.dim + 1)):
+        if options[name] is not None:
+            try_out(name, options[name], width)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
     words = "and start_scale: exactly one must say where to start, until there are rounds enough"
@@ -56,54 +72,137 @@ def started(rules: Rules, start_action: Any) -> Rules:
     return rules._replace(start_action=setting, fallback_action=setting)
 
 
+def check_study(rules: Rules) -> None:
+    """A study's options must be plain values, from which its log can be replayed."""
+    written = plain_options(rules.policy.options)
+    own = [name for name, value in written.items() if isinstance(value, dict) and "custom" in value]
+    rule = "is your own function or model, which a log cannot hold"
+    require(not own, own[0] if own else "", own, rule, "make its value a feature or a proposal, or use an Agent")
+
+
 def _check_names(rules: Rules) -> None:
     """The base and the bracket may name features that there are."""
     options, names = rules.policy.options, rules.features.names if rules.features else ()
-    base, growth = options["base"], options["growth"]
+    base = options["base"]
     known = "the features are " + ", ".join(names) if names else "there are no features; give Agent(features=...)"
     if isinstance(base, str) and base != "proposal":
         require(base in names, "base", base, "must be 'proposal' or the name of a feature", known)
     if isinstance(base, int):
         require(base < rules.dim, "base", base, f"must be a column of a context of dimension {rules.dim}")
         require(not names, "base", base, "must be a name where there are features: columns are scaled", known)
-    plain = growth.name != "spread" or rules.dose.cost.name == "identity"
-    words = "does not go with a dose curve: its step and its sigma are of settings"
-    require(plain, "growth", growth.name, words, "leave the dose curve out")
-    missing = [name for name in growth.features if name not in names]
-    require(not missing, "growth", missing, "takes its slopes from features that there are not", known)
+    if isinstance(options["group"], str):
+        require(options["group"] in names, "group", options["group"], "must be the name of a feature", known)
+    for cost in costs_of(rules).values():
+        plain = cost.growth.name != "spread" or rules.dose.cost.name == "identity"
+        words = "does not go with a dose curve: its step and its sigma are of settings"
+        require(plain, "growth", cost.growth.name, words, "leave the dose curve out")
+        missing = [name for name in cost.growth.features if name not in names]
+        require(not missing, "growth", missing, "takes its slopes from features that there are not", known)
 
 
-def cost_of(rules: Rules) -> Cost:
-    """The limit on the cost: threshold, bracket and side."""
-    options, spec = rules.policy.options, rules.spec
-    limits: dict[str, Any] = {"direction": options["direction"], "on": spec.threshold_on}
-    return Cost(threshold=spec.threshold, growth=options["growth"], **limits)
+def costs_of(rules: Rules) -> dict[str, Cost]:
+    """The limits on costs, by name: the spec's, or one, named "cost", from its threshold and the policy's options."""
+    return stated_costs(rules.spec, rules.policy.options)
 
 
-def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
+def offset_limit(rules: Rules) -> float:
+    """What the predicted cost must keep in the offset family: one limit above 0, in the dial's own units."""
+    way_out = "choose family='scale'"
+    require(rules.spec.costs is None, "family", "offset", "predicts one cost, and the spec has several", way_out)
+    plain = rules.dose.cost.name == "identity"
+    require(plain, "family", "offset", "predicts the cost per unit of the dial, and there is a dose curve", way_out)
+    (cost,) = costs_of(rules).values()
+    above = cost.direction == "above"
+    require(above, "family", "offset", "needs a cost that must not exceed its threshold", way_out)
+    require(cost.limit > 0.0, "threshold", cost.threshold, "must be > 0, less the error, in the offset family", way_out)
+    return cost.limit
+
+
+def played_levels(dial: Dial) -> tuple[float, ...] | None:
+    """The settings that can be played, the dial's low end included; None where all can."""
+    return None if dial.levels is None else tuple(sorted({dial.low, *dial.levels}))
+
+
+def any_exceeded(costs: Mapping[str, Cost], measured: Any) -> bool:
+    """Whether a sample's cost, or any of its costs, lies on the wrong side of its threshold."""
+    seen = by_name(measured)
+    return any(bool(cost.exceeded(seen[name])) for name, cost in costs.items())
+
+
+def brackets(rules: Rules) -> list[Growth]:
+    """The bracket of each cost."""
+    costs = rules.spec.costs
+    return [rules.policy.options["growth"]] if costs is None else [cost.growth for cost in costs.values()]
+
+
+def by_name(measured: Any) -> Mapping[str, float]:
+    """A sample's measured costs by name; one cost has the name "cost"."""
+    return measured if isinstance(measured, Mapping) else {ONE: measured}
+
+
+def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
     """A question, with its protocol's setting and its start; refused where either, or a slope, cannot be."""
     if asked.baseline_cost:
         way_out = "report the whole cost; an additive bracket allows for what arises without any action"
         raise refusal("baseline_cost", asked.baseline_cost, "is not for hp_shield", way_out)
-    if rules.policy.options["base"] != "proposal" and proposal is not None:
-        raise refusal("proposal", proposal, "is not this policy's base", "leave it out, or use base='proposal'")
+    options, request = rules.policy.options, math.nan
+    if options["chooser"] == "request":
+        request = _request(rules, proposal)
+    elif options["base"] != "proposal" and proposal is not None:
+        way_out = "leave it out, or use base='proposal' or chooser='request'"
+        raise refusal("proposal", proposal, "is not this policy's base, nor a request", way_out)
     protocol = _protocol(rules, asked.vector, proposal)
-    growth_at(rules, asked.vector)
+    if rules.features is not None:
+        for growth in brackets(rules):
+            growth_at(rules, growth, asked.vector)
     start, dial = rules.start_action, rules.dial
     if start is None:
-        start = max(dial.low, rules.policy.options["start_scale"] * protocol)
+        start = max(dial.low, options["start_scale"] * protocol)
         if start > dial.high:
             way_out = "bases are in the dial's units: state dial=Dial(high=...), or a smaller start_scale"
             raise refusal("start", start, f"lies above the dial's end, {dial.high:g}", way_out)
         if (
             dial.levels
-            and rules.policy.options["growth"].name == "relative"
+            and any(growth.name == "relative" for growth in brackets(rules))
             and dial.setting(dial.action(start)) <= 0.0
         ):
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             raise refusal("start", start, rule, way_out)
-    return asked._replace(stated=Stated(protocol, start))
+    group = "" if options["group"] is None else _group(rules, asked.vector)
+    if options["unit"] is not None or unit is not None:
+        unit = _unit(options["unit"], unit)
+    return Asked(*asked[:4], Stated(protocol, start, request, group, unit or ""))
+
+
+def _unit(name: str | None, label: Any) -> str:
+    """The label of a question's unit, for example a patient's."""
+    require(name is not None, "unit", label, "is not for this policy", "leave it out, or state hp_shield(unit=...)")
+    way_out = f"decide(..., unit=...) with the {name}'s label"
+    require(label is not None, "unit", label, f"is missing, and levels are kept for each {name}", way_out)
+    require(isinstance(label, str) and label, "unit", label, "must be a text that is not empty", way_out)
+    return label
+
+
+def _group(rules: Rules, context: Vector) -> str:
+    """The group of a context: a feature's value, or what a function of the context says."""
+    group = rules.policy.options["group"]
+    if isinstance(group, str):
+        return f"{raw_value(rules, context, group):.{DIGITS}g}"
+    value = _called("group", group, raw_features(rules, context) if rules.features else context)
+    fine = isinstance(value, (str, int, float, np.generic)) and str(value)
+    require(fine, "group(context)", value, "must be a text or a number", "it names the context's group")
+    return str(value)
+
+
+def _request(rules: Rules, proposal: Any) -> float:
+    """The setting that is asked for: any number from the dial's low end on, since no more than the cap is given."""
+    way_out = "decide(..., proposal=...)"
+    require(proposal is not None, "proposal", proposal, "is missing, and the chooser is 'request'", way_out)
+    setting = real("proposal", proposal)
+    rule = f"must be at least {rules.dial.low:g}, the dial's low end"
+    require(setting >= rules.dial.low, "proposal", setting, rule)
+    return setting
 
 
 def _protocol(rules: Rules, context: Vector, proposal: Any) -> float:
@@ -112,22 +211,29 @@ def _protocol(rules: Rules, context: Vector, proposal: Any) -> float:
         name, value = "proposal", proposal
         require(value is not None, name, value, "is missing, and it is this policy's base", "decide(..., proposal=...)")
     elif isinstance(base, str):
-        name, value = f"context[{base!r}]", raw_value(rules, context, base)
+        name, value = base, raw_value(rules, context, base)
     elif isinstance(base, int):
-        name, value = f"context[{base}]", float(context[base])
+        name, value = base, float(context[base])
     else:
-        name, value = "base(context)", _called(base, raw_features(rules, context) if rules.features else context)
+        name, value = (
+            "base(context)",
+            _called("base", base, raw_features(rules, context) if rules.features else context),
+        )
+    if type(value) is float and 0.0 < value < math.inf:
+        return value
+    name = name if name in ("proposal", "base(context)") else f"context[{name!r}]"
     setting = real(name, value)
     if not setting > 0.0:
         raise refusal(name, setting, "must be > 0, since it is the setting that is scaled")
     return setting
 
 
-def _called(base: Any, given: Any) -> Any:
+def _called(name: str, function: Any, given: Any) -> Any:
     try:
-        return base(given)
+        return function(given)
     except Exception as error:
-        raise InvalidInput(f"base: your function failed on this context ({type(error).__name__}: {error})") from error
+        words = f"{name}: your function failed on this context ({type(error).__name__}: {error})"
+        raise InvalidInput(words) from error
 
 
 def raw_value(rules: Rules, context: Vector, name: str) -> float:
@@ -145,24 +251,31 @@ def raw_features(rules: Rules, context: Vector) -> dict[str, float]:
     return {name: raw_value(rules, context, name) for name in features.names}
 
 
-def growth_at(rules: Rules, context: Vector) -> Growth:
+def growth_at(rules: Rules, growth: Growth, context: Vector) -> Growth:
     """The bracket of a context: slopes that are features have their values."""
-    growth: Growth = rules.policy.options["growth"]
     if not growth.features:
         return growth
     values: Mapping[str, float] = {name: raw_value(rules, context, name) for name in growth.features}
     return growth.at(values)
 
 
-def tolerated(rules: Rules, cost: Cost, measured: float, applied: float) -> float:
-    """z* in the dial's units: the largest setting at which a round would have kept the threshold, as far as its bracket
-    says; `cost` has numbers for slopes.
+def costs_at(rules: Rules, costs: Mapping[str, Cost], context: Vector) -> dict[str, Cost]:
+    """The limits at a context, with numbers for slopes that are features."""
+    return {
+        name: replace(cost, growth=growth_at(rules, cost.growth, context)) if cost.growth.features else cost
+        for name, cost in costs.items()
+    }
+
+
+def tolerated(rules: Rules, costs: Mapping[str, Cost], measured: Any, applied: float) -> float:
+    """z* in the dial's units: the largest setting at which a round would have kept every threshold, as far as the
+    brackets say; `costs` have numbers for slopes.
     """
-    curve, dial = rules.dose.cost, rules.dial
+    curve, dial, seen = rules.dose.cost, rules.dial, by_name(measured)
     if curve.name == "identity":
-        return cost.tolerated(measured, applied)
+        return tolerated_setting(costs, seen, applied)
     effect = float(curve.effect(dial.action(applied)))
-    found = float(cost.tolerated(measured, effect))
+    found = float(tolerated_setting(costs, seen, effect))
     if found >= 1.0 or found < 0.0:
         return math.copysign(math.inf, found)
     setting = dial.setting(float(curve.action(round_down(found, curve.error_units))))

@@ -122,7 +122,7 @@ def _trying(name: str, step: str, call: Callable[..., Any], *arguments: Any) -> 
 
 
 def _warn(name: str, step: str, error: Exception) -> None:
-    words = f"{name}: its {step} failed ({_said(error)}); such rounds score +inf and get the start dose"
+    words = f"{name}: its {step} failed ({_said(error)}); such predictions count as unknown"
     warnings.warn(words, UserWarning, stacklevel=2)
 
 

@@ -22,9 +22,12 @@ Array = NDArray[np.float64]
 LARGEST_LOG = 30.0
 """A learned base is at most e^30 times the protocol's setting, or as little."""
 
-FARTHEST = 8.0
-"""A base learns that a round tolerated at most so many times what it was given, or its start if that is more: a cost
-near 0 is mostly error, and would otherwise say that the round tolerated a hundred times as much."""
+FARTHEST = 4.0
+"""A base learns that a round tolerated at most so many times what it was given, or the protocol's setting if that is
+more: a cost near 0 is mostly error, and would otherwise say that the round tolerated a hundred times as much."""
+
+FIRST_FIT = 10
+"""The first fit is when there are so many rounds."""
 
 GROWTH = 1.1
 """The next fit is when there are a tenth more rounds."""
@@ -32,17 +35,21 @@ GROWTH = 1.1
 
 def target(tolerated: Any, applied: Any, *, protocol: Any, start: Any, end: Any) -> Any:
     """What a base in the scale family learns from a round: the logarithm of what it tolerated over the protocol's
-    setting, neither far below its start nor far above what it was given or the dial's end.
+    setting, neither far below its start nor far above the dial's end, what it was given and the protocol's setting.
     """
-    most = np.minimum(FARTHEST * np.maximum(applied, start), 10.0 * end)
+    most = np.minimum(FARTHEST * np.maximum(applied, protocol), 10.0 * end)
     return np.log(np.maximum(np.minimum(tolerated, most), 0.1 * start) / protocol)
 
 
 class Fit(NamedTuple):
-    """A base: how many rounds were known when it was fitted, and its coefficients (lanes, 1 + d)."""
+    """A base: how many rounds were known when it was fitted, and its coefficients (lanes, 1 + d); with a user's model,
+    how many outcomes it was fitted to, and the model's predictions at contexts (1, n, d).
+    """
 
     since: int
     coef: Array
+    told: int = 0
+    own: Any = None
 
     def value(self, context: Array) -> Array:
         """Its prediction at contexts (lanes, ..., d)."""
@@ -74,7 +81,7 @@ class Bases:
 
     def __init__(self, lanes: int, dim: int) -> None:
         self.waiting = [Fit(0, np.zeros((lanes, 1 + dim)))]
-        self.next_fit = 10
+        self.next_fit = FIRST_FIT
 
     def add(self, count: int, coef: Array) -> None:
         self.waiting.append(Fit(count, coef))

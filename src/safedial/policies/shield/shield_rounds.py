@@ -15,19 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.adaptive import adapted
-from safedial.core.brackets import Growth
-from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, spread_risk
+from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, is_calibrated, spread_risk
 from safedial.core.count_window import BatchWindow
-from safedial.core.tolerated import Cost, Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
+from safedial.core.tolerated import (
+    Cost,
+    Range,
+    offset_setting,
+    scaled_setting,
+    tolerated_offset,
+    tolerated_scale,
+    tolerated_setting,
+)
+from safedial.errors import require
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge, target
 
 Array = NDArray[np.float64]
+
+NEVER = 2**40
+"""More rounds than any simulation has."""
 
 
 class Setup(NamedTuple):
     """How HP-Shield was configured. `protocol` gives the settings of contexts (..., d)."""
 
-    growth: Growth
     protocol: Callable[[Array], Array]
     learned: bool = False
     family: Literal["scale", "offset"] = "scale"
@@ -36,17 +46,17 @@ class Setup(NamedTuple):
     confidence: float | None = None
     adapt: float | None = None
     predicts_reward: bool = False
-    direction: Literal["above", "below"] = "above"
+    levels: tuple[float, ...] | None = None
 
 
 class Promise(NamedTuple):
-    """What the first decision states: the cost's limit, δ, and for 0/1 costs the lower risk and the step beyond.
+    """What the first decision states: the costs' limits, δ, and for 0/1 costs the lower risk and the step beyond.
 
-    `middle` is the cost in the middle of its bracket, for the settings that a base learns from.
+    `middle` has each cost in the middle of its bracket, for the settings that a base learns from.
     """
 
-    cost: Cost
-    middle: Cost
+    costs: dict[str, Cost]
+    middle: dict[str, Cost]
     risk: float
     count_risk: float
     step: float
@@ -54,11 +64,16 @@ class Promise(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What the count rule allows: the largest setting, the start, and the scale of the setting before clipping."""
+    """What the count rule allows: the largest setting, the start, and the scale of the setting before clipping.
+
+    `range` and `predicted` are what they were made from: the settings that count as played, and the base's prediction.
+    """
 
     setting: Array
     start: Array
     scale: Array
+    range: Range
+    predicted: Array
 
 
 def middle_of(cost: Cost) -> Cost:
@@ -84,48 +99,67 @@ class ShieldRounds:
         self.promise: Any = None
         self.ridge = Ridge(self.lanes, dim, 2, ridge)
         self.bases = Bases(self.lanes, dim)
-        self.base = self.bases.waiting[0]
+        self.base = Fit(0, np.zeros((self.lanes, 1 + dim)))
+        self.place, self.slot = np.zeros((2, self.lanes), dtype=np.int64)
+        self.next_counted = np.full(self.lanes, NEVER)
         self.reward_coef = np.zeros((self.lanes, 1 + dim))
-        self.contexts: list[Array] = []
-        self.limits: list[Array] = []
-        self.applied: list[Array] = []
+        self.counted = [np.zeros(self.lanes, dtype=np.int64)]
+        self.contexts, self.limits = np.zeros((self.lanes, 64, dim)), np.zeros((self.lanes, 64))
+        self.applied = self.limits.copy()
         self.recent = np.full((self.lanes, RECENT), -1)
         self.used = np.full((self.lanes, RECENT), -math.inf)
 
     @property
     def count(self) -> int:
-        return len(self.limits)
+        return len(self.counted) - 1
 
-    def advise(self, context: Array, *, threshold: float, risk: float) -> Advice:
-        """The largest setting at contexts (lanes, d). The first call fixes threshold and risk."""
-        promise = self.promise or self._state(threshold, risk)
-        range_, learned = self._range(context), self._predicted(self.base, context)
-        scale = promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
+    def state_promise(self, costs: dict[str, Cost], risk: float) -> None:
+        """What is promised, before the first advice."""
+        growth = next(iter(costs.values())).growth
+        spread = growth.name == "spread"
+        lower = spread_risk(growth, risk) if spread else risk
+        step, least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
+        middle = {name: middle_of(cost) for name, cost in costs.items()}
+        self.promise = Promise(costs, middle, risk, lower, step, least)
+        self.limit = next(iter(costs.values())).limit
+        self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
+        self.level = np.full(self.lanes, risk)
+
+    def advise(self, context: Array) -> Advice:
+        """The largest setting at contexts (lanes, d)."""
+        start, predicted = self._start(context), self._predicted(self.base, context)
+        range_ = self._range(start)
+        played = range_._replace(levels=self.setup.levels)
+        scale = self.promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
         if self.setup.family == "offset":
-            setting = offset_setting(scale, learned, range_, threshold=promise.cost.limit)
-            setting = np.maximum(np.minimum(setting, self._most()), range_.start)
-            scale = setting
+            setting = offset_setting(scale, predicted, played, threshold=self.limit)
+            setting = scale = played.played(np.minimum(setting, self._most(played)))
         else:
-            scale = np.minimum(scale, self._most())
-            setting = scaled_setting(scale, learned, range_)
-            scale = np.maximum(scale, range_.start / learned)
-        self.advice = Advice(setting, range_.start, scale)
+            scale = np.minimum(scale, self._most(played))
+            setting = scaled_setting(scale, predicted, played)
+            scale = np.maximum(scale, start / predicted)
+        self.advice = Advice(setting, range_.start, scale, range_, predicted)
         return self.advice
 
-    def add(self, context: Array, reward: Array, cost: Array, *, applied: Array, known: Any) -> None:
-        """A round's outcome: reward and cost per unit of the applied setting. Where it is not known it tolerates
-        nothing, and trains nothing.
+    def add(
+        self, context: Array, reward: Array, cost: Array, *, applied: Array, known: Any, measured: Any, left_out: Any
+    ) -> None:
+        """A round's outcome: reward and cost per unit of the applied setting, and the measured costs by name. Where
+        one is not known the round tolerates nothing, and trains nothing; one that is left out does not count.
         """
-        total = np.where(known, cost * applied, math.nan)
-        limit = self.promise.cost.tolerated(total, applied)
-        range_ = self._range(context)
-        self.window.append(self._tolerated(self.base, limit, context, range_))
-        self._remember(context, limit, applied)
+        costs = {name: np.where(known, each, math.nan) for name, each in measured.items()}
+        limit = tolerated_setting(self.promise.costs, costs, applied)
+        scale = self._tolerated(self.advice.predicted, limit, self.advice.range)
+        kept = None if left_out is None else np.flatnonzero(~left_out)
+        self.window.append(scale if kept is None else scale[kept], kept)
+        self._remember(context, limit if left_out is None else np.where(left_out, math.nan, limit), applied, known)
+        self.counted.append(self.counted[-1] + (1 if left_out is None else ~left_out))
         if self.setup.adapt is not None:
-            exceeded = np.where(known, self.promise.cost.exceeded(total), self.promise.risk)
-            self.level = adapted(self.level, exceeded, risk=self.promise.risk, rate=self.setup.adapt)
+            over = np.any([each.exceeded(costs[name]) for name, each in self.promise.costs.items()], axis=0)
+            moved = np.where(known, over, self.promise.risk)
+            self.level = adapted(self.level, moved, risk=self.promise.risk, rate=self.setup.adapt)
         if self.setup.learned or self.setup.predicts_reward:
-            self._train(context, reward, cost, total=total, applied=applied, known=known)
+            self._train(context, reward, cost, costs=costs, applied=applied, known=known)
         if self.setup.learned:
             self._change_base()
 
@@ -133,80 +167,104 @@ class ShieldRounds:
         """The predicted reward per unit, from all rounds up to the last fit."""
         return Fit(0, self.reward_coef).value(context)
 
-    def _state(self, threshold: float, risk: float) -> Promise:
-        growth = self.setup.growth
-        spread = growth.name == "spread"
-        cost = Cost(threshold=threshold, growth=growth, direction=self.setup.direction)
-        lower = spread_risk(growth, risk) if spread else risk
-        step, least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
-        self.promise = Promise(cost, middle_of(cost), risk, lower, step, least)
-        self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
-        self.level = np.full(self.lanes, risk)
-        return self.promise
-
     def _rates(self) -> Array:
         """δ_t as a share of the risk at which the count rule runs."""
         return self.level * (self.promise.count_risk / self.promise.risk)
 
-    def _range(self, context: Array) -> Range:
-        return Range(np.minimum(self.setup.start_scale * self.setup.protocol(context), 1.0), 1.0)
+    def _start(self, context: Array) -> Array:
+        """The declared start, before flooring to levels."""
+        return np.minimum(self.setup.start_scale * self.setup.protocol(context), 1.0)
+
+    def _range(self, start: Array) -> Range:
+        """What counts as played. Shares that exceed grow slowly with the scale, not from level to level."""
+        levels = self.setup.levels
+        if levels is None:
+            return Range(start, 1.0)
+        place = np.searchsorted(levels, start, side="right") - 1
+        words = "must begin at or below the start in every context"
+        require(np.all(place >= 0), "levels", levels[0], words, "add a lower level, or raise start_scale")
+        return Range(np.asarray(levels)[place], levels[-1], levels if self.promise.step == 1.0 else None)
 
     def _predicted(self, base: Fit, context: Array) -> Array:
         """The base's settings, or its costs per unit in the offset family."""
-        value = base.value(context)
+        value: Any = base.value(context) if self.setup.learned else 0.0
         if self.setup.family == "offset":
             return value
         return self.setup.protocol(context) * np.exp(np.clip(value, -LARGEST_LOG, LARGEST_LOG))
 
-    def _tolerated(self, base: Fit, limit: Array, context: Array, range_: Range) -> Array:
-        learned = self._predicted(base, context)
+    def _tolerated(self, predicted: Array, limit: Array, range_: Range) -> Array:
         if self.setup.family == "offset":
-            return tolerated_offset(limit, learned, range_, threshold=self.promise.cost.limit)
-        return tolerated_scale(limit, learned, range_)
+            return tolerated_offset(limit, predicted, range_, threshold=self.limit)
+        return tolerated_scale(limit, predicted, range_)
 
-    def _most(self) -> Any:
-        """The climb limit; −∞, which means the start, before any round is known."""
-        return math.inf if self.setup.climb is None else climb_limit(self.used, -math.inf, climb=self.setup.climb)
+    def _most(self, played: Range) -> Any:
+        """The climb limit; −∞, which means the start, before any round is known. By at least one level."""
+        if self.setup.climb is None:
+            return math.inf
+        most = climb_limit(self.used, -math.inf, climb=self.setup.climb)
+        if self.setup.family == "offset" and self.setup.levels is not None:
+            most = np.maximum(most, played.reach(np.max(self.used, axis=-1)))
+        return most
 
-    def _remember(self, context: Array, limit: Array, applied: Array) -> None:
+    def _remember(self, context: Array, limit: Array, applied: Array, known: Any) -> None:
         """Keep the round, and for the climb limit its scale: not if it was given less than it could have been, which
         is neither evidence for that scale nor a reason to fall back from it. (Less by rounding alone is not less.)
         """
-        full = applied >= self.advice.setting * (1.0 - 1e-9)
-        self.recent[full] = np.concatenate([self.recent[full, 1:], np.full((full.sum(), 1), self.count)], axis=1)
-        self.used[full] = np.concatenate([self.used[full, 1:], self.advice.scale[full, None]], axis=1)
-        self.contexts.append(context)
-        self.limits.append(limit)
-        self.applied.append(applied)
+        full = np.flatnonzero(known & (applied >= self.advice.setting * (1.0 - 1e-9)))
+        slot = self.slot[full]
+        self.recent[full, slot], self.used[full, slot] = self.count, self.advice.scale[full]
+        self.slot[full] = (slot + 1) % RECENT
+        if self.count == self.limits.shape[1]:
+            self.contexts, self.limits, self.applied = (
+                np.concatenate([part, part], axis=1) for part in (self.contexts, self.limits, self.applied)
+            )
+        self.contexts[:, self.count], self.limits[:, self.count] = context, limit
+        self.applied[:, self.count] = applied
 
-    def _train(self, context: Array, reward: Array, cost: Array, *, total: Array, applied: Array, known: Any) -> None:
+    def _train(self, context: Array, reward: Array, cost: Array, *, costs: Any, applied: Array, known: Any) -> None:
         """Learn from a round, and fit a base when there are a tenth more."""
         lesson = cost
         if self.setup.family == "scale":
-            likely, protocol = self.promise.middle.tolerated(total, applied), self.setup.protocol(context)
+            likely = tolerated_setting(self.promise.middle, costs, applied)
+            protocol = self.setup.protocol(context)
             lesson = target(likely, applied, protocol=protocol, start=self.setup.start_scale * protocol, end=1.0)
         self.ridge.add(context, np.stack([lesson, reward], axis=-1), known)
         if self.count >= self.bases.next_fit:
             coef = self.ridge.coef()
             self.reward_coef = coef[..., 1]
             self.bases.add(self.count, coef[..., 0])
+            self._await_next()
 
     def _change_base(self) -> None:
-        """Use the newest base that is calibrated: all rounds since its fit are restated in its scale."""
-        base = self.bases.current(self.count, self.promise.count_risk)
-        if base is self.base:
-            return
-        self.base = base
-        context, limit = (np.stack(part[base.since :], axis=1) for part in (self.contexts, self.limits))
-        past = self._tolerated(base, limit, context, self._range(context))
-        options = {"confidence": self.setup.confidence, "least": self.promise.least, "earlier": base.since}
-        self.window = BatchWindow(past, self.promise.count_risk, **options)
-        if self.setup.family == "scale":
-            self._restate()
+        """In each lane, use the newest base that is calibrated there; lanes differ where rounds were left out. A newer
+        base has fewer rounds since its fit, so the next one tells whether there is any.
+        """
+        count, risk = self.counted[-1], self.promise.count_risk
+        moving = np.flatnonzero(is_calibrated(count - self.next_counted, count, risk))
+        if moving.size:
+            before = np.stack([self.counted[fit.since][moving] for fit in self.bases.waiting])
+            ready = is_calibrated(count[moving] - before, count[moving], risk)
+            place = len(ready) - 1 - np.argmax(ready[::-1], axis=0)
+            for each in set(place.tolist()):
+                self._use(each, moving[place == each])
+            self._await_next()
 
-    def _restate(self) -> None:
-        """The scales of the last rounds in the new base's."""
-        context, applied = np.stack(self.contexts, axis=1), np.stack(self.applied, axis=1)
-        lane = np.arange(self.lanes)[:, None]
-        given = applied[lane, self.recent] / self._predicted(self.base, context[lane, self.recent])
-        self.used = np.where(self.recent >= 0, given, -math.inf)
+    def _await_next(self) -> None:
+        """How many rounds counted, in each lane, when the base after the present one was fitted."""
+        fitted = [self.counted[fit.since] for fit in self.bases.waiting]
+        following = np.stack([*fitted[1:], np.full(self.lanes, NEVER)])
+        self.next_counted = following[self.place, np.arange(self.lanes)]
+
+    def _use(self, place: int, lanes: Any) -> None:
+        """Restate all rounds since a base's fit, and the scales of the last ones for the climb limit, in its scale."""
+        since, coef = self.bases.waiting[place][:2]
+        self.place[lanes], self.base.coef[lanes] = place, coef[lanes]
+        context, limit = self.contexts[lanes, since : self.count], self.limits[lanes, since : self.count]
+        base = Fit(since, coef[lanes])
+        past = self._tolerated(self._predicted(base, context), limit, self._range(self._start(context)))
+        past = np.where(np.isnan(limit), math.nan, past)
+        self.window.restate(past, self.counted[since][lanes], lanes if len(lanes) < self.lanes else None)
+        if self.setup.family == "scale":
+            recent, rows = self.recent[lanes], lanes[:, None]
+            given = self.applied[rows, recent] / self._predicted(base, self.contexts[rows, recent])
+            self.used[lanes] = np.where(recent >= 0, given, -math.inf)

@@ -37,6 +37,9 @@ const setting = (value) => inUnit(value, told.dial.unit);
 
 const AXIS = "decision number";
 
+// Promises for rounds that are alike have their own evidence; their violations are counted and not tested.
+const isExchangeable = () => ["conformal", "bracket"].includes(told.promise);
+
 // Things worth knowing that no tile shows.
 const notes = () => {
   const { counts, resumes } = told, found = [];
@@ -75,11 +78,11 @@ const drawTiles = () => {
   set("outcomes", counts.outcomes);
   set("violations", counts.violations);
   const rate = counts.outcomes ? counts.violations / counts.outcomes : 0;
-  at("violations-note").textContent = counts.outcomes ? `above the limit: ${percent(rate)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : "above the limit";
+  at("violations-note").textContent = `${overLimit(told)}${counts.outcomes ? `: ${percent(rate)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : ""}`;
   at("violations").parentNode.classList.toggle("bad", counts.outcomes > 0 && told.interval[0] > risk);
   set("evidence", counts.evidence, counts.evidence < 0.01 ? "< 0.01" : shortNumber(counts.evidence));
-  const against = told.promise === "conformal" ? "evidence that rounds have changed" : "evidence against the promise";
-  const stoppedBy = stop && ["alarm", "drift"].includes(stop.rule);
+  const against = isExchangeable() ? "evidence that rounds have changed" : "evidence against the promise";
+  const stoppedBy = stop && ["alarm", "drift", "bracket_drift"].includes(stop.rule);
   at("evidence-note").textContent = !stop ? `${against}; ${shortNumber(told.alarm_at)} stops the study` : stoppedBy ? `${against}; it was ${shortNumber(stop.evidence ?? told.alarm_at)} when the study stopped` : `${against}; not why the study stopped`;
   at("evidence").parentNode.classList.toggle("bad", Boolean(stoppedBy) || counts.evidence >= told.alarm_at);
   set("open", counts.open);
@@ -87,29 +90,37 @@ const drawTiles = () => {
 };
 
 const drawStudy = () => {
-  const { counts, curves, threshold, risk } = told, conformal = told.promise === "conformal";
+  const { counts, curves, threshold, risk } = told, alike = isExchangeable(), over = overLimit(told);
   drawHead();
   drawTiles();
   at("unit").textContent = told.dial.unit ? `in ${told.dial.unit}; mean of each step` : "mean of each step";
-  at("evidence-title").textContent = conformal ? "Evidence that rounds have changed" : "Evidence against the promise";
+  at("rate-title").textContent = `Share of outcomes ${over}`;
+  at("cost-title").textContent = told.costs ? "Measured costs" : "Measured cost";
+  at("worst").textContent = told.costs ? "the worst of each step, as a share of its limit" : `mean and ${told.below ? "smallest" : "largest"} of each step`;
+  at("evidence-title").textContent = alike ? "Evidence that rounds have changed" : "Evidence against the promise";
   at("evidence-words").textContent = `1 at the start; ${shortNumber(told.alarm_at)} stops the study`;
-  at("evidence-count").hidden = !conformal || !counts.outcomes;
-  at("evidence-count").textContent = `Above the limit: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;
+  at("evidence-count").hidden = !alike || !counts.outcomes;
+  at("evidence-count").textContent = `${over.replace(/^[a-z]/, (letter) => letter.toUpperCase())}: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;
 
   const x = curves.round, where = (n) => `decision ${whole(x[n])}, ${clock(curves.at[n])}`, pick = (n) => n >= 0 && openCertificate(`${told.name}.${curves.seq[n]}`);
   const base = { x, where, axis: AXIS };
+  const some = (line) => line.y.some((y) => y !== null);
   drawChart(at("chart-action"), { ...base, title: "advised and applied setting", pick, floor: told.dial.low, lines: [
+    ...[{ label: "proposed", y: curves.proposed, colour: "var(--quiet)", dash: "4 3" }].filter(some),
     { label: "advised", y: curves.advised, colour: "var(--advised)" }, { label: "applied", y: curves.applied, colour: "var(--applied)", points: true }] });
-  drawChart(at("chart-cost"), { ...base, title: "measured cost", pick, rules: [{ y: threshold, label: `limit ${shortNumber(threshold)}`, colour: "var(--bad)" }], lines: [
-    { label: "mean", y: curves.cost, colour: "var(--advised)" }, { label: "largest", y: curves.cost_max, colour: "var(--quiet)", points: true, hot: curves.violations.map((n) => n > 0) }] });
+  if (told.costs) drawChart(at("chart-cost"), { ...base, title: "measured costs, as shares of their limits", pick, rules: [{ y: 1, label: "limit", colour: "var(--bad)" }],
+    lines: Object.entries(curves.costs).map(([name, y], place) => ({ label: name, y, colour: ["var(--advised)", "var(--applied)", "var(--good)", "var(--quiet)"][place % 4] })) });
+  else drawChart(at("chart-cost"), { ...base, title: "measured cost", pick, rules: [{ y: threshold, label: `limit ${shortNumber(threshold)}`, colour: "var(--bad)" }], lines: [
+    { label: "mean", y: curves.cost, colour: "var(--advised)" }, { label: told.below ? "smallest" : "largest", y: curves.cost_max, colour: "var(--quiet)", points: true, hot: curves.violations.map((n) => n > 0) }] });
   const most = 4 * risk + 2 * (counts.outcomes ? counts.violations / counts.outcomes : 0);
-  drawChart(at("chart-rate"), { ...base, title: "share of outcomes above the limit", floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
-    rules: [{ y: risk, label: `promised at most ${percent(risk)}`, colour: "var(--bad)" }], lines: [{ label: "share above the limit", y: curves.rate, colour: "var(--advised)" }] });
+  drawChart(at("chart-rate"), { ...base, title: `share of outcomes ${over}`, floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
+    rules: [{ y: risk, label: `promised at most ${percent(risk)}`, colour: "var(--bad)" }], lines: [{ label: `share ${over}`, y: curves.rate, colour: "var(--advised)" }] });
   drawChart(at("chart-evidence"), { title: "evidence", x: curves.evidence_round, axis: AXIS, where: (n) => `decision ${whole(curves.evidence_round[n])}`, log: true, least: 0.01,
     none: counts.decisions ? `${shortNumber(counts.evidence)} now; this study keeps no record of its course` : "nothing yet",
     rules: [{ y: told.alarm_at, label: "stops the study", colour: "var(--bad)" }], lines: [{ label: "evidence", y: curves.evidence, colour: "var(--advised)" }] });
+  at("expects").hidden = !some({ y: curves.expected });
   drawChart(at("chart-reward"), { ...base, title: "summed reward", lines: [
-    { label: "reward", y: curves.reward, colour: "var(--good)" }, { label: "expected beforehand", y: curves.expected, colour: "var(--quiet)", dash: "4 3" }] });
+    { label: "reward", y: curves.reward, colour: "var(--good)" }, ...[{ label: "expected beforehand", y: curves.expected, colour: "var(--quiet)", dash: "4 3" }].filter(some)] });
   drawBars(at("chart-ages"), told.ages);
   document.body.dataset.seq = told.seq;
   if (!painted) painted = performance.now();
@@ -133,11 +144,11 @@ const drawRows = async () => {
     cell(row, each.key ?? "", "name").title = each.key ?? "";
     cell(row, Object.entries(each.meta).map(([name, value]) => `${name} ${value}`).join(", "), "name").title = JSON.stringify(each.meta);
     cell(row, clock(each.at));
-    cell(row, setting(each.action));
+    cell(row, setting(each.action)).title = each.proposal === null ? "" : `proposed: ${setting(each.proposal)}`;
     cell(row, setting(each.applied));
     cell(row, shortNumber(each.reward));
-    cell(row, shortNumber(each.cost), each.violated ? "over" : "");
-    cell(row, each.violated ? "above the limit" : OUTCOMES[each.status] ?? each.status, each.violated ? "over" : "");
+    cell(row, costWords(each.cost), each.violated ? "over" : "");
+    cell(row, each.violated ? overLimit(told) : OUTCOMES[each.status] ?? each.status, each.violated ? "over" : "");
     row.onclick = () => openCertificate(each.id);
     row.onkeydown = (event) => event.key === "Enter" && openCertificate(each.id);
     return row;
@@ -162,12 +173,12 @@ const folded = (title, ...parts) => {
 
 const openCertificate = async (id) => {
   const { certificate, events, why, explanation, action } = await (await get(`/v1/decisions/${id}`)).json();
-  const { key, meta, raw_context: raw, features, dial, extrapolated, resumed } = certificate, body = at("certificate-body");
+  const { key, meta, raw_context: raw, features, dial, extrapolated, resumed, proposal } = certificate, body = at("certificate-body");
   at("certificate-title").textContent = key ? `Visit: ${key}` : `Decision ${id}`;
   body.replaceChildren(made("p", `${clock(certificate.at)}, decision ${id}`, "quiet"), made("p", inUnit(action, dial.unit), "big"));
   for (const name of extrapolated) body.append(made("p", `${name} lies outside the range stated for it; the caller allowed that.`, "warn"));
   const values = Array.isArray(raw) ? raw.map((value, place) => [`feature ${place + 1}`, shortNumber(value)]) : Object.entries(raw).map(([name, value]) => [name, `${Number(value.toPrecision(6))} ${features.units?.[name] ?? ""}`.trim()]);
-  body.append(made("h3", "For"), pairs([...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
+  body.append(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
   body.append(made("h3", "Why this setting"), made("p", `${why.replace(/^[a-z]/, (letter) => letter.toUpperCase())}.`));
   body.append(made("h3", "What is promised"), made("p", promised(certificate, told.risk)));
   for (const each of resumed ?? []) body.append(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "quiet"));
@@ -186,14 +197,14 @@ const drawStudies = async () => {
   const { studies } = await (await get("/v1/studies")).json();
   at("none").hidden = studies.length > 0;
   const cards = await Promise.all(studies.slice(0, 30).map(async ({ name }) => {
-    const { counts, risk, stops } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
+    const { counts, risk, stops, below, costs } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
     const card = made("a", "", "card");
     card.href = `#${name}`;
     const head = card.appendChild(made("h2", name));
     head.append(made("span", counts.stopped ? "stopped" : "advising", counts.stopped ? "pill stopped" : "pill"));
     const rate = counts.outcomes ? percent(counts.violations / counts.outcomes) : "none";
     if (counts.stopped) card.append(made("p", `Since ${day(stops[stops.length - 1].at)}. ${stopWords(counts.stopped)}`, "warn"));
-    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `above the limit: ${rate}; promised at most ${percent(risk)}`, "quiet"));
+    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${overLimit({ below, costs })}: ${rate}; promised at most ${percent(risk)}`, "quiet"));
     return card;
   }));
   at("cards").replaceChildren(...cards);

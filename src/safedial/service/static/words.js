@@ -4,6 +4,8 @@
 const STOPS = {
   alarm: "Costs were above the limit more often than promised.",
   drift: "New costs are higher than earlier rounds suggest, so earlier rounds no longer show what is safe.",
+  bracket_drift: "Rounds exceed at settings that earlier rounds tolerated, more than rounds alike and within the stated bracket would.",
+  start_refuted: "Costs were beyond the limit at the start setting, more often than promised, so the start is not safe.",
   noise_broken: "Outcomes vary more than the study assumes.",
   assumption_broken: "Outcomes lie outside what the study assumes to be possible.",
   too_many_open: "Too many outcomes are open.",
@@ -37,8 +39,20 @@ const inUnit = (value, unit) => (value === null ? "–" : `${roundedDown(value)}
 
 const stopWords = (rule) => STOPS[rule] || rule;
 
-const promiseWords = ({ threshold, risk, promise }) => {
+// Where a cost must not go: above its limit, or below it.
+const beyond = ({ below }) => (below ? "below" : "above");
+
+// The same for all costs of a study, in words.
+const overLimit = ({ below, costs }) => (costs ? "beyond a limit" : `${beyond({ below })} the limit`);
+
+const costWords = (cost) => (cost !== null && typeof cost === "object" ? Object.entries(cost).map(([name, value]) => `${name} ${shortNumber(value)}`).join(", ") : shortNumber(cost));
+
+const limitWords = ([name, { threshold, below, unit }]) => `the ${name} is ${beyond({ below })} ${shortNumber(threshold)}${unit ? `\u00a0${unit}` : ""}`;
+
+const promiseWords = ({ threshold, risk, promise, below, costs }) => {
   const limit = shortNumber(threshold), share = percent(risk);
+  const bad = costs ? Object.entries(costs).map(limitWords).join(" or ") : `the cost is ${beyond({ below })} ${limit}`;
+  if (promise === "bracket") return `In each round ${bad} with probability at most ${share}, as long as new rounds are like earlier ones and costs keep to the stated bracket`;
   if (promise === "joint") return `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
   if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as new rounds are like earlier ones`;
   return `In each round the cost is above ${limit} with probability at most ${share}`;
@@ -49,6 +63,7 @@ const promised = (certificate, risk) => {
   const limit = shortNumber(certificate.spec.threshold);
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
+  if (certificate.promise === "bracket") return `${certificate.statement.replace("<=", "≤")}.`;
   return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
 
@@ -59,7 +74,7 @@ const eventWords = (event, unit) => {
   const { body } = event, why = event.reason ? `: ${event.reason}` : "";
   const who = `${clock(event.at)}, by ${event.actor}`;
   if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} (${body.unrelated ? "said to have" : "not said to have"} nothing to do with the outcome).`;
-  const parts = [`cost ${shortNumber(body.cost)}`, `reward ${shortNumber(body.reward)}`];
+  const parts = [body.cost !== null && typeof body.cost === "object" ? costWords(body.cost) : `cost ${shortNumber(body.cost)}`, `reward ${shortNumber(body.reward)}`];
   if (body.applied_action !== null) parts.push(`applied ${inUnit(body.applied_action, unit)}`);
   if (body.throttled) parts.push("lowered because of the outcome");
   if (body.unrelated) parts.push("for a reason said to have nothing to do with the outcome");

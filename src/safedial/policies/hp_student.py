@@ -1,0 +1,152 @@
+"""HP-Student: the realized-cost promise for Gaussian noise of unknown size, with no κ, S or L.
+
+With a probe in every round, C/g and R/g are one regression, whatever the doses were. If the cost's noise is Gaussian,
+its size is learned exactly as a textbook learns it (`core.student`):
+
+1. least squares of C/g on x, without a ridge, gives ⟨x,μ̂⟩, s² = RSS/(n − d) and w² = xᵀ(XᵀX)⁻¹x (`core.least_squares`);
+2. U(x) = ⟨x,μ̂⟩ + t_{n−d,1−δ}·s·√(1 + w²), and z_safe = 1 if U ≤ τ else τ/U;
+3. z_safe is played if the estimated reward is ≥ 0, else a probe of it.
+
+Given all contexts P(C/g > U) = δ exactly, so P(C > τ) ≤ δ for any dose in (0, z_safe]; and with immediate feedback the
+number of excesses in T rounds is stochastically at most Binomial(T, δ). Until n ≥ d + 2 rounds of full rank are known,
+and where contexts are too ill-conditioned, the dose is `start_dose`, which the user declares safe, or else the
+first-round dose that the constants certify.
+
+Needs: i.i.d. Gaussian cost noise; a mean cost linear in the context; contexts that carry neither past costs nor doses
+nor outcomes with their noise ("anytime": any contexts); exact dose curves, no sensor noise, every dose above 0. Does
+not give: validity given the history ("tolerance" and "anytime" do), or δ among full doses if the reward's noise is
+related to the cost's. docs/student.md has the proofs and what breaks them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from safedial.core import estimate, least_squares
+from safedial.core.action import Choice, choose
+from safedial.core.confidence import Bounds
+from safedial.core.least_squares import Fit, Fitted
+from safedial.core.namespace import namespace
+from safedial.core.promise import PROMISES
+from safedial.core.safe_set import SafeSet, largest_safe_intensity
+from safedial.core.spec import SafetySpec
+from safedial.core.student import Mixture, cost_upper
+from safedial.errors import require
+from safedial.policies.fixed import fixed
+from safedial.policies.policy import Policy
+
+VERSIONS = ("per_round", "tolerance", "anytime")
+
+
+class Learned(NamedTuple):
+    """The fit of a batch; for the anytime bound also ln det(I + G/λ) from a ridge estimate, and a g_min of earlier."""
+
+    fit: Fit
+    ridge: estimate.Estimate | None
+    least: Any
+
+
+def hp_student(
+    *,
+    promise: Literal["per_round", "tolerance", "anytime"] = "per_round",
+    start_dose: float | None = None,
+    probe: float | Literal["sqrt"] = 0.001,
+    lag: int = 0,
+    mixture_ridge: float = 5.0,
+    mixture_shape: float = 10.0,
+) -> Policy:
+    """Play z_safe from the Student bound if benefit is expected, else a probe of it; every round is informative.
+
+    Args:
+        promise: "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each round, with
+            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′, in all rounds
+            at once, P(C > τ | past) ≤ δ, whatever contexts do. The last two need `estimation_risk` (δ′).
+        start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
+            None: the first-round dose certified by the spec's constants.
+        probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
+        lag: for an Agent: how many of the latest rounds a decision leaves out, because their outcomes may still be
+            open. While an older one is open the start dose is given. "anytime" needs none.
+        mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
+            squared coordinate is a good choice.
+
+    Reference: this project, docs/student.md; Student's t prediction interval is a textbook's (Seber and Lee 2003, 5.3).
+    """
+    _check(promise, start_dose, probe, lag)
+    for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
+        require(_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
+    mixture = Mixture(float(mixture_ridge), float(mixture_shape))
+    certified, anytime = fixed(), promise == "anytime"
+
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
+        more = estimate.init(dim, ridge=mixture.ridge, batch=batch) if anytime else None
+        return Learned(least_squares.init(dim, batch=batch), more, np.zeros(batch))
+
+    def predict(state: Learned, context: Any) -> Fitted:
+        seen = least_squares.predict(state.fit, context)
+        return seen if state.ridge is None else seen._replace(log_det=state.ridge.log_det, least=state.least)
+
+    def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
+        fit, ridge, least = least_squares.update(state.fit, prediction, reward, cost, weight), state.ridge, state.least
+        if ridge is not None:
+            here = estimate.predict(ridge, prediction.context)
+            ridge, count = estimate.update(ridge, here, reward, cost, np.asarray(weight)), int(np.max(fit.rounds))
+            # g_min never falls, so an earlier one is valid; its times go by the number of rounds.
+            if fit.outside is None and count % (1 + count // 40) == 0:
+                least = 1.0 / np.linalg.eigvalsh(fit.inverse)[..., -1]
+        return Learned(fit, ridge, least)
+
+    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
+        bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)
+        xp = namespace(bound)
+        ready = bound < math.inf
+        safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
+        if not (ready if isinstance(ready, bool) else np.all(ready)):
+            first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
+            if start_dose is None:
+                first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
+            safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
+        share = round**-0.5 if probe == "sqrt" else float(probe)
+        index = xp.where(prediction.ready, prediction.reward, 0.0)
+        return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
+
+    options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag}
+    options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
+    own: Any = {"init": init, "predict": predict, "update": update}
+    return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(promise), **own)
+
+
+def _check_spec(promise: str) -> Any:
+    def check(spec: SafetySpec) -> None:
+        """Refuse what the proofs do not cover."""
+        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+        rule = "must be 0 for hp_student: C/g would be noisier at lower doses"
+        require(sensor == (0.0, 0.0), "sensor noise", sensor, rule, "use hp_probe")
+        rule = "has no proof with hp_student, whose noise must scale with the intensity"
+        require(spec.noise_scale is None, "noise_scale", spec.noise_scale, rule, "use hp_probe")
+        stated = PROMISES[spec.promise]
+        each = stated.each_round and not stated.exchangeable
+        require(each, "promise", spec.promise, "is not what hp_student gives", "use promise='student'")
+        half = np.all(np.asarray(spec.violation_risk) < 0.5)
+        require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for hp_student")
+        known = promise == "per_round" or spec.estimation_risk is not None
+        rule = f"is missing: promise={promise!r} needs it beside violation_risk"
+        require(known, "estimation_risk", None, rule, "0.01 is usual")
+
+    return check
+
+
+def _check(promise: Any, start_dose: Any, probe: Any, lag: Any) -> None:
+    require(promise in VERSIONS, "promise", promise, "must be one of " + ", ".join(map(repr, VERSIONS)))
+    declared = start_dose is None or (_number(start_dose) and 0.0 < start_dose <= 1.0)
+    require(declared, "start_dose", start_dose, "must be a number in (0, 1]", "or None for the certified one")
+    proper = probe == "sqrt" or (_number(probe) and 0.0 < float(probe) <= 1.0)
+    require(proper, "probe", probe, "must be 'sqrt' or a number in (0, 1]", "every round must teach")
+    whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
+    require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

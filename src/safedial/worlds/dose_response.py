@@ -1,0 +1,217 @@
+"""Dose-response worlds: each round is a unit with a cost curve of its own and a tolerance, above which it exceeds.
+
+    T = p(x)·max(exp(⟨f, w⟩ + ζ_u + σξ), least)·fall_t          C(a) > τ  if and only if  a > T
+
+p(x) is a protocol's setting, the context's first column; f are features, uniform on [−1, 1], with weights w that no
+protocol knows; ζ_u belongs to a patient who comes again, whose number is the last column; ξ is normal, or Student's t
+with 2 degrees of freedom; fall_t is 1 up to a round and `fall` after it. Given T, the curve is one of
+
+| curve | C(a) | a bracket that holds |
+|---|---|---|
+| `power` | τ(a/T)^e, e uniform on [low, high] | `relative(low, high, floor=…)` |
+| `hinge` | τ + s(max(a, k) − T), s uniform on [low, high], k/T uniform on [0, knee] | `additive(low, high)` |
+| `binary` | 1 if a > T, else 0 | `spread(step, spread)`, with normal tails and least = 0 |
+
+A hinge is flat up to its knee, and at 0 it costs anything, also less than nothing: a baseline that nobody knows. If the
+spec has several costs, the tolerance is that of one of them, drawn anew for each unit; the others tolerate up to e^gap
+times as much, and each has a steepness of its own. So one formula gives the clairvoyant that knows w, ζ, σ and fall_t
+in all these worlds:
+
+    P(any cost > τ | x) = P(T < a | x) ≤ δ  as long as  a ≤ p(x)·max(exp(⟨f, w⟩ + ζ_u + σ·F⁻¹(δ)), least)·fall_t
+
+Rounds are exchangeable unless the tolerance falls. A share `missing` of the outcomes is lost at random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.worlds.world import Draws, Exposure, Generators, Normalised, Outcome, World, normals
+
+Array = NDArray[np.float64]
+
+CURVES = ("power", "hinge", "binary")
+TOLERANCE, STEEPNESS, KNEE, BINDING, LOST, FALL = range(6)
+"""What the last axis of a round's cost noise holds: five uniform numbers, and the logarithm of fall_t."""
+GOLDEN = 0.381966
+"""By how much the places of two costs' steepness differ, between 0 and 1."""
+CUT = 40.0
+"""Where ln T/p ends, so that no cost overflows."""
+
+
+class Truth(NamedTuple):
+    """The weights of the features, (seeds, features), and the patients' log-tolerances, (seeds, units)."""
+
+    weights: Array
+    patients: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoseResponseWorld(World):
+    """A dose-response world. It needs none of a spec's constants; `reward_noise` is used where it is given.
+
+    Args:
+        curve: "power", "hinge" or "binary".
+        dim: columns of a context: the protocol's setting, features, and a patient's number where there are units.
+        low, high: the ends of the exponents of `power`, or of the slopes of `hinge` per unit of the dial.
+        knee: the largest share of the tolerance up to which a `hinge` may be flat, < 1.
+        spread: σ. tails: of ξ, "normal" or "t2".
+        least: no unit tolerates less than this share of the protocol's setting: a start there is wholly safe.
+        effect: the standard deviation of ⟨f, w⟩; the features then tell something of the tolerance.
+        protocol: the mean of p(x), which is uniform on 0.5 to 1.5 times this.
+        units, between: how many patients come again and again, and the standard deviation of their ζ.
+        fall, after: tolerances are multiplied by `fall` in all rounds after this number.
+        gap: with several costs, the logarithm of how much more a cost tolerates that does not bind, at most.
+        missing: the share of outcomes that are lost, unrelated to anything.
+    """
+
+    curve: Literal["power", "hinge", "binary"] = "power"
+    dim: int = 1
+    low: float = 1.0
+    high: float = 1.0
+    knee: float = 0.0
+    spread: float = 0.5
+    tails: Literal["normal", "t2"] = "normal"
+    least: float = 0.0
+    effect: float = 0.0
+    protocol: float = 0.2
+    units: int = 0
+    between: float = 0.3
+    fall: float = 1.0
+    after: int = 0
+    gap: float = 0.5
+    missing: float = 0.0
+
+    constants, several_costs = (), True
+
+    def __post_init__(self) -> None:
+        require(self.curve in CURVES, "curve", self.curve, "must be one of " + ", ".join(CURVES))
+        require(self.tails in ("normal", "t2"), "tails", self.tails, "must be 'normal' or 't2'")
+        for name, least in (("dim", 1), ("units", 0), ("after", 0)):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            require(whole, name, value, f"must be a whole number >= {least}")
+        for name, (least, most) in _ENDS.items():
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+            require(number, name, value, f"must be a number from {least:g} to {most:g}")
+        require(self.low <= self.high, "low", self.low, f"must be at most high = {self.high:g}")
+        finite = self.curve != "power" or self.high <= 10.0
+        require(finite, "high", self.high, "must be at most 10 for a power")
+        words = f"is too small for a protocol's setting{', a label' if self.units else ''}"
+        require(self.features >= 0, "dim", self.dim, words, f"at least {2 if self.units else 1}")
+        told = self.features > 0 or self.effect == 0.0
+        require(told, "effect", self.effect, f"needs features, and dim = {self.dim} has none")
+
+    @property
+    def features(self) -> int:
+        """How many columns of a context are features."""
+        return self.dim - 1 - (self.units > 0)
+
+    def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
+        """⟨f, w⟩ has the stated deviation, because a feature has a third for its variance."""
+        drawn = normals(rngs["truth"], (self.features + self.units,))
+        weights, patients = drawn[:, : self.features], drawn[:, self.features :]
+        size = np.linalg.norm(weights, axis=-1, keepdims=True)
+        return Truth(weights * (self.effect * 3.0**0.5 / np.where(size > 0.0, size, 1.0)), self.between * patients)
+
+    def draw_contexts(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int) -> Array:
+        """Each column from numbers of its own round, so that chunks do not matter."""
+        context = np.stack([rng.random((rounds, self.dim)) for rng in rngs["context"]])
+        context[..., 0] = self.protocol * (0.5 + context[..., 0])
+        context[..., 1 : 1 + self.features] = 2.0 * context[..., 1 : 1 + self.features] - 1.0
+        if self.units:
+            context[..., -1] = np.floor(self.units * context[..., -1])
+        return context
+
+    def draw_chunk(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int = 0) -> Draws:
+        context = np.ascontiguousarray(np.swapaxes(self.draw_contexts(spec, rngs, rounds, done), 0, 1))
+        coin = np.stack([rng.random(rounds) for rng in rngs["coin"]], axis=1)
+        reward = np.stack([rng.standard_normal(rounds) for rng in rngs["reward_noise"]], axis=1)
+        unit = np.zeros((rounds, coin.shape[1], FALL + 1))
+        drawn = np.stack([rng.random((rounds, FALL)) for rng in rngs["cost_noise"]], axis=1)
+        unit[..., :FALL] = np.maximum(drawn, 2.0**-54)
+        unit[max(0, self.after - done) :, :, FALL] = np.log(self.fall)
+        nothing = np.zeros(coin.shape)
+        return Draws(context, reward * (spec.reward_noise or 0.0), unit, coin, nothing, nothing)
+
+    def means(self, spec: SafetySpec, truth: Truth, context: Array) -> tuple[Array, Array]:
+        """1, the reward of a unit of intensity, and ⟨f, w⟩ + ζ_u, the middle of ln T/p."""
+        middle = np.vecdot(context[..., 1 : 1 + self.features], truth.weights)
+        if self.units:
+            label = context[..., -1].astype(np.int64)
+            middle = middle + np.take_along_axis(truth.patients, label.T, axis=1).T
+        return np.ones(middle.shape), middle
+
+    def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
+        reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
+        tolerance = self._tolerance(exposure, exposure.cost_noise[..., TOLERANCE])
+        if spec.costs is None:
+            cost: Any = self._cost(spec.threshold, exposure, tolerance)
+            return Outcome(reward, cost, cost)
+        place = exposure.cost_noise[..., BINDING] * len(spec.costs)
+        costs = {}
+        for number, (name, each) in enumerate(spec.costs.items()):
+            more = np.where(np.floor(place) == number, 0.0, self.gap * (place % 1.0))
+            cost = self._cost(each.threshold, exposure, tolerance * np.exp(more), number)
+            costs[name] = cost if each.direction == "above" else 2.0 * each.threshold - cost
+        return Outcome(reward, costs, costs)
+
+    def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
+        reward, cost, _ = self.outcome(spec, exposure)
+        by = np.where(weight > 0, exposure.cost_intensity, 1.0)
+        one = cost if not spec.costs else next(iter(cost.values()))
+        left_out = exposure.cost_noise[..., LOST] < self.missing if self.missing else None
+        return Normalised(reward / np.where(weight > 0, exposure.reward_intensity, 1.0), one / by, cost, left_out)
+
+    def exact_intensity(self, spec: SafetySpec, exposure: Exposure) -> Array:
+        return np.minimum(self._tolerance(exposure, spec.violation_risk), 1.0)
+
+    def _tolerance(self, exposure: Exposure, share: Any) -> Array:
+        """T at a share of its law given the context."""
+        factor = np.exp(np.clip(exposure.cost_mean + self.spread * _quantile(self.tails, share), -CUT, CUT))
+        fallen = np.exp(exposure.cost_noise[..., FALL])
+        return exposure.context[..., 0] * np.maximum(factor, self.least) * fallen
+
+    def _cost(self, threshold: Any, exposure: Exposure, tolerance: Array, number: int = 0) -> Array:
+        setting, unit = exposure.cost_intensity, exposure.cost_noise
+        steep = self.low + (self.high - self.low) * ((unit[..., STEEPNESS] + GOLDEN * number) % 1.0)
+        if self.curve == "binary":
+            return (setting > tolerance).astype(float)
+        if self.curve == "power":
+            return threshold * (setting / tolerance) ** steep
+        return threshold + steep * (np.maximum(setting, self.knee * unit[..., KNEE] * tolerance) - tolerance)
+
+
+_ENDS = {
+    "low": (0.0, 1e6),
+    "high": (0.0, 1e6),
+    "knee": (0.0, 0.99),
+    "spread": (0.0, 10.0),
+    "least": (0.0, 10.0),
+    "effect": (0.0, 10.0),
+    "protocol": (0.001, 0.66),
+    "between": (0.0, 10.0),
+    "fall": (0.01, 100.0),
+    "gap": (0.0, 10.0),
+    "missing": (0.0, 1.0),
+}
+
+
+def _quantile(tails: str, share: Any) -> Any:
+    """F⁻¹ of ξ.
+
+    >>> [round(float(_quantile(tails, 0.05)), 3) for tails in ("normal", "t2")]
+    [-1.645, -2.92]
+    """
+    if tails == "t2":
+        return (2.0 * share - 1.0) / np.sqrt(2.0 * share * (1.0 - share))
+    from scipy.special import ndtri
+
+    return ndtri(share)

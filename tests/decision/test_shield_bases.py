@@ -1,0 +1,206 @@
+"""HP-Shield's learned bases: a regressor of the user's, and the offset family."""
+
+import json
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+from safedial import Agent, Dial, InvalidInput, growth, make_policy
+from tests.conftest import make_spec
+from tests.decision.shield_oracle import Past, is_largest
+from tests.decision.test_shield_agent import BRACKET, SPEC, Patients, make_agent, shield, treat
+
+
+class Squares:
+    """Least squares on 1, x and x², as a user might bring."""
+
+    def __init__(self):
+        self.coef = None
+
+    def fit(self, rows, targets):
+        assert self.coef is None, "each fit must be on a fresh copy"
+        self.coef = np.linalg.lstsq(self._with(rows), targets, rcond=None)[0]
+
+    def predict(self, rows):
+        return self._with(rows) @ self.coef
+
+    def _with(self, rows):
+        return np.column_stack([np.ones(len(rows)), rows[:, :2], rows[:, :2] ** 2])
+
+
+class Bent(Patients):
+    """Patients whose tolerance depends on the square of their weight."""
+
+    def cost(self, context, setting):
+        weight = (context["weight"] - 70.0) / 30.0
+        tolerance = context["dose"] * 1.2 * math.exp(-1.2 * weight**2 + 0.1 * self.rng.standard_normal())
+        return 2.0 * setting / tolerance
+
+
+def model_agent(**options):
+    return make_agent(options={"learned": True, "regressor": Squares()} | options)
+
+
+def test_a_regressor_of_one_s_own_learns_the_base_and_calibrates_on_later_rounds():
+    agent, plain = model_agent(), make_agent(options={"learned": True})
+    for each in (agent, plain):
+        treat(each, 240, Bent())
+    context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
+    own, ridge = agent.preview(context), plain.preview(context)
+    assert own.action > 1.15 * ridge.action
+    history = agent._learner.history
+    assert 50 <= history.base.since < history.count - 9
+    assert own.certificate["base"]["fitted_at_round"] == history.base.since
+    far = agent.preview({"dose": 4.0, "weight": 40.0, "steep": 30.0})
+    assert far.action < 0.5 * own.action
+    assert own.promise == "bracket"
+
+
+def test_a_saved_regressor_is_fitted_again_to_the_same_outcomes(tmp_path):
+    agent, world = model_agent(lag=2), Bent()
+    treat(agent, 120, world)
+    late = [agent.decide(world.context()) for _ in range(2)]
+    treat(agent, 15, world)
+    for decision in late:
+        agent.update(decision, reward=0.0, cost=1.5)
+    agent.save(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="was saved with your own regressor"):
+        Agent.load(tmp_path / "agent")
+    policy = make_policy("hp_shield", **agent.policy.options)
+    loaded = Agent.load(tmp_path / "agent", policy=policy)
+    pickled = pickle.loads(pickle.dumps(agent))  # noqa: S301 -- it was written just before
+    given = [treat(each, 40, Bent(4)) for each in (agent, loaded, pickled)]
+    assert given[0] == given[1] == given[2]
+    told = [each.preview(Bent(6).context()).certificate for each in (agent, loaded, pickled)]
+    assert told[0] == told[1] == told[2]
+
+
+def test_a_regressor_that_fails_leaves_the_protocol_s_setting():
+    class Fails(Squares):
+        def predict(self, rows):
+            if len(rows) != 5:
+                raise ValueError("not today")
+            return np.zeros(5)
+
+    agent = make_agent(options={"learned": True, "regressor": Fails()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        treat(agent, 90)
+        decision = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0})
+    assert decision.prediction.fitted is not None
+    assert decision.prediction.base == 4.0
+    with pytest.raises(InvalidInput, match="regressor = 3: must be an object with fit"):
+        make_agent(options={"learned": True, "regressor": 3})
+    with pytest.raises(InvalidInput, match=r"regressor .*: is for an Agent"):
+        shield(learned=True, regressor=Squares()).init(3, ridge=1.0)
+
+
+class Rates:
+    """Costs in proportion to the setting: c = a·(rate(x) + noise)."""
+
+    def __init__(self, seed=0):
+        self.rng = np.random.default_rng(seed)
+
+    def context(self):
+        return np.array([0.4, *self.rng.uniform(-1.0, 1.0, 2)])
+
+    def rate(self, context):
+        return max(0.2, 4.0 + 2.0 * context[1] + 0.5 * self.rng.standard_normal())
+
+
+def offset_agent(**options):
+    given = {"family": "offset", "growth": growth.relative(1, 1, floor=0), "start_scale": 0.2} | options
+    return Agent(3, SPEC, policy=shield(**given), dial=given.pop("dial", None))
+
+
+def test_the_offset_family_decides_as_the_simulated_policy():
+    for options in ({}, {"growth": BRACKET, "climb": None}, {"adapt": 0.05, "chooser": "sign"}):
+        agent, world = offset_agent(**options), Rates()
+        policy = agent.policy
+        state, simulated = policy.init(3, ridge=1.0, batch=(1, 1)), make_spec(threshold=2.0, violation_risk=0.1)
+        for number in range(1, 121):
+            context = world.context()
+            seen = policy.predict(state, context[None, None])
+            choice = policy.decide(seen, simulated, round=float(number), coin=0.5)
+            decision = agent.decide(context)
+            assert decision.action == pytest.approx(float(choice.intensity[0, 0]), rel=1e-9)
+            cost, reward = decision.action * world.rate(context), decision.action * context[2]
+            agent.update(decision, reward=reward, cost=cost)
+            applied = np.full((1, 1), decision.action)
+            told = (reward / applied, cost / applied, np.ones((1, 1)))
+            state = policy.update(state, seen, *told, intensity=applied)
+        assert decision.promise == "bracket"
+
+
+@pytest.mark.parametrize("levels", [None, (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)])
+def test_the_offset_is_the_largest_at_which_too_few_rounds_exceed_by_brute_force(levels):
+    policy = shield(family="offset", growth=BRACKET, start_scale=0.3, climb=None)
+    agent = Agent(3, SPEC, policy=policy, dial=Dial(levels=levels))
+    world, lived, checked = Rates(), [], 0
+    for _ in range(110):
+        context = world.context()
+        decision = agent.decide(context)
+        seen, history = decision.prediction, agent._learner.history
+        if seen.rank and math.isfinite(seen.allowed):
+            coef = history.base.coef[0]
+
+            def played(scale, x, coef=coef):
+                rate = coef[0] + coef[1:] @ x - scale
+                setting = min(1.0, 2.0 / rate) if rate > 0.0 else 1.0
+                if levels is not None:
+                    setting = max(level for level in (0.0, *levels) if level <= setting)
+                return max(setting, 0.3 * 0.4 if levels is None else 0.1)
+
+            window = lived[len(lived) - seen.size :]
+            past = [Past(a, c, lambda scale, x=x, played=played: played(scale, x)) for x, a, c in window]
+            assert len(lived) - seen.size >= history.base.since
+            assert is_largest(past, seen.allowed, BRACKET, threshold=2.0, rank=seen.rank, near=1e-9)
+            assert decision.action == pytest.approx(played(seen.allowed, context))
+            checked += 1
+        cost = decision.action * world.rate(context)
+        agent.update(decision, reward=0.0, cost=cost)
+        lived.append((context, decision.action, cost))
+    assert checked > 60
+
+
+def test_the_climb_limit_of_the_offset_family_is_on_settings_and_allows_the_next_level():
+    world = Rates()
+    for levels in (None, (0.1, 0.4, 1.0)):
+        policy = shield(family="offset", growth=growth.relative(1, 1, floor=0), start_scale=0.3)
+        agent, given = Agent(3, SPEC, policy=policy, dial=Dial(levels=levels)), [0.12]
+        for _ in range(40):
+            decision = agent.decide(world.context())
+            assert decision.action <= 1.25 * max(given[-5:]) * (1 + 1e-9) or decision.action in (levels or ())
+            agent.update(decision, action=decision.action, reward=0.0, cost=0.5 * decision.action)
+            given.append(decision.action)
+        assert max(given) == 1.0
+
+
+def test_the_offset_family_is_put_in_words_saved_and_taught_nothing_by_rounds_given_nothing(tmp_path):
+    agent, world = offset_agent(regressor=Squares()), Rates()
+    first = agent.decide(world.context())
+    agent.update(first, action=0.0, reward=0.0, cost=0.0)
+    assert agent._learner.history.lessons == []
+    for _ in range(120):
+        context = world.context()
+        decision = agent.decide(context)
+        agent.update(decision, reward=0.0, cost=decision.action * world.rate(context))
+    told, words = decision.certificate, decision.explain()
+    json.dumps(told)
+    assert "would have exceeded 2 at the setting at which the predicted cost per unit plus" in told["statement"]
+    assert told["base"]["cost_per_unit"] == pytest.approx(4.0 + 2.0 * context[1], abs=1.0)
+    assert "The predicted cost: " in words
+    assert "which asks to add" in words
+    assert "times the largest setting of the last 5 known rounds" in words
+    agent.save(tmp_path / "agent")
+    loaded = Agent.load(tmp_path / "agent", policy=agent.policy)
+    context = world.context()
+    assert loaded.preview(context).certificate == agent.preview(context).certificate
+    free = offset_agent(growth=growth.additive(0.0, 0.001))
+    for _ in range(40):
+        decision = free.decide(world.context())
+        free.update(decision, reward=0.0, cost=0.0)
+    assert "at the end of the dial" in free.preview(world.context()).certificate["statement"]
