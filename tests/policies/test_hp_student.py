@@ -1,5 +1,7 @@
 """HP-Student in simulations: what it plays, what it refuses, and its rates."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -133,6 +135,21 @@ def test_costs_exceed_the_threshold_no_more_often_than_promised(contexts):
     run = simulate(hp_student(), LinearWorld(dim=3, contexts=contexts), spec, rounds=40, seeds=SEEDS)
     for over, rounds in ((run.violations, 40 * SEEDS), (run.full_dose_violations, int(run.full_dose_rounds.sum()))):
         assert binomtest(int(over.sum()), rounds, 0.05, alternative="greater").pvalue > LEVEL
+
+
+class Correlated(LinearWorld):
+    """Reward and cost share their noise, with opposite signs: a dose looks good just after a cost was low."""
+
+    def draw_noise(self, stream, spec, rngs, rounds):
+        if stream != "reward_noise":
+            return super().draw_noise(stream, spec, rngs, rounds)
+        return -super().draw_noise("cost_noise", spec, copy.deepcopy(rngs), rounds)
+
+
+def test_correlated_noises_leave_the_promise_over_all_rounds():
+    spec = spec_of(threshold=0.3, cost_noise=0.3, reward_noise=0.3)
+    run = simulate(hp_student(), Correlated(dim=3), spec, rounds=20, seeds=SEEDS)
+    assert binomtest(int(run.violations.sum()), 20 * SEEDS, 0.05, alternative="greater").pvalue > LEVEL
 
 
 def test_hundreds_of_rounds_earn_most_of_what_the_exact_clairvoyant_earns():

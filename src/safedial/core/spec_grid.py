@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.core.costs import require_one_cost
 from safedial.core.dose import Dose
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.errors import require
@@ -20,8 +21,8 @@ def check_grids(spec: SafetySpec, *, several: bool = False) -> int:
 
     `several`: whether the spec may have several costs.
     """
-    words, way_out = "are for an Agent, and for hp_shield in a DoseResponseWorld", "simulate with one threshold"
-    require(several or spec.costs is None, "costs", list(spec.costs or ()), words, way_out)
+    if not several:
+        require_one_cost(spec)
     for name in NUMBERS:
         value, allowed = getattr(spec, name), 1 if name in SWEPT else 0
         require(np.ndim(value) <= allowed, name, value, f"may have at most {allowed} dimensions here")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from safedial.core.least_squares import SPARE, WORST, Fitted
+from safedial.core.least_squares import SPARE, WORST, Fitted, is_due
 from safedial.core.rounding import SAFETY, UNIT, round_up
 
 Array = NDArray[np.float64]
@@ -60,13 +60,13 @@ def empty(dim: int) -> Triangle:
 
 
 def append(before: Triangle, row: Array) -> Triangle:
-    """With one more row (x, y_c, y_r). K is computed anew about twenty times while the rounds double."""
+    """With one more row (x, y_c, y_r)."""
     columns, rounds = before.columns + row * row, before.rounds + 1
     factor, *_ = dtpqrt(0, min(row.size, 32), before.factor, row[None, :])
     dim, known = row.size - 2, before.condition
     if rounds < dim:
         known = math.inf
-    elif known == math.inf or rounds % (1 + rounds // 20) == 0:
+    elif known == math.inf or is_due(rounds):
         known = _condition(factor, columns)
     else:
         known *= math.sqrt(float(np.max(columns[:dim] / before.columns[:dim])))

@@ -78,15 +78,13 @@ def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400)
     return (time.perf_counter() - started) / rounds * 1e6
 
 
-def time_rows(progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def time_rows(rounds: int) -> Iterator[dict[str, Any]]:
     """Time per round by dimension, ε and reading; the best of three."""
     for dim in TIMED_DIMS:
         for reading in READINGS:
             for epsilon in EPSILONS:
-                best = min(time_per_round(dim, epsilon, reading) for _ in range(3))
+                best = min(time_per_round(dim, epsilon, reading, rounds=rounds) for _ in range(3))
                 yield {"dim": dim, "learn_from": reading, "epsilon": epsilon, "us_per_round": best}
-                if progress:
-                    progress(1)
 
 
 def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
@@ -94,7 +92,7 @@ def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar 
     folder, start = output_folder(out), time.perf_counter()
     with bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
         tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance))}
-    tables["epsilon_time"] = list(time_rows())
+    tables["epsilon_time"] = list(time_rows(min(rounds, 400)))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
     return Result({}, write_results(folder, "epsilon", tables, settings, start))
 

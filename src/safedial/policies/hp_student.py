@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.core import estimate, least_squares
+from safedial.core import least_squares
 from safedial.core.action import Choice, choose
 from safedial.core.confidence import Bounds
 from safedial.core.least_squares import Fit, Fitted
@@ -42,10 +42,10 @@ VERSIONS = ("per_round", "tolerance", "anytime")
 
 
 class Learned(NamedTuple):
-    """The fit of a batch; for the anytime bound also ln det(I + G/λ) from a ridge estimate, and a g_min of earlier."""
+    """The fit of a batch, and for the anytime bound an upper bound on ln det(I + G/λ) and a lower one on g_min."""
 
     fit: Fit
-    ridge: estimate.Estimate | None
+    log_det: Any
     least: Any
 
 
@@ -80,23 +80,27 @@ def hp_student(
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
     certified, anytime = fixed(), promise == "anytime"
 
+    def volume(state: Learned, fit: Fit, norm: Any, weight: Any) -> tuple[Any, Any]:
+        """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
+        ln(1 + xᵀ(λI + G)⁻¹x) ≤ ln(1 + ‖x‖²/(λ + g_min)) to ln det.
+        """
+        count = int(np.max(fit.rounds))
+        if fit.outside is None and least_squares.is_due(count):
+            values = 1.0 / np.linalg.eigvalsh(fit.inverse)
+            return np.sum(np.log1p(values / mixture.ridge), axis=-1), values[..., -1]
+        more = np.log1p(norm * norm / (mixture.ridge + state.least))
+        return state.log_det + np.where(np.asarray(weight) > 0.0, more, 0.0), state.least
+
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
-        more = estimate.init(dim, ridge=mixture.ridge, batch=batch) if anytime else None
-        return Learned(least_squares.init(dim, batch=batch), more, np.zeros(batch))
+        return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch))
 
     def predict(state: Learned, context: Any) -> Fitted:
         seen = least_squares.predict(state.fit, context)
-        return seen if state.ridge is None else seen._replace(log_det=state.ridge.log_det, least=state.least)
+        return seen._replace(log_det=state.log_det, least=state.least) if anytime else seen
 
     def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
-        fit, ridge, least = least_squares.update(state.fit, prediction, reward, cost, weight), state.ridge, state.least
-        if ridge is not None:
-            here = estimate.predict(ridge, prediction.context)
-            ridge, count = estimate.update(ridge, here, reward, cost, np.asarray(weight)), int(np.max(fit.rounds))
-            # g_min never falls, so an earlier one is valid; its times go by the number of rounds.
-            if fit.outside is None and count % (1 + count // 40) == 0:
-                least = 1.0 / np.linalg.eigvalsh(fit.inverse)[..., -1]
-        return Learned(fit, ridge, least)
+        fit = least_squares.update(state.fit, prediction, reward, cost, weight)
+        return state._replace(fit=fit) if not anytime else Learned(fit, *volume(state, fit, prediction.norm, weight))
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)

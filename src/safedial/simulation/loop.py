@@ -5,7 +5,7 @@ Arrays are (rows, seeds), with a row for each spec; if doses cannot influence wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -238,11 +238,11 @@ def _bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learne
     return Learner(*parts), Learner(*asked)
 
 
-def _exceeded(spec: SafetySpec, cost: Any) -> tuple[Array, bool]:
+def _exceeded(spec: SafetySpec, cost: Any) -> tuple[Any, bool]:
     """Whether a cost, or any of several, lies on the wrong side of its threshold; and whether all are finite."""
-    if not isinstance(cost, Mapping):
+    if spec.costs is None:
         return cost > spec.threshold, bool(np.all(np.isfinite(cost)))
-    over = np.any([each.exceeded(cost[name]) for name, each in (spec.costs or {}).items()], axis=0)
+    over = np.stack([each.exceeded(cost[name]) for name, each in spec.costs.items()]).any(axis=0)
     return over, all(bool(np.all(np.isfinite(each))) for each in cost.values())
 
 

@@ -52,8 +52,8 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
 
 def _bracket_holds(policy: Policy, world: DoseResponseWorld, spec: SafetySpec) -> bool:
     """Whether no unit breaks a bracket, none exceeds at the start, and rounds are exchangeable."""
-    stated = policy.options["growth"]
-    growths = [stated] if stated else [cost.growth for cost in (spec.costs or {}).values()]
+    several = spec.costs
+    growths = [policy.options["growth"]] if several is None else [cost.growth for cost in several.values()]
     share, base = policy.options["start_scale"], policy.options["base"]
     fixed = (world.fall == 1.0 or world.after == 0) and base == 0
     safe = share is not None and share <= world.least * min(world.fall, 1.0)

@@ -108,11 +108,12 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised and (not sample.unknown or cls.is_over(rules, sample.measured))
+        return sample.applied <= advised and (not sample.unknown or cls.exceeds(rules, sample, advised))
 
     @classmethod
     def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised and cls.is_over(rules, sample.measured)
+        over = shield_options.any_exceeded(shield_options.costs_of(rules), sample.measured)
+        return sample.applied <= advised and over
 
     def forget(self) -> None:
         """Start again with no rounds; decisions keep their numbers."""
