@@ -2,14 +2,14 @@
 
 600 rounds, δ = .05, one agent for each stream of patients or meals; every way to dose gets the same patients. HP-Shield
 starts at a quarter of the protocol's dose. "exceeded" is the share of rounds with a trough above 20 mg/l, or a glucose
-below 70 mg/dl within six hours; "benefit" is the share with an exposure of at least 400 mg·h/l, or the share of those
-six hours between 70 and 180 mg/dl. ± is the standard error over streams.
+below 70 mg/dl in the second to sixth hour; "benefit" is the share with an exposure of at least 400 mg·h/l, or the share
+of six hours between 70 and 180 mg/dl. ± is the standard error over streams.
 
 HP-Probe and HP-Conformal turn a multiple of the protocol's dose, from 0 to 2. HP-Probe is given constants of its own
 patients in advance; HP-Conformal starts at the same quarter. The last lines say what could be reached at all: the
 protocol, or a log-linear rule, at the multiple that exceeds in exactly 5 % of a large sample.
 
-Vancomycin takes a minute, insulin five on a free core, nearly all of it for the meals.
+Vancomycin takes a minute, insulin three on a free core, most of it for the meals.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Clinic(NamedTuple):
     options: dict[str, Any]
     context: Array
     protocol: Array
-    treat: Callable[[int, Array], tuple[Array, Array]]
+    treat: Callable[[int, Array], tuple[Array, Any]]
     share: Callable[[Array], Array]
     baseline: Array
 
@@ -65,7 +65,7 @@ def ward(streams: int, seed: int = 5) -> Clinic:
     protocol = vancomycin.protocol_dose(everyone).reshape(ROUNDS, streams)
     columns = [protocol, *(np.log(part) for part in (protocol, grid["weight"], grid["creatinine_clearance"]))]
 
-    def treat(step: int, doses: Array) -> tuple[Array, Array]:
+    def treat(step: int, doses: Array) -> tuple[Array, Any]:
         now = vancomycin.Patients(**{name: each[..., step, :] for name, each in grid.items()})
         return vancomycin.measured_trough(now, doses), vancomycin.exposure(now, doses) >= 400.0
 
@@ -152,7 +152,8 @@ class Peer(Way):
         return np.minimum(multiples * self.clinic.protocol[step], self.clinic.dial.high)
 
     def tell(self, step: int, cost: Array) -> None:
-        for agent, decision, each in zip(self.agents, self.decisions, self.clinic.share(cost), strict=True):
+        shares = np.maximum(self.clinic.share(cost), self.clinic.baseline[step])
+        for agent, decision, each in zip(self.agents, self.decisions, shares, strict=True):
             agent.update(decision, reward=decision.action, cost=float(each))
             if agent.stop_reason:  # broken assumptions: here it goes on regardless
                 agent.resume()
@@ -175,17 +176,21 @@ def peers(clinic: Clinic) -> dict[str, Peer]:
     """Their contexts are scaled into the unit ball; HP-Probe's constants, for the whole dial, come from 20 rounds at
     the protocol's dose.
     """
-    rows = (clinic.context - clinic.features.center) / clinic.features.scale
+    features: Any = clinic.features
+    rows = (clinic.context - features.center) / features.scale
     rows = np.concatenate([np.ones((*rows.shape[:-1], 1)), rows], axis=-1)
     rows /= np.linalg.norm(rows, axis=-1).max()
     steps = range(0, ROUNDS, ROUNDS // 20)
     cost = np.concatenate([clinic.treat(step, clinic.protocol[step][None])[0][0] for step in steps])
-    beyond = HIGHEST * (clinic.share(cost) - np.concatenate([clinic.baseline[step] for step in steps]))
+    beyond = HIGHEST * np.maximum(clinic.share(cost) - np.concatenate([clinic.baseline[step] for step in steps]), 0.0)
     seen = np.concatenate([rows[step] for step in steps])
     coef = np.linalg.lstsq(seen, beyond, rcond=None)[0]
-    constants = {"cost_noise": float(np.std(beyond - seen @ coef)), "coefficient_bound": float(np.linalg.norm(coef))}
-    risks = {"violation_risk": 0.9 * RISK, "estimation_risk": 0.1 * RISK}
-    certified = SafetySpec(threshold=1, reward_noise=0.01, context_bound=1, **constants, **risks)
+    constants: dict[str, Any] = {
+        "cost_noise": float(np.std(beyond - seen @ coef)),
+        "coefficient_bound": float(np.linalg.norm(coef)),
+    }
+    constants |= {"violation_risk": 0.9 * RISK, "estimation_risk": 0.1 * RISK}
+    certified = SafetySpec(threshold=1, reward_noise=0.01, context_bound=1, **constants)
     conformal = SafetySpec(threshold=1, violation_risk=RISK, promise="conformal")
     return {
         "HP-Probe": Peer(clinic, certified, rows),

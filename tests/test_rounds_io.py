@@ -52,6 +52,19 @@ def test_contexts_are_the_named_columns_in_the_named_order():
     assert log.rows(slice(1)).round.tolist() == [1]
 
 
+def test_a_log_is_written_in_the_units_in_which_it_is_read():
+    units = {"features": Features(names=("age", "dose"), center=(50, 1), scale=(30, 4)), "dial": Dial(low=2, high=20)}
+    log = parse_log(log_text(parse_log(TEXT), **units), **units)
+    assert log.names == ("age", "dose")
+    for name in ("context", "action", "reward", "cost"):
+        np.testing.assert_allclose(getattr(log, name), getattr(parse_log(TEXT), name), rtol=1e-12)
+    features = Features(names=("x2", "x1"), intercept=True)
+    again = parse_log(log_text(parse_log(TEXT, features=features), features=features), features=features)
+    assert again.context.tolist() == [[0.2, 0.1, 1], [0.4, 0.3, 1]]
+    with pytest.raises(InvalidInput, match="has an intercept, but the last part of these contexts is not 1"):
+        log_text(parse_log(TEXT), features=Features(names=("age",), intercept=True))
+
+
 def test_actions_may_be_in_the_dials_units():
     text = TEXT.replace(",1,0.5,-0.6", ",20,0.5,-0.6")
     np.testing.assert_allclose(parse_log(text, dial=Dial(high=20)).action, [0.025, 1])

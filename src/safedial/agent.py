@@ -161,7 +161,7 @@ class Agent(InMemoryRounds):
     def noise_evidence(self) -> float:
         """Evidence that the noise exceeds the stated one. It starts at 1; if not, P(it ever reaches 200) ≤ 0.01 + 2δ′.
 
-        Only policies with a linear estimate and a radius collect it.
+        Only policies with a linear estimate and a radius collect it. With k costs the limit is 100(k + 1), not 200.
         """
         self._expect()
         return self._watch.noise_evidence

@@ -141,14 +141,16 @@ class Client:
         decision_id: str,
         *,
         reward: float,
-        cost: float,
+        cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | None = None,
         throttled: bool = False,
         unrelated: bool = False,
     ) -> dict[str, Any]:
-        """Report an outcome, with the options of `Study.tell`. Repeats after a failure are recorded only once."""
-        body: dict[str, Any] = {"reward": reward, "cost": cost, "applied_action": applied_action}
+        """Report an outcome, with the options of `Study.tell`; several costs are a mapping. Repeats after a failure are
+        recorded only once.
+        """
+        body: dict[str, Any] = {"reward": reward, "cost": _plain(cost), "applied_action": applied_action}
         more = {"observed_at": observed_at, "throttled": throttled, "unrelated": unrelated}
         return self._about(
             decision_id, "outcome", body | {name: value for name, value in more.items() if value not in (None, False)}
@@ -160,11 +162,11 @@ class Client:
         *,
         reason: str,
         reward: float | None = None,
-        cost: float | None = None,
+        cost: float | Mapping[str, float | None] | None = None,
         applied_action: float | None = None,
     ) -> dict[str, Any]:
         """Replace reward, cost or applied_action of an outcome."""
-        values = {"reward": reward, "cost": cost, "applied_action": applied_action}
+        values = {"reward": reward, "cost": _plain(cost), "applied_action": applied_action}
         body = {"reason": reason} | {name: value for name, value in values.items() if value is not None}
         return self._about(decision_id, "correction", body, key=uuid.uuid4().hex)
 
@@ -226,6 +228,10 @@ class Client:
         connection.request(method, self._parts.path.rstrip("/") + path, content, headers)
         response = connection.getresponse()
         return response.status, response.read()
+
+
+def _plain(cost: Any) -> Any:
+    return dict(cost) if isinstance(cost, Mapping) else cost
 
 
 def _quoted(name: str) -> str:

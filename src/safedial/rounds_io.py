@@ -176,18 +176,33 @@ def parse_log(
     )
 
 
-def log_text(log: Log) -> str:
-    """The log as CSV that `parse_log` reads back, digit for digit."""
+def log_text(log: Log, *, features: Features | None = None, dial: Dial | None = None) -> str:
+    """The log as CSV that `parse_log` reads back, digit for digit; with features or a dial in their units, from which
+    it comes back up to rounding.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     advised = not np.all(np.isnan(log.advised))
     based = bool(np.any(log.baseline_cost))
     outcomes = ["action", *(["advised"] if advised else []), "reward", "cost", *(["baseline_cost"] if based else [])]
-    writer.writerow(["round", *log.names, *outcomes])
+    names, context = (log.names, log.context) if features is None else (features.names, _raw(log.context, features))
+    columns = {name: getattr(log, name) for name in outcomes}
+    if dial is not None:
+        for name in {"action", "advised"} & set(columns):
+            columns[name] = np.clip(dial.low + columns[name] * (dial.high - dial.low), dial.low, dial.high)
+    writer.writerow(["round", *names, *outcomes])
     for index in range(len(log)):
-        told = [repr(float(getattr(log, name)[index])) for name in outcomes]
-        writer.writerow([f"{log.round[index]:.17g}", *(repr(float(value)) for value in log.context[index]), *told])
+        told = [repr(float(column[index])) for column in columns.values()]
+        writer.writerow([f"{log.round[index]:.17g}", *(repr(float(value)) for value in context[index]), *told])
     return text.getvalue()
+
+
+def _raw(context: Array, features: Features) -> Array:
+    """The raw values of the features of each context."""
+    constant = not features.intercept or bool(np.all(context[:, -1] == 1.0))
+    rule = "has an intercept, but the last part of these contexts is not 1 (a simulated world draws all parts)"
+    require(constant, "features", features.names, rule, "leave the intercept out of this spec file")
+    return context[:, : len(features.names)] * np.array(features.scale) + np.array(features.center)
 
 
 def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list[str]]:

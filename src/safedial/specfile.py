@@ -3,6 +3,7 @@
     [spec]                      the fields of `SafetySpec`
     threshold = 0.5
     ...
+    [spec.costs.NAME]           optional, for each of several costs, in place of `threshold`: the fields of `Cost`
     [dose]                      optional; one curve for both, or [dose.reward] and [dose.cost]
     curve = "hill"
     ed50 = 0.4

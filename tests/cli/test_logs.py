@@ -34,6 +34,19 @@ def test_check_is_quiet_and_exits_0_where_the_spec_is_true(folder):
     assert "does not prove" in " ".join(done.stdout.split())
 
 
+def test_a_simulated_log_is_in_the_units_of_its_spec_file(folder):
+    """Without them, check would refuse the columns, and read the shares of the dial as settings."""
+    units = (
+        '[features]\nnames = ["age", "weight", "dose"]\ncenter = [50, 70, 0]\nscale = [30, 40, 1]\n[dial]\nhigh = 20\n'
+    )
+    (folder / "units.toml").write_text(SPEC + units)
+    words = ("simulate", "--spec", "units.toml", "--rounds", "120", "--seeds", "1", "--log", "units.csv", "--json")
+    assert run(*words, cwd=folder).returncode == 0
+    done = run("check", "units.csv", "--spec", "units.toml", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert json.loads(done.stdout)["flagged"] == []
+
+
 def test_check_raises_a_flag_and_writes_one_page_with_nothing_fetched(folder):
     done = run("check", "log.csv", "--spec", "narrow.toml", "--out", "report.html", "--json", cwd=folder)
     assert done.returncode == 1, done.stderr

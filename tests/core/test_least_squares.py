@@ -1,6 +1,7 @@
 """Least squares round by round against least squares from scratch, and certified numbers against exact arithmetic."""
 
 import math
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -153,6 +154,13 @@ def test_the_condition_is_bounded_between_the_times_when_it_is_computed():
             true = np.linalg.norm(np.linalg.inv(np.linalg.qr(rows)[1]))
             assert triangle.condition >= true * (1.0 - 1e-9)
             assert number < 20 or triangle.condition <= 2.0 * true
+
+
+def test_a_look_is_due_before_rounds_have_grown_by_more_than_a_twentieth():
+    looks = [number for number in range(1, 20_000) if least_squares.is_due(number)]
+    assert looks[:40] == list(range(1, 41))
+    assert all(after <= 1.05 * before for before, after in pairwise(looks[39:]))
+    assert len(looks) < 350
 
 
 def test_an_overflowing_condition_is_infinite():

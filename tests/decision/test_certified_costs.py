@@ -21,16 +21,22 @@ from safedial import (
     check_log,
     create_study,
     growth,
+    hill,
+    identity,
+    logistic,
     make_policy,
     power,
     simulate,
+    tabulated,
     watch_log,
 )
 from safedial.core import monitor
 from safedial.core.costs import split_spec
 from safedial.core.scale import power_scale
+from safedial.decision.decide import setting_of
 from safedial.function_classes import linear
 from safedial.simulation.logged import simulated_log
+from safedial.specfile import SpecFile, parse_spec, spec_text
 from tests.conftest import make_spec
 
 COSTS = {"heat": Cost(threshold=2, noise=0.2, unit="C"), "load": Cost(threshold=1.5, noise=0.1, curve=power(2.0))}
@@ -135,6 +141,21 @@ def test_each_cost_has_its_own_curve_and_the_certificate_says_what_each_allows()
     assert "heat: noise is mean-zero and sub-Gaussian with constants 0.1 (reward) and 0.2 (cost)" in words
 
 
+CURVES = [power(0.4), power(3.0), hill(0.1, 3.0), logistic(0.5, 60.0), tabulated([0, 0.2, 0.6, 1], [0, 0.1, 0.7, 1])]
+
+
+@pytest.mark.parametrize("own", CURVES, ids=lambda curve: curve.name)
+@pytest.mark.parametrize("dose", [identity(), *CURVES], ids=lambda curve: curve.name)
+def test_one_cost_s_intensity_in_another_s_curve_never_means_a_higher_setting(own, dose):
+    cost = Cost(threshold=1, noise=1, curve=own)
+    spec = SafetySpec(costs={"heat": cost}, violation_risk=0.02, estimation_risk=0.01, **CONSTANTS)
+    agent = Agent(2, spec, dose=dose)
+    for allowed in [*np.linspace(0.0, 1.0, 41), *np.logspace(-12, -1, 23), 1.0 - 1e-15, 1.0 - 1e-9]:
+        setting = setting_of(agent._rules, agent._learner._shared("heat", float(allowed)))
+        assert float(own.effect(setting)) <= allowed * (1.0 + 1e-15 * own.error_units)
+        assert float(own.effect(setting)) >= allowed - 0.02
+
+
 def test_an_excess_of_any_cost_counts_against_the_sum_of_the_risks():
     noisy = {"heat": Cost(threshold=2, noise=5), "load": Cost(threshold=1.5, noise=5)}
     spec = SafetySpec(costs=noisy, violation_risk=0.02, estimation_risk=0.01, **CONSTANTS)
@@ -170,6 +191,7 @@ def test_saved_loaded_and_pickled_agents_go_on_alike(tmp_path):
     assert given[0] == given[1] == given[2]
     assert [each.evidence for each in agents] == [agent.evidence] * 3
     assert loaded.spec.to_dict() == SPEC.to_dict() == SafetySpec.from_dict(SPEC.to_dict()).to_dict()
+    assert parse_spec(spec_text(SpecFile(spec=SPEC))).spec.to_dict() == SPEC.to_dict()
 
 
 def test_a_round_with_a_cost_that_is_not_known_is_lost():

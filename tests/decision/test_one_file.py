@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, Policy, SafetySpec, create_study, open_study, simulate
+from safedial import Agent, InvalidInput, Policy, SafetySpec, create_study, make_policy, open_study, simulate
 from safedial.cli import main
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
@@ -99,6 +99,15 @@ def test_it_decides_learns_explains_itself_and_is_saved_and_loaded(tmp_path):
     assert twin.decide([0.3, 0.2]).action == agent.decide([0.3, 0.2]).action
     with pytest.raises(InvalidInput, match="has other options than the saved one: window"):
         Agent.load(tmp_path / "agent", policy=cautious(window=6))
+
+
+def test_a_certificate_says_whose_proof_it_is():
+    ours = make_policy("hp_probe")
+    policies = ours, ours._replace(name="mine"), cautious()
+    certificates = [Agent(2, SPEC, policy=each).decide([0.3, 0.2]).certificate for each in policies]
+    words = "policy mine is your own: that its rule keeps the promise is your proof, not one of this package"
+    assert [words in each["assumptions"] for each in certificates] == [False, True, False]
+    assert certificates[1]["assumptions"] == [*certificates[0]["assumptions"], words]
 
 
 def test_it_runs_a_study_that_goes_on_when_it_is_given_again(tmp_path):

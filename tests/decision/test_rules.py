@@ -43,6 +43,11 @@ def test_written_rules_come_back_as_they_were(make):
     assert again._replace(policy=rules.policy, dose=rules.dose) == rules
 
 
+def test_rules_without_a_dimension_say_how_to_give_it():
+    with pytest.raises(InvalidInput, match=r"dim = None: .*; give dim, the number of values in a context, or features"):
+        read_spec(make_spec().to_dict())
+
+
 @pytest.mark.parametrize("make", [plain, with_units, with_levels])
 def test_an_edited_certificate_changes_no_other(make):
     decision = make().decide([0.5, 0.4])

@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 
 from safedial import Agent, Cost, Dial, Features, InvalidInput, LinearWorld, SafetySpec, growth, make_policy, simulate
 from safedial.specfile import SpecFile, parse_spec, spec_text
+from tests.conftest import FULL
 
 RISK = 0.1
 COSTS = {
@@ -92,8 +93,8 @@ def excess_numbers(latest, decision, count):
 
 
 def test_the_promise_holds_for_dependent_costs_at_each_look():
-    looks, over = (12, 25), np.zeros(2, dtype=int)
-    for seed in range(40):
+    looks, over, runs = (12, 25), np.zeros(2, dtype=int), 1000 if FULL else 30
+    for seed in range(runs):
         world = Patients(seed)
         agent = make_agent(start_scale=0.1, learned=seed % 2 == 0, climb=None)
         for number in range(1, max(looks) + 1):
@@ -104,7 +105,7 @@ def test_the_promise_holds_for_dependent_costs_at_each_look():
                 over[looks.index(number)] += cost["trough"] > 20 or cost["auc"] > 600 or cost["glucose"] < -3
             agent.update(decision, reward=0.0, cost=cost)
     for count in over:
-        assert binomtest(int(count), 40, RISK, alternative="greater").pvalue > 1e-6
+        assert binomtest(int(count), runs, RISK, alternative="greater").pvalue > 1e-6
 
 
 def test_one_named_cost_decides_as_one_cost_does():
@@ -287,6 +288,21 @@ def test_a_spec_is_written_and_read_again():
     assert SafetySpec.from_dict(SPEC.to_dict()).costs == COSTS
     file = parse_spec(spec_text(SpecFile(spec=SPEC)))
     assert file.spec == SPEC
+    by_hand = parse_spec(
+        """
+        [spec]
+        promise = "bracket"
+        violation_risk = 0.1
+        [spec.costs.trough]
+        threshold = 20
+        unit = "mg/l"
+        growth = {growth = "relative", low = 0.7, high = 1.4, floor = 1}
+        [spec.costs.auc]
+        threshold = 600
+        growth = {growth = "additive", low = 20, high = "steep"}
+        """
+    )
+    assert by_hand.spec.costs == {name: COSTS[name] for name in ("trough", "auc")}
     one = SafetySpec(threshold=-3.0, violation_risk=RISK, promise="bracket")
     assert "costs" not in one.to_dict()
     assert SafetySpec.from_dict(one.to_dict()) == one

@@ -24,9 +24,6 @@ from safedial import (
     make_policy,
     simulate,
 )
-from safedial.diagnostics import check_log
-from safedial.planning import complete
-from safedial.simulation.logged import simulated_log
 from safedial.simulation.proved import promise_holds
 from tests.conftest import make_spec
 
@@ -273,6 +270,7 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ("8", "proposal = '8': must be a number"),
         (math.nan, "proposal = nan: must be a finite number"),
         (-1.0, "proposal = -1.0: must be > 0, since it is the setting that is scaled"),
+        (100.0, "start = 25.0: lies above the dial's end, 20; bases are in the dial's units: state dial=Dial"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             agent.decide(context, proposal=proposal)
@@ -514,12 +512,7 @@ def test_a_start_that_exceeds_too_often_is_refuted():
     assert agent.violations > 0
 
 
-def test_other_tools_say_that_they_do_not_know_the_bracket_yet():
-    log = simulated_log("hp_probe", LinearWorld(dim=3), make_spec(), rounds=30)
-    with pytest.raises(InvalidInput, match="promise = 'bracket': cannot be checked from a log yet"):
-        check_log(log, SPEC)
-    with pytest.raises(InvalidInput, match="policy = 'hp_shield': cannot be planned yet"):
-        complete(shield(), SPEC, {})
+def test_nothing_is_proved_in_a_linear_world():
     assert not promise_holds(shield(), LinearWorld(dim=3), make_spec())
     bracketed = make_spec(threshold=2.0, violation_risk=RISK, promise="bracket")
     assert (

@@ -158,7 +158,7 @@ def test_target_gives_the_setting_of_the_largest_reward_under_the_cap(model):
     live(agent, 29, world)
     cap = agent.preview(world.context())
     assert cap.action == cap.safe_action
-    live(agent, 130, world)
+    live(agent, 80, world)
     for dose in (2.5, 4.0, 5.5):
         decision = agent.preview({"dose": dose, "weight": 70.0, "steep": 30.0})
         assert decision.action == pytest.approx(0.5 * dose, rel=0.15 if model or dose == 4.0 else 0.4)
@@ -169,7 +169,7 @@ def test_target_gives_the_setting_of_the_largest_reward_under_the_cap(model):
         assert decision.action == pytest.approx(best, abs=1e-9)
         assert decision.action == decision.safe_action or decision.limit == "largest_reward"
     world.best = 9.0
-    live(agent, 200, world)
+    live(agent, 80, world)
     high = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0})
     assert high.action == high.safe_action
 
@@ -238,3 +238,5 @@ def test_rounds_that_were_given_nothing_tell_no_reward():
     decision = agent.decide({"dose": 4.0, "weight": 1.0})
     agent.update(decision, action=0.0, reward=5.0, cost=0.0)
     assert agent._learner.chooser.outcomes == []
+    agent._learner.restore(agent._learner.state())
+    assert agent._learner.chooser.predict is None

@@ -1,12 +1,17 @@
 """HP-Student in simulations: what it plays, what it refuses, and its rates."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, LinearWorld, hp_conformal, hp_probe, hp_student, simulate
+from safedial import InvalidInput, LinearWorld, check_log, hp_conformal, hp_probe, hp_student, plan, replay, simulate
 from safedial.core.student import cost_upper
+from safedial.diagnostics.promise_watch import watch_log
+from safedial.planning import SCENARIOS
 from safedial.policies import promised_risk
+from safedial.simulation.logged import simulated_log
 from safedial.simulation.proved import promise_holds
 from safedial.worlds import NonlinearWorld
 from tests.conftest import FULL, make_spec
@@ -30,12 +35,13 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(promise):
         room = np.where(known & (bound > 0.5), 0.5 / np.where(known, bound, 1.0), 1.0)
         start = 0.5 / (1.0 + spec.tail)
         np.testing.assert_allclose(choice.safe.intensity, np.where(known, np.minimum(room, 1.0), start), rtol=1e-9)
-        wanted = np.where(round_.prediction.reward >= 0, 1.0, 0.001) * choice.safe.intensity
+        full = ~round_.prediction.ready | (round_.prediction.reward >= 0)
+        wanted = np.where(full, 1.0, 0.001) * choice.safe.intensity
         np.testing.assert_array_equal(choice.intensity, wanted)
         assert np.all(choice.intensity > 0)
         seen.append(known.mean())
 
-    simulate(policy, LinearWorld(dim=3), spec_of(), rounds=120, seeds=20, observe=look)
+    simulate(policy, LinearWorld(dim=3), spec_of(), rounds=70 if promise == "anytime" else 15, seeds=20, observe=look)
     assert seen[4] == 0.0
     assert seen[5] == (0.0 if promise == "anytime" else 1.0)
     assert seen[-1] == 1.0
@@ -97,6 +103,18 @@ def test_a_student_spec_is_for_hp_student_only():
     assert bare.promised_risk == bare.violation_risk
 
 
+def test_what_is_not_for_a_student_spec_says_so():
+    spec = spec_of(promise="student")
+    log = simulated_log(hp_student(), LinearWorld(dim=2), spec, rounds=20)
+    for asked in (check_log, watch_log):
+        with pytest.raises(InvalidInput, match="an Agent watches its own residuals"):
+            asked(log, spec)
+    with pytest.raises(InvalidInput, match="is not what hp_probe gives"):
+        replay(hp_probe(), np.ones((3, 2)), np.ones(3), np.ones(3), spec)
+    forecast = plan("hp_student", spec, dim=2, rounds=30, seeds=3, scenarios=SCENARIOS[:1])
+    assert forecast.table[0]["violation_rate"] <= 0.2
+
+
 def test_what_is_promised_and_where_it_is_proved():
     spec = spec_of(promise="student")
     assert spec.promised_risk == pytest.approx(0.06)
@@ -119,8 +137,24 @@ def test_costs_exceed_the_threshold_no_more_often_than_promised(contexts):
         assert binomtest(int(over.sum()), rounds, 0.05, alternative="greater").pvalue > LEVEL
 
 
+class Correlated(LinearWorld):
+    """Reward and cost share their noise, with opposite signs: a dose looks good just after a cost was low."""
+
+    def draw_noise(self, stream, spec, rngs, rounds):
+        if stream != "reward_noise":
+            return super().draw_noise(stream, spec, rngs, rounds)
+        return -super().draw_noise("cost_noise", spec, copy.deepcopy(rngs), rounds)
+
+
+def test_correlated_noises_leave_the_promise_over_all_rounds():
+    spec = spec_of(threshold=0.3, cost_noise=0.3, reward_noise=0.3)
+    run = simulate(hp_student(), Correlated(dim=3), spec, rounds=20, seeds=SEEDS)
+    assert binomtest(int(run.violations.sum()), 20 * SEEDS, 0.05, alternative="greater").pvalue > LEVEL
+
+
 def test_hundreds_of_rounds_earn_most_of_what_the_exact_clairvoyant_earns():
-    """Asked: .73 (T = 200, noise 1); the anytime promise .50 (T = 500)."""
-    for promise, rounds, least in (("per_round", 200, 0.73), ("anytime", 500, 0.50)):
-        run = simulate(hp_student(promise=promise), LinearWorld(dim=5), spec_of(), rounds=rounds, seeds=30)
+    """At noise 1, d = 5, δ = .05; benchmarks/student.py has the table."""
+    asked = [("per_round", 200, 0.73), ("per_round", 1000, 0.90), ("anytime", 500, 0.50)]
+    for promise, rounds, least in asked if FULL else asked[:1]:
+        run = simulate(hp_student(promise=promise), LinearWorld(dim=5), spec_of(), rounds=rounds, seeds=20)
         assert run.reward.sum() / run.exact_clairvoyant_reward.sum() > least

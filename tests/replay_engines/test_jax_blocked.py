@@ -19,10 +19,15 @@ LINEAR = ("hp_ucb", "hp_probe", "on_expectation", "epsilon_greedy", "thompson", 
 HAS_GPU = any(device.platform == "gpu" for device in jax.devices())
 
 
-def both(policy, rounds, spec, *, block=64, run=16, form="plain", **given):
+def both(policy, rounds, spec, *, block=64, run=16, form="plain", optimised=False, **given):
+    """`optimised` compiles as users do; without it XLA needs two thirds of the time for programs that run once."""
     slow = replay(policy, *rounds, spec, **given)
     assert_clear_of_the_switch(slow, 1e-11)
-    fast = replay(policy, *rounds, spec, engine="jax", device="cpu", block=block, run=run, kernel=form, **given)
+    jax.config.update("jax_disable_most_optimizations", not optimised)
+    try:
+        fast = replay(policy, *rounds, spec, engine="jax", device="cpu", block=block, run=run, kernel=form, **given)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
     assert fast.kernel == form
     return slow, fast
 
@@ -41,7 +46,7 @@ def assert_same(slow, fast):
 @pytest.mark.parametrize("kind", KINDS)
 def test_jax_plays_what_blocked_plays(kind, form):
     rounds = make_rounds(kind, 333, 10)
-    assert_same(*both("hp_ucb", rounds, make_spec(**QUIET, threshold=0.3, ridge=0.1), form=form))
+    assert_same(*both("hp_ucb", rounds, make_spec(**QUIET, threshold=0.3, ridge=0.1), form=form, optimised=True))
 
 
 @pytest.mark.parametrize("name", LINEAR)

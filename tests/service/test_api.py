@@ -67,6 +67,19 @@ def test_a_shield_study_is_asked_with_a_proposal_over_http(service):
     answer = service.post("/v1/studies/trial/decisions", {"context": [0.5, 0.1], "proposal": 3})
     assert (answer.status, answer.json()["field"]) == (422, "proposal")
     assert client.verify("doses")["ok"]
+    costs = {
+        "heat": {"threshold": 2, "growth": policy.pop("growth")},
+        "load": {"threshold": 5, "growth": {"growth": "additive", "low": 0, "high": 2}},
+    }
+    two = {name: value for name, value in spec.items() if name != "threshold"} | {"costs": costs}
+    client.create_study("two", two)
+    name = client.ask("two", [0.5], proposal=3).id
+    odd = service.post(f"/v1/decisions/{name}/outcome", {"reward": 0, "cost": {"heat": 1}})
+    assert (odd.status, odd.json()["field"]) == (422, "cost")
+    client.tell(name, reward=0, cost={"heat": 1, "load": None})
+    client.correct(name, cost={"heat": 1, "load": 7}, reason="came later")
+    row = service.get("/v1/studies/two/decisions").json()["rows"][0]
+    assert (row["cost"], row["violated"]) == ({"heat": 1.0, "load": 7.0}, True)
     client.close()
 
 

@@ -384,6 +384,34 @@ def test_the_page_shows_proposals_the_shield_s_sentence_and_what_set_the_dose(se
     assert page.console == []
 
 
+def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store, page):
+    costs = {
+        "trough": {"threshold": 20, "unit": "mg/l", "growth": {"growth": "relative", "low": 1, "high": 1, "floor": 1}},
+        "glucose": {"threshold": 70, "direction": "below", "growth": INSULIN["policy"]["growth"]},
+    }
+    policy = {"name": "hp_shield", "base": "proposal", "start_scale": 0.25}
+    spec = {name: value for name, value in INSULIN.items() if name != "threshold"} | {"costs": costs, "policy": policy}
+    study = create_study("two", spec, storage=store)
+    told = [{"trough": 10, "glucose": 140}, {"trough": 25, "glucose": None}, {"trough": 10, "glucose": 35}]
+    for cost in [*told, {"trough": 10, "glucose": None}]:
+        study.tell(study.ask({"carbs": 60, "glucose": 150}, proposal=6).id, reward=0.0, cost=cost)
+    page.open(f"{service.url}/#two")
+    page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 9)
+    assert shown(page) == pytest.approx(stated(service, "two"))
+    told = service.get("/v1/studies/two/series?points=10").json()
+    assert told["counts"]["unwatched"] == study.status()["unwatched"] == 1
+    assert told["curves"]["costs"] == {"trough": [0.5, 1.25, 0.5, 0.5], "glucose": [0.0, None, 1.5, None]}
+    words = read(page, "promise").replace("\u00a0", " ")
+    assert "the glucose is below 70 or the trough is above 20 mg/l with probability at most 20 %" in words
+    assert "beyond a limit: 50 %" in read(page, "violations-note").replace("\u00a0", " ")
+    assert {"trough", "glucose"} <= set(read(page, "chart-cost").split())
+    assert "glucose 35, trough 10" in read(page, "rows")
+    page.run("document.querySelectorAll('#rows tr')[1].click()")
+    page.until("document.getElementById('certificate').open")
+    assert "glucose 35, trough 10, reward 0" in page.run("document.getElementById('certificate').innerText")
+    assert page.console == []
+
+
 def test_a_study_that_stays_at_its_start_dose_is_flagged(service, store, page):
     spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.1}
     study = create_study("start", spec, storage=store)

@@ -232,6 +232,33 @@ def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
     assert answer(study("verify", "insulin", "--json"))["ok"]
 
 
+def test_several_costs_from_the_shell(study, tmp_path):
+    costs = SHIELD.replace("threshold = 70.0\n", "").replace('direction = "below"\n', "")
+    costs = (
+        costs.replace('growth = {growth = "additive", low = 4, high = 60}\n', "")
+        + """
+[spec.costs.trough]
+threshold = 20
+growth = {growth = "relative", low = 0.7, high = 1.4, floor = 0.5}
+[spec.costs.auc]
+threshold = 600
+growth = {growth = "additive", low = 0, high = 90}
+"""
+    )
+    (tmp_path / "two.toml").write_text(costs)
+    assert study("create", "two", "--spec", tmp_path / "two.toml")[0] == 0
+    decision = answer(study("ask", "two", "150", "--proposal", "6", "--json"))
+    told = ["tell", decision["id"], "--reward", "0"]
+    assert study(*told, "--cost", "12")[0] == 2
+    assert study(*told, "--cost", "12", "--cost", "13")[0] == 2
+    assert study(*told, "--cost", "trough=12", "--cost", "auc=410")[0] == 0
+    assert study("correct", decision["id"], "--cost", "trough=12", "--cost", "auc=null", "--reason", "typed")[0] == 0
+    export = tmp_path / "two.csv"
+    assert study("export", "two", export)[0] == 0
+    (row,) = csv.DictReader(export.read_text().splitlines())
+    assert (row["cost_trough"], row["cost_auc"], row["proposal"]) == ("12.0", "", "6.0")
+
+
 def test_the_program_itself_runs_on_postgresql(postgres):
     words = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", postgres.url(), *CREATE]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

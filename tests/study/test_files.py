@@ -1,5 +1,6 @@
 """The files of an open SQLite store: removed, moved, overwritten, read-only. Nothing acknowledged is lost."""
 
+import json
 import os
 import shutil
 import signal
@@ -218,11 +219,28 @@ def put_away(folder, file, ends):
     return f"sqlite:///{folder}/{file.name}"
 
 
-def safedial(*words):
-    """What `safedial study` answers to one who may only read; root too, without its right to write everywhere."""
+EACH = """
+import contextlib, io, json, sys
+from safedial.cli import main
+for words in json.loads(sys.argv[1]):
+    sys.argv, out, err, code = ["safedial", "study", *words], io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as done:
+            code = done.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def safedial(*commands):
+    """What `safedial study` answers to one who may only read; root too, without its right to write everywhere. For each
+    command, in one process: its exit code, its stdout and its stderr.
+    """
     plain = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
-    command = [*plain, sys.executable, "-m", "safedial", "study", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    words = json.dumps([list(map(str, command)) for command in commands])
+    done = subprocess.run([*plain, sys.executable, "-c", EACH, words], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("ends", [[""], ["", "-wal", "-shm"]])
@@ -233,19 +251,19 @@ def test_a_store_on_a_medium_that_cannot_be_written_is_read_verified_and_exporte
         if len(ends) == 1:
             store.engine.dispose()
         url = put_away(shelf, file, ends)
-    for words in (["list"], ["status", "trial"], ["explain", first], ["export", "trial", tmp_path / "out.csv"]):
-        done = safedial(*words, "--storage", url)
-        assert done.returncode == 0, done.stderr
-    assert "11 events, 5 decisions" in safedial("verify", "trial", "--storage", url).stdout
+    commands = [["list"], ["status", "trial"], ["explain", first], ["export", "trial", tmp_path / "out.csv"]]
+    commands += [["verify", "trial"], ["ask", "trial", "[0.1, 0.1]"]]
+    *read, verified, refused = safedial(*([*words, "--storage", url] for words in commands))
+    assert [code for code, _, _ in read] == [0, 0, 0, 0], read
+    assert "11 events, 5 decisions" in verified[1]
     assert (tmp_path / "out.csv").read_text().count("\n") == 1 + 5
-    refused = safedial("ask", "trial", "[0.1, 0.1]", "--storage", url)
-    assert (refused.returncode, "readonly" in refused.stderr, refused.stderr.count("\n")) == (2, True, 1)
+    assert (refused[0], "readonly" in refused[2], refused[2].count("\n")) == (2, True, 1)
 
 
 def test_a_wal_that_cannot_be_read_without_writing_is_named(file, shelf):
     with Store(f"sqlite:///{file}") as store:
         fill(open_study("trial", storage=store), 2)
         url = put_away(shelf, file, ["", "-wal"])
-    done = safedial("verify", "trial", "--storage", url)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "a -wal holds its last events; copy the file and its -wal" in done.stderr
+    ((code, _, words),) = safedial(["verify", "trial", "--storage", url])
+    assert (code, words.count("\n")) == (2, 1)
+    assert "a -wal holds its last events; copy the file and its -wal" in words

@@ -48,6 +48,14 @@ def test_a_late_outcome_of_a_decision_lost_in_a_restore_lands_on_no_other(lost):
         with pytest.raises(StudyError, match="it was made before the store was restored") as refused:
             call()
         assert refused.value.code == "unknown_decision"
+    mistyped = {
+        mine.id[:-1]: "no such decision; an id has the form STUDY.NUMBER.TAG",
+        f"{mine.id[:-1]}{'1' if mine.id[-1] == '0' else '0'}": "it is mistyped, or it was made before",
+        mine.id.replace("trial", "trail"): "no such decision in study 'trial'",
+    }
+    for words, why in mistyped.items():
+        with pytest.raises(StudyError, match=why):
+            study.tell(words, reward=0.1, cost=0.1)
     assert study.status()["seq"] == 3
     study.tell(theirs.id, reward=0.1, cost=0.1)
     with pytest.raises(StudyError, match="before the store was restored"):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, growth, make_policy
+from safedial import Agent, Cost, Dial, Features, InvalidInput, SafetySpec, growth, make_policy
 from safedial.study import Store, StudyError, create_study, open_study, operations, verify_study
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.event_bodies import Noted
@@ -369,3 +369,87 @@ def test_a_study_runs_on_every_store(store):
     study.correct(made[2].id, cost=1.0, reason="typing error")
     assert study.verify().ok
     assert json.dumps(study.decision(made[-1].id).certificate)
+
+
+TWO = SafetySpec(
+    violation_risk=0.2,
+    promise="bracket",
+    costs={
+        "trough": Cost(threshold=2.0, growth=growth.relative(0.7, 1.4, floor=0.5), unit="mg/l"),
+        "glucose": Cost(threshold=70.0, growth=growth.additive(1, 30), direction="below"),
+    },
+)
+
+
+def two_costs(harm, setting):
+    return {"trough": harm(setting), "glucose": 250.0 - 25.0 * setting}
+
+
+def test_several_costs_are_told_corrected_and_counted_as_an_agent_does(shelf):
+    study = make(shelf, spec=TWO, growth=None)
+    agent = Agent(2, TWO, policy=shield(growth=None), **RULES)
+    rng, unknown = np.random.default_rng(5), 0
+    for number in range(36):
+        context, _, harm = patient(rng, number)
+        advice, own = study.ask(context), agent.decide(context)
+        assert (advice.action, advice.promise) == (own.action, own.promise)
+        costs = two_costs(harm, own.action)
+        if number % 9 == 4:
+            costs["glucose"] = None
+            unknown += 1
+        vouched = number % 18 == 4
+        study.tell(
+            advice.id, reward=0.0, cost=costs if number % 7 else {"trough": 9.0, "glucose": 9.0}, unrelated=vouched
+        )
+        if number % 7 == 0:
+            study.correct(advice.id, cost=costs, reason="typing error")
+        agent.update(own, reward=0.0, cost=costs, unrelated=vouched)
+    assert advice.promise == "bracket"
+    assert study.status()["evidence"] == agent.evidence
+    assert study.status()["informative_rounds"] == agent.informative_rounds == 36 - unknown
+    assert "fallen below 70 (glucose) or exceeded 2 mg/l (trough)" in advice.certificate["statement"]
+    assert study.verify().ok
+    assert "cost_glucose" in study.explain(advice.id)
+    told = [event["body"] for event in study.events()["events"] if event["kind"] == "outcome"]
+    assert list(told[1]["cost"]) == ["glucose", "trough"]
+    assert told[4]["cost"]["glucose"] is None
+
+
+def test_a_table_has_a_column_for_each_cost(shelf, tmp_path):
+    study = make(shelf, spec=TWO, growth=None)
+    decisions = [study.ask({"dose": 4.0, "weight": 70.0}) for _ in range(3)]
+    study.tell(decisions[0].id, reward=0.0, cost={"trough": 1, "glucose": 60})
+    study.tell(decisions[1].id, reward=0.0, cost={"trough": 1, "glucose": math.nan})
+    rows = list(study.rows())
+    assert [(row["cost_trough"], row["cost_glucose"], row["violated"]) for row in rows] == [
+        (1.0, 60.0, True), (1.0, None, False), (None, None, None)
+    ]  # fmt: skip
+    assert (rows[0]["threshold_trough"], "cost" in rows[0], "threshold" in rows[0]) == (2.0, False, False)
+    status = study.status()
+    assert (status["violations"], status["unwatched"]) == (1, 1)
+    study.tell(decisions[2].id, reward=0.0, cost={"trough": 3, "glucose": None}, throttled=True)
+    assert study.status()["unwatched"] == 1  # the trough shows that the promise was broken
+    study.void(decisions[0].id, reason="the wrong patient")
+    assert study.status()["violations"] == 2
+    assert study.export(tmp_path / "two.csv").read_text().count("cost_glucose") == 1
+    assert study.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [(1.0, "mapping with glucose, trough"), ({"trough": 1}, "missing"), ({"trough": 1, "glucose": 1, "auc": 2}, "auc"),
+     ({"trough": "one", "glucose": 1}, "cost.'trough'"), ({"trough": math.inf, "glucose": 1}, "finite")],
+)  # fmt: skip
+def test_costs_that_are_not_those_of_the_spec_are_refused_and_change_nothing(shelf, cost, words):
+    study = make(shelf, spec=TWO, growth=None)
+    decision = study.ask({"dose": 4.0, "weight": 70.0})
+    before = study.state_digest()
+    with pytest.raises(InvalidInput, match=words):
+        study.tell(decision.id, reward=0.0, cost=cost)
+    assert study.state_digest() == before
+    study.tell(decision.id, reward=0.0, cost={"trough": 1.0, "glucose": 100.0})
+    with pytest.raises(InvalidInput, match=words):
+        study.correct(decision.id, cost=cost, reason="typing error")
+    one = make(shelf, "one")
+    with pytest.raises(InvalidInput, match="must be one number"):
+        one.tell(one.ask({"dose": 4.0, "weight": 70.0}).id, reward=0.0, cost={"trough": 1.0})

@@ -9,7 +9,7 @@ from safedial import Agent, InvalidInput, SafetySpec
 from safedial.core.dose import Dose, identity, power
 from safedial.decision.units import Dial
 from safedial.errors import MissingExtra
-from safedial.experiments.battery_loop import alarm_round, by_band, run_loop
+from safedial.experiments.battery_loop import alarm_round, by_band, noise_round, run_loop
 from safedial.worlds.battery import COOLING, HEAT, BatteryWorld
 
 QUIET = BatteryWorld(temperature_noise=0.0, energy_noise=0.0, ambient=(20.0, 20.0), resistance=(1, 1), capacity=(1, 1))
@@ -79,6 +79,7 @@ def test_a_certified_agent_in_the_loop_is_certified_and_its_residuals_are_its_ow
     assert not played[0].predicted
     assert played[0].residual == played[0].cost
     assert alarm_round(played) is None
+    assert noise_round(played) is None
     assert sum(band.rounds for band in by_band(played)) == 79
     assert played[1].baseline_cost == pytest.approx(played[0].cost * np.exp(-1.2))
 
@@ -90,6 +91,7 @@ def test_micro_doses_divide_the_heat_that_is_left_and_the_monitor_notices():
     assert alarmed is not None
     assert {each.limit for each in played[alarmed:]} == {"alarm"}
     assert np.mean([each.violated for each in played[:alarmed]]) > 0.05
+    assert 1 <= (noise_round(played) or 0) < alarmed
     told = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, carry_over=True)
     assert alarm_round(told) is None
     assert not any(each.violated for each in told)
@@ -99,6 +101,7 @@ def test_the_noise_that_micro_doses_seem_to_have_stops_the_agent_before_any_viol
     played = run_loop(Agent(6, spec(), policy="hp_probe"), BatteryWorld(), 150, 0)
     stopped = alarm_round(played)
     assert stopped is not None
+    assert noise_round(played) == stopped
     assert {each.limit for each in played[stopped:]} == {"noise_broken"}
     assert not any(each.violated for each in played)
 

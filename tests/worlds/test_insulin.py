@@ -60,3 +60,5 @@ def test_a_meal_that_is_not_followed_is_refused():
     one = load_patients()
     with pytest.raises(InvalidInput, match="minutes = 0: must be at least 1"):
         glucose_after(one, one.rest, np.zeros(20), np.zeros(20), minutes=0)
+    with pytest.raises(InvalidInput, match="minutes = 60: must be above 60, when a bolus begins to act"):
+        draw_meals(np.random.default_rng(4), 1).eat(np.zeros(1), minutes=60)

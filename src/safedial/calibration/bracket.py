@@ -9,8 +9,9 @@ for a person to judge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -75,8 +76,8 @@ class BracketCalibration:
         flag = [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else []
         return [self.reason, *told, *flag, MISLEADING, AVERAGE]
 
-    def spec_file(self, *, violation_risk: float, features: Features | None, dim: int | None = None) -> SpecFile:
-        """The proposals as a spec file, with the risk that you state."""
+    def spec_file(self, *, violation_risk: float, names: Sequence[str]) -> SpecFile:
+        """The proposals as a spec file, with the risk that you state and the names of the log's columns."""
         if self.cost is None:
             raise InvalidInput(f"calibration: learned too little for a bracket. {self.problem}")
         stated = self.base is not None and self.start is not None
@@ -85,7 +86,8 @@ class BracketCalibration:
         spec = SafetySpec(threshold=self.cost.threshold, violation_risk=violation_risk, promise="bracket")
         options = {"base": self.base, "growth": self.cost.growth.to_dict(), "start_scale": self.start}
         policy = {"name": "hp_shield", **options, "direction": self.cost.direction}
-        return SpecFile(spec=spec, policy=policy, features=features, dim=dim, dial=self.dial)
+        features = Features(names=tuple(names))
+        return SpecFile(spec=spec, policy=policy, features=features, dim=features.dim, dial=self.dial)
 
 
 def calibrate_bracket(
@@ -98,9 +100,8 @@ def calibrate_bracket(
     unit: str | None = None,
     caution: float = 1.2,
     dial: Dial | None = None,
-    features: Features | None = None,
 ) -> BracketCalibration:
-    """Propose a growth bracket and a start.
+    """Propose a growth bracket and a start, from a log of raw contexts.
 
     Args:
         threshold, direction: the limit on the cost, which only you can state.
@@ -108,7 +109,7 @@ def calibrate_bracket(
         base: the column with the protocol's setting, in the dial's units.
         unit: a column of `log.extra` that says whose row it is; rows of one unit are then compared with each other.
         caution: the factor by which both ends are widened.
-        dial, features: the settings' units, and how the log's contexts were made, where they are not raw.
+        dial: the settings' units.
 
     >>> rng = np.random.default_rng(0)
     >>> count, one = 300, np.ones(300)
@@ -127,7 +128,7 @@ def calibrate_bracket(
     rule = f"rows with a setting and a cost are too few: at least {LEAST_ROWS} are needed"
     require(len(rows) >= LEAST_ROWS, "log", len(rows), rule)
     setting = given.low + rows.action * (given.high - given.low)
-    scaled = np.ones(len(rows)) if base is None else _column(rows, base, features)
+    scaled = np.ones(len(rows)) if base is None else _column(rows, base)
     whose = None if unit is None else _units(rows, unit)
     signed = rows.cost if direction == "above" else -rows.cost
     misfit, found = _relative_misfit(rows.cost, threshold, direction), {}
@@ -160,13 +161,10 @@ def calibrate_bracket(
     return BracketCalibration(cost=cost, proposals=proposals, start=value, problem="", **made)
 
 
-def _column(rows: Log, base: str, features: Features | None) -> Array:
-    """The protocol's settings, as they were before any centring and scaling."""
+def _column(rows: Log, base: str) -> Array:
+    """The protocol's settings."""
     require(base in rows.names, "base", base, "is no column of the context", "it has " + ", ".join(rows.names))
-    place = rows.names.index(base)
-    values: Any = rows.context[:, place]
-    if features is not None:
-        values = values * (features.scale or ())[place] + (features.center or ())[place]
+    values = rows.context[:, rows.names.index(base)]
     require(np.all(values > 0.0), "base", float(values.min()), "must be > 0 in every row: it is the setting to scale")
     return values
 

@@ -32,8 +32,9 @@ def calibrate(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves to this PNG file.")] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples.")] = 100,
-    promise: Annotated[str, typer.Option(help="certified, or bracket: a growth bracket for hp_shield.")] = "certified",
-    bracket: Annotated[str, typer.Option(help="For a bracket: auto, relative or additive.")] = "auto",
+    bracket: Annotated[
+        str | None, typer.Option(help="Propose a growth bracket instead: auto, relative or additive.")
+    ] = None,
     base: Annotated[str | None, typer.Option(help="For a bracket: the column of the protocol's setting.")] = None,
     unit_column: Annotated[
         str | None, typer.Option(help="For a bracket: the column that says whose row it is.")
@@ -44,7 +45,7 @@ def calibrate(
 ) -> None:
     """Fit a monotone dose curve and propose S, L and the noise constants, each with its reason.
 
-    With --promise bracket: propose a growth bracket, a floor and a start for hp_shield (docs/shield.md).
+    With --bracket: propose a growth bracket, a floor and a start for hp_shield (docs/shield.md).
 
     The log needs action and cost; reward and context columns are optional. Exit status: 0; 1 if the log holds too
     little for a spec file, which is then not written; 2 if the input is wrong.
@@ -58,14 +59,14 @@ def calibrate(
 
     need_pictures(plot)
     dial = Dial(low=dial_low, high=dial_high, unit=unit)
-    require(promise in ("certified", "bracket"), "--promise", promise, "must be certified or bracket")
-    if promise == "bracket":
-        from safedial.cli.calibrate_bracket import BracketOptions, calibrate_bracket
+    if bracket is not None:
+        from safedial.cli.calibrate_bracket import propose_bracket
 
         other = standardize or plot is not None
         require(not other, "--standardize, --plot", True, "are not for a bracket", "leave them out")
-        given = BracketOptions(threshold, total_risk, bracket, base, unit_column, below, caution)
-        calibrate_bracket(log, split(context_columns), dial, given, out=out, json=json)
+        given = {"threshold": threshold, "bracket": bracket, "base": base, "unit": unit_column, "caution": caution}
+        given |= {"direction": "below" if below else "above", "dial": dial}
+        propose_bracket(log, split(context_columns), given, risk=total_risk, out=out, json=json)
         return
     way_out = "data cannot tell which cost you accept"
     require(out is None or threshold is not None, "--threshold", threshold, "is needed to write a spec file", way_out)

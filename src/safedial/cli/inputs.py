@@ -33,7 +33,7 @@ def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log
     if PROMISES[file.spec.promise].bracketed:
         from safedial.diagnostics.bracket_rounds import log_columns
 
-        options |= {"needs": ("action",), "also": log_columns(file.spec, file.policy)}
+        options |= {"needs": ("action",), "also": log_columns(file.spec, file.policy or {})}
     told = read_log(log, **options)
     fits = file.dim is None or told.dim == file.dim
     way_out = "name the context's columns with --context-columns" if not fits else ""

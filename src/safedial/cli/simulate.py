@@ -53,7 +53,9 @@ def simulate(
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
-    log: Annotated[Path | None, typer.Option(help="Write the first seed's rounds to this CSV file.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Write the first seed's rounds to this CSV file, in the units of --spec.")
+    ] = None,
     violation_risk: Annotated[
         float | None, _promise("Chance per round that noise pushes the cost above it [0.01].")
     ] = None,
@@ -81,10 +83,12 @@ def simulate(
     noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
     radius: Annotated[str | None, _rule("One of " + ", ".join(RADIUS_NAMES) + " [mixture].")] = None,
     clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
-    probe: Annotated[str | None, _rule("hp_probe, hp_conformal: sqrt for 1/sqrt(t), or a share.")] = None,
+    probe: Annotated[str | None, _rule("hp_probe, hp_conformal, hp_student: sqrt for 1/sqrt(t), or a share.")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
     learn_from: Annotated[str | None, _rule("epsilon_greedy: all (default) or exploring.")] = None,
-    start_dose: Annotated[float | None, _rule("hp_conformal: a starting intensity you declare safe.")] = None,
+    start_dose: Annotated[
+        float | None, _rule("hp_conformal, hp_student: a starting intensity you declare safe.")
+    ] = None,
     confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
     form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
     scaled: Annotated[bool | None, _rule("hp_conformal: divide scores by an estimated scale.", "--scaled")] = None,
@@ -156,7 +160,8 @@ def simulate(
         options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "dose": curve, "progress": advance}
         if log:
             told, result = logged_simulation(chosen, place, stated, **options)
-            write_text(log, log_text(told))
+            units = {"features": file.features, "dial": file.dial} if file else {}
+            write_text(log, log_text(told, **units))
         else:
             result = run(chosen, place, stated, **options)
     report = summary(result)

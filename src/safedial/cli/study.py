@@ -17,6 +17,7 @@ from safedial.cli.study_output import (
     after_import,
     print_answer,
     read_context,
+    read_cost,
     read_fields,
     read_pairs,
     receipt_words,
@@ -123,7 +124,9 @@ def tell(
     storage: Storage,
     *,
     reward: Annotated[float, typer.Option(help="The reward, as measured.")],
-    cost: Annotated[float, typer.Option(help="The cost, as measured.")],
+    cost: Annotated[
+        list[str], typer.Option(help="The cost, as measured; NAME=VALUE for each where there are several.")
+    ],
     applied_action: Annotated[
         float | None, typer.Option(help="The setting that was applied, if it differs from the advice.")
     ] = None,
@@ -141,7 +144,7 @@ def tell(
         receipt = found.tell(
             decision_id,
             reward=reward,
-            cost=cost,
+            cost=read_cost(cost),
             applied_action=applied_action,
             observed_at=observed_at,
             throttled=throttled,
@@ -158,14 +161,18 @@ def correct(
     *,
     reason: Reason,
     reward: Annotated[float | None, typer.Option(help="The correct reward.")] = None,
-    cost: Annotated[float | None, typer.Option(help="The correct cost.")] = None,
+    cost: Annotated[
+        list[str] | None, typer.Option(help="The correct cost; NAME=VALUE for each where there are several.")
+    ] = None,
     applied_action: Annotated[float | None, typer.Option(help="The setting that was really applied.")] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Correct values of a reported outcome."""
     with opened(storage, decision_id) as found:
-        receipt = found.correct(decision_id, reason=reason, reward=reward, cost=cost, applied_action=applied_action)
+        receipt = found.correct(
+            decision_id, reason=reason, reward=reward, cost=read_cost(cost), applied_action=applied_action
+        )
         print_answer(receipt.to_dict(), format, json, receipt_words(receipt))
 
 

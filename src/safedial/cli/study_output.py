@@ -117,6 +117,18 @@ def read_pairs(option: str, words: list[str] | None) -> dict[str, Any]:
     return found
 
 
+def read_cost(words: list[str] | None) -> Any:
+    """One cost, or several as NAME=VALUE, null where one is not known.
+
+    >>> read_cost(["0.4"]), read_cost(["trough=12", "auc=null"])
+    (0.4, {'trough': 12, 'auc': None})
+    """
+    if words and "=" not in words[0]:
+        require(len(words) == 1, "--cost", words, "must be one number, or NAME=VALUE for each cost")
+        return _read_value(words[0])
+    return read_pairs("--cost", words) or None
+
+
 def with_age(status: dict[str, Any]) -> dict[str, Any]:
     """A study's status, with the age of the oldest open outcome."""
     from datetime import UTC, datetime

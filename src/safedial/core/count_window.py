@@ -55,6 +55,7 @@ class CountWindow:
         self.values = list(values)
         self._ordered: list[float] = []
         self._first = self._last = self._count = 0
+        self._moved: tuple[int, int, int] | None = None
         self.window = window(0, risk, confidence=confidence, least=least)
 
     def append(self, tolerated: float = -math.inf) -> int:
@@ -78,7 +79,7 @@ class CountWindow:
 
     def scale(self, level: float | None = None) -> float:
         """λ̂ for the next round; −∞ where it gets the start. `level`: δ_t ≤ δ of the adaptive rule."""
-        self._advance()
+        self.advance()
         size, rank = self.window
         if level is not None:
             rank = adapted_rank(level, size, rank)
@@ -91,12 +92,16 @@ class CountWindow:
 
     def exceeding(self, scale: float) -> list[int]:
         """The numbers of the counted rounds that would have exceeded at a scale."""
-        self._advance()
+        self.advance()
         return [number for number in range(*self.span) if self.values[number] < scale]
 
-    def _advance(self) -> None:
-        """Move the window to the latest rounds."""
+    def advance(self) -> None:
+        """Move the window to the latest rounds. `scale` does so too; called when an outcome arrives, it saves the next
+        decision that time.
+        """
         last = max(self._last, len(self.values) - self.lag)
+        if self._moved == (last, self._count, self.earlier):
+            return
         for value in self.values[self._last : last]:
             self._count += value == value
             self._insert(value)
@@ -110,6 +115,7 @@ class CountWindow:
         )
         if self.window.rank:
             self._resize(self.window)
+        self._moved = (last, self._count, self.earlier)
 
     def _resize(self, window: Window) -> None:
         while len(self._ordered) > window.size:

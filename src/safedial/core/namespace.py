@@ -53,10 +53,10 @@ def namespace(*values: Any) -> Any:
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
-    """`yes` where the condition holds, `no` elsewhere, in the namespace of all three."""
+    """`yes` where the condition holds, `no` elsewhere, in the condition's namespace."""
     if condition is True or condition is False:
         return yes if condition else no
-    return namespace(condition, yes, no).where(condition, yes, no)
+    return namespace(condition).where(condition, yes, no)
 
 
 def _array_namespace(arrays: list[Any]) -> Any:

@@ -84,7 +84,9 @@ class Mixture(NamedTuple):
 
 
 def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
-    """U(x) of a promise, "per_round", "tolerance" or "anytime"; ∞ where nothing is known."""
+    """U(x) of a promise, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known."""
+    if seen.ready is False:
+        return math.inf
     degrees = np.where(seen.ready, seen.degrees, 1.0) if isinstance(seen.ready, np.ndarray) else seen.degrees
     if promise == "per_round":
         factor = per_round_factor(degrees, seen.width, risk) / degrees**0.5
@@ -96,7 +98,7 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
         evidence = Evidence(seen.rounds, seen.log_det, np.minimum(shrinkage, 1.0 - CAUTION))
         factor = anytime_factor(evidence, seen.width, risk, failure, shape=chosen.shape)
     if isinstance(seen.ready, bool):
-        over = seen.spread * float(factor) if seen.ready else math.inf
+        over = seen.spread * float(factor)
         return seen.cost + over + ROUNDING * (abs(seen.cost) + over)
     known = seen.ready & (factor < math.inf)
     return np.where(known, seen.cost + seen.spread * np.where(known, factor, 0.0), math.inf)
@@ -108,7 +110,7 @@ def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:
     >>> f"{per_round_factor(8.0, 0.5, 0.05):.4f}"
     '2.0790'
     """
-    return t_quantile(degrees, risk) * np.sqrt(1.0 + width * width)
+    return t_quantile(degrees, risk) * (1.0 + width * width) ** 0.5
 
 
 def t_quantile(degrees: Any, risk: Any) -> Any:

@@ -34,7 +34,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +136,13 @@ class Cost:
         signed = cost if self.direction == "above" else -cost
         return _TOLERATED[growth.name](growth.parameters, signed + growth.error, setting, self.limit)
 
-    def exceeded(self, cost: Any) -> Any:
+    @overload
+    def exceeded(self, cost: float) -> bool: ...
+
+    @overload
+    def exceeded(self, cost: NDArray[np.float64]) -> NDArray[np.bool_]: ...
+
+    def exceeded(self, cost: Any) -> bool | NDArray[np.bool_]:
         """Whether a measured cost lies on the wrong side of the threshold."""
         return cost > self.threshold if self.direction == "above" else cost < self.threshold
 
@@ -148,7 +154,8 @@ class Cost:
         fields: dict[str, Any] = {"threshold": float(self.threshold)}
         if self.noise is None:
             fields |= {"growth": self.growth.to_dict(), "direction": self.direction}
-        fields |= {"on": self.on, "unit": self.unit or None, "noise": self.noise, "share": self.share}
+        fields |= {"on": self.on, "unit": self.unit or None}
+        fields |= {name: value and float(value) for name, value in (("noise", self.noise), ("share", self.share))}
         fields |= {"curve": self.curve and self.curve.to_dict()}
         return {name: value for name, value in fields.items() if value is not None}
 

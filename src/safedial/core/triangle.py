@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from safedial.core.least_squares import SPARE, WORST, Fitted
+from safedial.core.least_squares import SPARE, WORST, Fitted, is_due
 from safedial.core.rounding import SAFETY, UNIT, round_up
 
 Array = NDArray[np.float64]
@@ -34,32 +34,56 @@ ddot, dnrm2, dtrsv = _BLAS
 dtpqrt, dtrtri = _LAPACK
 
 
+class Reading(NamedTuple):
+    """What the certified numbers of every context share: factors for the mean's slack and for the width, and √RSS."""
+
+    slack: float
+    stretch: float
+    spread: float
+
+
 class Triangle(NamedTuple):
-    """The triangular factor of [X y_c y_r], the columns' squared norms, n, and an upper bound on K."""
+    """The triangular factor of [X y_c y_r], the columns' squared norms, n, an upper bound on K, and what follows from
+    these; None where nothing is known.
+    """
 
     factor: Array
     columns: Array
     rounds: int
     condition: float
+    reading: Reading | None
 
 
 def empty(dim: int) -> Triangle:
     """No rows yet."""
-    return Triangle(np.zeros((dim + 2, dim + 2), order="F"), np.zeros(dim + 2), 0, math.inf)
+    return triangle(np.zeros((dim + 2, dim + 2)), np.zeros(dim + 2), 0, math.inf)
 
 
-def append(triangle: Triangle, row: Array) -> Triangle:
-    """With one more row (x, y_c, y_r). K is computed anew about twenty times while the rounds double."""
-    columns, rounds = triangle.columns + row * row, triangle.rounds + 1
-    factor, *_ = dtpqrt(0, min(row.size, 32), triangle.factor, row[None, :])
-    dim, known = row.size - 2, triangle.condition
+def append(before: Triangle, row: Array) -> Triangle:
+    """With one more row (x, y_c, y_r)."""
+    columns, rounds = before.columns + row * row, before.rounds + 1
+    factor, *_ = dtpqrt(0, min(row.size, 32), before.factor, row[None, :])
+    dim, known = row.size - 2, before.condition
     if rounds < dim:
         known = math.inf
-    elif known == math.inf or rounds % (1 + rounds // 20) == 0:
+    elif known == math.inf or is_due(rounds):
         known = _condition(factor, columns)
     else:
-        known *= math.sqrt(float(np.max(columns[:dim] / triangle.columns[:dim])))
-    return Triangle(factor, columns, rounds, known)
+        known *= math.sqrt(float(np.max(columns[:dim] / before.columns[:dim])))
+    return triangle(factor, columns, rounds, known)
+
+
+def triangle(factor: Array, columns: Array, rounds: int, condition: float) -> Triangle:
+    """The triangle of these, with what can be certified from it."""
+    dim, unit = columns.size - 2, _unit(columns, rounds)
+    turned = unit * math.sqrt(dim) * condition
+    part, reading = 2.0 * turned + turned * turned, None
+    if rounds - dim >= SPARE and condition <= WORST and part < 0.5:
+        target = math.sqrt(float(columns[dim]))
+        slack = 2.0 * (1.0 + turned) * (3.0 * turned + 2.0 * unit) * target / (1.0 - part)
+        spread = round_up(abs(float(factor[dim, dim])) + 2.0 * (unit + turned) * target)
+        reading = Reading(slack, round_up((1.0 + turned) / math.sqrt(1.0 - part)), spread)
+    return Triangle(np.asfortranarray(factor), columns, rounds, condition, reading)
 
 
 def _condition(factor: Array, columns: Array) -> float:
@@ -72,44 +96,32 @@ def _condition(factor: Array, columns: Array) -> float:
     return size * (1.0 + 1e-6) if math.isfinite(size) else math.inf
 
 
-def unit_of(triangle: Triangle) -> float:
+def _unit(columns: Array, rounds: int) -> float:
     """γ: how far a column of the data may have been moved, relatively."""
-    size = triangle.columns.size
-    return 8.0 * SAFETY * UNIT * (triangle.rounds + size + 8) * math.sqrt(size)
+    return 8.0 * SAFETY * UNIT * (rounds + columns.size + 8) * math.sqrt(columns.size)
 
 
-def certified(triangle: Triangle, context: Array, norm: float) -> Fitted:
+def certified(seen: Triangle, context: Array, norm: float) -> Fitted:
     """The fit at a context: cost, width and √RSS are upper bounds whatever rounding did; not ready if it did much."""
-    factor, columns, rounds, condition = triangle
+    factor, _, rounds, _, reading = seen
     dim = context.size
-    unit = unit_of(triangle)
-    turned = unit * math.sqrt(dim) * condition
-    part = 2.0 * turned + turned * turned
     degrees = float(rounds - dim)
-    if not (degrees >= SPARE and condition <= WORST and part < 0.5):
+    if reading is None:
         return Fitted(0.0, 0.0, 0.0, 0.0, max(degrees, 1.0), False, norm, float(rounds))
     padded = np.zeros(dim + 2)
     padded[:dim] = context
-    direction = dtrsv(factor, padded, trans=1)[:dim]
-    length, target = dnrm2(direction), math.sqrt(columns[dim])
-    slack = 2.0 * length * (1.0 + turned) * (3.0 * turned + 2.0 * unit) * target / (1.0 - part)
-    cost = ddot(direction, factor[:dim, dim])
-    return Fitted(
-        reward=ddot(direction, factor[:dim, dim + 1]),
-        cost=round_up(cost + slack),
-        width=round_up(length * (1.0 + turned) / math.sqrt(1.0 - part)),
-        spread=round_up(abs(float(factor[dim, dim])) + 2.0 * (unit + turned) * target),
-        degrees=degrees,
-        ready=True,
-        norm=norm,
-        rounds=float(rounds),
-    )
+    direction = dtrsv(factor, padded, trans=1, overwrite_x=1)
+    length = dnrm2(direction, n=dim)
+    cost = round_up(ddot(direction, factor[:, dim], n=dim) + reading.slack * length)
+    reward = ddot(direction, factor[:, dim + 1], n=dim)
+    width = round_up(length * reading.stretch)
+    return Fitted(reward, cost, width, reading.spread, degrees, True, norm, float(rounds))
 
 
-def volume(triangle: Triangle, ridge: float) -> tuple[float, float]:
+def volume(seen: Triangle, ridge: float) -> tuple[float, float]:
     """(an upper bound on ln det(I + G/λ), a lower bound on g_min), whatever rounding did."""
-    dim = triangle.columns.size - 2
-    values = np.linalg.svd(triangle.factor[:dim, :dim], compute_uv=False)
-    moved = unit_of(triangle) * math.sqrt(float(np.sum(triangle.columns[:dim])))
+    dim = seen.columns.size - 2
+    values = np.linalg.svd(seen.factor[:dim, :dim], compute_uv=False)
+    moved = _unit(seen.columns, seen.rounds) * math.sqrt(float(np.sum(seen.columns[:dim])))
     largest = float(np.sum(np.log1p((values + moved) ** 2 / ridge)))
     return round_up(largest) + UNIT * dim, max(float(values[-1]) - moved, 0.0) ** 2

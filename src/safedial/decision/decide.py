@@ -33,8 +33,7 @@ def decide(
     if spec.noise_scale is not None:
         prediction = prediction._replace(context=asked.vector)
     baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
-    asked_for = {"round": float(number), "coin": coin, "baseline_cost": baseline}
-    prediction, choice = learner.choose(rules, spec, prediction, **asked_for)
+    prediction, choice = learner.choose(rules, spec, prediction, round=float(number), coin=coin, baseline_cost=baseline)
     fallback_reason = stop_reason or ("assumption_broken" if choice.bounds.refuted else "")
     if not fallback_reason and not choice.safe.certified:
         fallback_reason = "no_certified_action"

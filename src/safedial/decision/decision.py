@@ -102,6 +102,8 @@ LIMITS = {
     "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
     "bracket_drift": "rounds exceed at settings that the rounds before them tolerated, more than exchangeable rounds "
     "within the bracket would, so the fallback is advised until a person resumes",
+    "student_drift": "costs lie above their predictions more than Gaussian noise of one size allows, and on this the "
+    "Student bound rests, so the fallback is advised until a person resumes",
     "start_refuted": "costs exceeded the threshold at the declared start more often than the risk allows, so the start "
     "is not safe, and the fallback, or the dial's low end where the fallback is that start, is advised until a person "
     "resumes",
@@ -137,6 +139,7 @@ LIMITS = {
     "reach": "the reach: a higher setting lies too far beyond those tried so far; a guard, not a proof",
     "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
     "report the measured quantity, not its excess over a limit",
+    "open_rounds": "rounds that this decision needs have no outcome yet, so the start dose is used",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
     "count_rule": "the count rule: at a higher setting too many of the past rounds could have broken the threshold",
     "climb_limit": "the climb limit: a higher setting is too far beyond those of the last rounds; a guard, not a proof",

@@ -64,7 +64,7 @@ def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check an outcome and divide it by its intensities; `context` is for a noise scale that depends on it."""
     setting, gain = reals({"action": outcome.action, "reward": outcome.reward})
-    harm, baseline = _read_cost(rules.spec, outcome.cost), real("baseline_cost", outcome.baseline_cost)
+    harm, baseline = read_cost(rules.spec, outcome.cost), real("baseline_cost", outcome.baseline_cost)
     if rules.parts is not None:
         return _several(rules, outcome, harm, context)
     dial, dose = rules.dial, rules.dose
@@ -106,7 +106,7 @@ def _several(rules: Rules, outcome: Outcome, harms: dict[str, float], context: A
     return Sample(samples[0].reward, parts, least.weight, least.applied, harms, 0.0, least.intensity)
 
 
-def _read_cost(spec: SafetySpec, given: Any) -> Any:
+def read_cost(spec: SafetySpec, given: Any) -> Any:
     """One measured cost, or each of the spec's costs by name."""
     costs, mapping = spec.costs, isinstance(given, Mapping)
     if costs is None:
@@ -119,6 +119,13 @@ def _read_cost(spec: SafetySpec, given: Any) -> Any:
     missing = sorted(set(costs) - set(given))
     require(not missing, "cost", missing, "is missing", "report every cost, None where it is not known")
     return {name: _known(f"cost[{name!r}]", given[name]) for name in costs}
+
+
+def written_cost(measured: Any) -> Any:
+    """What `read_cost` read as plain values, None where a cost is not known."""
+    if not isinstance(measured, dict):
+        return measured
+    return {name: None if math.isnan(value) else value for name, value in sorted(measured.items())}
 
 
 def _known(name: str, value: Any) -> float:

@@ -51,7 +51,8 @@ def make_rules(
     recorded before it was refused.
     """
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
-    require(whole, "dim", dim, "must be a whole number >= 1")
+    way_out = "give dim, the number of values in a context, or features, which tell it"
+    require(whole, "dim", dim, "must be a whole number >= 1", way_out)
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name in NUMBERS:
         require(np.ndim(getattr(spec, name)) == 0, name, getattr(spec, name), "must be one number for an Agent")

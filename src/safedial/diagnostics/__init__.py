@@ -100,6 +100,8 @@ def check_log(
     ['tails', 'noise']
     """
     promise = PROMISES[spec.promise]
+    words, way_out = "has no checks of a log yet", "an Agent watches its own residuals: Agent.evidence"
+    require(not promise.gaussian, "promise", spec.promise, words, way_out)
     if promise.exchangeable:
         _check_level(level)
         rule = f"must be cost for a {spec.promise} spec"

@@ -84,8 +84,7 @@ def check_proposals(walked: BracketRounds, *, needed: float) -> Finding:
 
 
 def check_start(walked: BracketRounds, *, needed: float) -> Finding:
-    there = walked.at_start & walked.known
-    count, over = int(there.sum()), int((there & walked.exceeded).sum())
+    count, over = int(walked.at_start.sum()), int((walked.at_start & walked.exceeded).sum())
     fine = "Nothing speaks against the start."
     if over:
         fine = "Excesses at the start add to the risk. Their number may be chance; a lower start has fewer."

@@ -25,6 +25,21 @@ FEW = 0.1
 """The share of rounds, at the lowest scales, that the second test may leave out."""
 
 
+WITHIN = "Nothing speaks against the bracket on average. That does not show that every unit keeps to it."
+NEAR = (
+    "The slope may lie above `high`: the log does not show the bracket even on average. Widen it, or collect rounds at "
+    "more different settings."
+)
+SLOW = (
+    "Costs rise more slowly than `low`. That matters for rounds above the threshold, which then tolerate less than is "
+    "counted. State a smaller `low`."
+)
+BEYOND = (
+    "Costs rise faster than `high` on average, and some units are above the average: rounds tolerate less than is "
+    "counted. State a larger `high` (safedial calibrate proposes one), and return to the start until then."
+)
+
+
 class Compared(NamedTuple):
     """A cost's slopes given context and base, None if settings hardly vary; and the bracket to compare them with, None
     for costs of 0 or 1. `above`: the slope of the share above the bracket's curve. `words` name a slope; `floored` says
@@ -55,7 +70,7 @@ def compare(walked: BracketRounds, name: str) -> Compared:
         small = int((outcome <= least).sum())
         floored = f" {small} of {len(outcome)} costs lie at the floor, {np.exp(least):g}, or below." if small else ""
     elif growth.name == "spread":
-        outcome, words = cost.exceeded(measured).astype(float), "slope of the share that exceeds"
+        outcome, words = walked.over[name][used].astype(float), "slope of the share that exceeds"
     bracket = (float(low[0]), float(high[0]))
     if growth.features:
         bracket = (float((low / np.where(high > 0.0, high, np.inf)).min()), 1.0)
@@ -101,27 +116,12 @@ def check_growth(told: Compared, share: float) -> Finding:
     tried, upper = (whole, *told.slopes.bands), whole.interval()[1]
     each, above = 2.0 * share / (len(tried) + 1), told.above or Slope(0.0, 0.0, 0.0, 1.0, 1.0)
     steepest = max(tried, key=lambda slope: (slope.estimate - high) / slope.error)
-    word = "ok"
-    means = "Nothing speaks against the bracket on average. That does not show that every unit keeps to it."
-    if max(upper, steepest.estimate) > high or above.interval()[0] > 0.0:
-        word = "doubtful"
-        means = (
-            f"The slope may lie above `high` = {high:g}: the log does not show the bracket even on average. Widen it, "
-            "or collect rounds at more different settings."
-        )
-    elif upper < low:
-        word = "doubtful"
-        means = (
-            f"Costs rise more slowly than `low` = {low:g}. That matters for rounds above the threshold, which then "
-            "tolerate less than is counted. State a smaller `low`."
-        )
     if steepest.interval(each)[0] > high or above.interval(each)[0] > 0.0:
-        word = "contradicted"
-        means = (
-            f"Costs rise faster than `high` = {high:g} on average, and some units are above the average: rounds "
-            "tolerate less than is counted. State a larger `high` (safedial calibrate proposes one), and return to the "
-            "start until then."
-        )
+        word, means = "contradicted", BEYOND
+    elif max(upper, steepest.interval()[0]) > high or above.interval()[0] > 0.0:
+        word, means = "doubtful", NEAR
+    else:
+        word, means = ("doubtful", SLOW) if upper < low else ("ok", WITHIN)
     where = "" if steepest is whole else f"; the steepest is {_shown(steepest)}"
     found = f"The {told.words} over all settings is {_shown(whole)}{where}; stated: {low:g} to {high:g}.{told.floored}"
     if told.above is not None:

@@ -67,7 +67,6 @@ def watch_bracket_log(walked: BracketRounds, *, level: float) -> BracketWatch:
     require(
         covered.any(), "log", f"{len(covered)} rows", "has no round that the promise covers", "actions at most advised"
     )
-    exceeded = {name: cost.exceeded(walked.outcome[name][covered]) for name, cost in walked.costs.items()}
     alarms = [np.flatnonzero(path >= 1.0 / level) for path in (walked.evidence, walked.start_evidence)]
     first, start = (int(walked.number[over[0]]) if over.size else None for over in alarms)
     return BracketWatch(
@@ -78,10 +77,10 @@ def watch_bracket_log(walked: BracketRounds, *, level: float) -> BracketWatch:
         counted=walked.number[covered],
         violated=walked.exceeded[covered].astype(float),
         allowed=np.full(int(covered.sum()), walked.risk),
-        start_rounds=int((walked.at_start & walked.known).sum()),
+        start_rounds=int(walked.at_start.sum()),
         left_out=len(covered) - int(covered.sum()),
         start_evidence=walked.start_evidence,
         start_alarm=start,
-        by_cost={name: int(over.sum()) for name, over in exceeded.items()},
+        by_cost={name: int(over[covered].sum()) for name, over in walked.over.items()},
         missing=walked.missing,
     )

@@ -120,6 +120,8 @@ def watch_log(
     False
     """
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
+    rule, way_out = "has no watch over a log yet", "an Agent watches its own residuals: Agent.evidence"
+    require(not PROMISES[spec.promise].gaussian, "promise", spec.promise, rule, way_out)
     if PROMISES[spec.promise].bracketed:
         walked = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
         return watch_bracket_log(walked, level=level)

@@ -47,8 +47,6 @@ from safedial.plots.style import COLOURS, MARKERS, columns, legend_below, new_fi
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.progress import Advance, Bar, no_bar
-from safedial.replay_engines import replay
-from safedial.replay_engines.dispatch import ENGINES
 from safedial.report.html import claim, footer, html_table, image, read_provenance
 from safedial.stats import seed_interval
 
@@ -81,6 +79,8 @@ def battery_rows(
     progress: Advance | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One row for each threshold, series and checkpoint: regret and violations, means over seeds of the noise."""
+    from safedial.replay_engines import replay  # here, so that the help of `safedial reproduce` need not wait for SciPy
+
     spec = battery_spec(truth, thresholds)
     context = np.ascontiguousarray(rounds.context[~rounds.fit])
     means = context @ truth.reward_coef, context @ truth.cost_coef
@@ -136,6 +136,8 @@ def check_settings(
     source: str, embedder: str, *, split: str, floor: float, thresholds: list[float], seeds: int, engine: str
 ) -> None:
     """Refuse invalid settings before anything is read or computed."""
+    from safedial.replay_engines.dispatch import ENGINES
+
     check_choice(source, embedder)
     check_split(split)
     check_floor(floor)

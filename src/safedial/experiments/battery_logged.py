@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.agent import Agent
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.datasets.battery import data_folder, load_steps
@@ -65,6 +64,8 @@ def logged_rounds(data: str | Path | None) -> tuple[Array, Array, Array, Array]:
 
 def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[dict[str, Any]]:
     """One row for each policy: how many steps were accepted, and their weighted violation rate with its error."""
+    from safedial.agent import Agent  # here, so that the help of `safedial reproduce` need not wait for SciPy
+
     numbers, level, change, rise = logged_rounds(data)
     half = len(level) // 2
     centre, spread = numbers[:half].mean(axis=0), numbers[:half].std(axis=0)

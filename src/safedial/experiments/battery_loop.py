@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.agent import Agent
 from safedial.core.dose import DoseCurve, identity, power
 from safedial.errors import require
 from safedial.progress import Advance
 from safedial.worlds.battery import BatteryWorld
+
+if TYPE_CHECKING:
+    from safedial.agent import Agent
 
 FITS: dict[str, tuple[DoseCurve, bool]] = {
     "line": (identity(), False),
@@ -33,7 +35,9 @@ BANDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 class Round(NamedTuple):
-    """One round: `promise` and `limit` are the decision's, `evidence` is the agent's after the outcome."""
+    """One round: `promise` and `limit` are the decision's, `evidence` is the agent's after the outcome. `noisy`: its
+    outcome stopped the agent because outcomes scatter more than stated (`noise_broken`).
+    """
 
     context: NDArray[np.float64]
     action: float
@@ -49,6 +53,7 @@ class Round(NamedTuple):
     evidence: float
     alarmed: bool
     cell: int
+    noisy: bool = False
 
 
 class Band(NamedTuple):
@@ -80,6 +85,8 @@ def run_loop(
 
     No other alarm is cleared: the agent advises its fallback from then on.
     """
+    from safedial.agent import Agent  # here, so that the help of `safedial reproduce` need not wait for SciPy
+
     require(isinstance(agent, Agent), "agent", agent, "must be an Agent")
     require(isinstance(world, BatteryWorld), "world", world, "must be a BatteryWorld")
     fits = agent.dim == world.dim
@@ -94,7 +101,8 @@ def run_loop(
         step = battery.step(decision.action)
         seen = decision.prediction
         agent.update(decision, reward=step.reward, cost=step.cost)
-        if resume_noise and agent.stop_reason == "noise_broken":
+        noisy = agent.stop_reason == "noise_broken"
+        if noisy and resume_noise:
             agent.resume()
         played.append(
             Round(
@@ -112,6 +120,7 @@ def run_loop(
                 agent.evidence,
                 agent.alarmed,
                 step.cell,
+                noisy,
             )
         )
         if progress:
@@ -122,6 +131,11 @@ def run_loop(
 def alarm_round(played: Sequence[Round]) -> int | None:
     """The number, from 1, of the round whose outcome raised the alarm; None without an alarm."""
     return next((number for number, each in enumerate(played, start=1) if each.alarmed), None)
+
+
+def noise_round(played: Sequence[Round]) -> int | None:
+    """The number, from 1, of the first round whose outcome showed that the noise is larger than stated, or None."""
+    return next((number for number, each in enumerate(played, start=1) if each.noisy), None)
 
 
 def by_band(played: Sequence[Round]) -> list[Band]:

@@ -15,18 +15,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from safedial.agent import Agent
 from safedial.core.dose import Dose, identity, power
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
 from safedial.errors import MissingExtra, import_extra, require
-from safedial.experiments.battery_loop import Round, alarm_round, by_band, residuals_of_fits, run_loop
+from safedial.experiments.battery_loop import Round, alarm_round, by_band, noise_round, residuals_of_fits, run_loop
 from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
@@ -34,6 +33,9 @@ from safedial.policies import make_policy
 from safedial.progress import Bar, no_bar
 from safedial.report.html import footer, html_table, image, read_provenance
 from safedial.worlds.battery import BatteryWorld
+
+if TYPE_CHECKING:
+    from safedial.agent import Agent
 
 RISK = 0.05
 START = 0.25
@@ -81,6 +83,8 @@ FIT_COLOURS = ("#D55E00", "#CC79A7", "#999999", "#000000")
 
 
 def make_agent(series: Series, world: BatteryWorld) -> Agent:
+    from safedial.agent import Agent  # here, so that the help of `safedial reproduce` need not wait for SciPy
+
     exchangeable = PROMISES[series.spec.promise].exchangeable
     start, unguarded = (START, OFF) if exchangeable else (None, {})
     policy = make_policy(series.policy, **unguarded, **series.options)
@@ -95,7 +99,7 @@ def curve_rows(name: str, series: Series, played: Sequence[Round], seed: int) ->
     violated = np.cumsum([each.violated for each in played])
     reward = np.cumsum([each.reward for each in played])
     peak = np.maximum.accumulate([each.true_cost for each in played])
-    alarmed = alarm_round(played)
+    alarmed, noisy = alarm_round(played), noise_round(played)
     marks = np.unique(np.linspace(1, len(played), min(POINTS, len(played))).astype(int))
     return [
         {
@@ -113,6 +117,7 @@ def curve_rows(name: str, series: Series, played: Sequence[Round], seed: int) ->
             "largest_true_cost": float(peak[mark - 1]),
             "evidence": float(played[mark - 1].evidence),
             "alarm_round": "" if alarmed is None else alarmed,
+            "noise_round": "" if noisy is None else noisy,
             "cells": played[mark - 1].cell,
         }
         for mark in marks
@@ -136,6 +141,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> Rows:
                 "mean_reward": float(np.mean([row["mean_reward"] for row in ends])),
                 "largest_true_cost": max(row["largest_true_cost"] for row in ends),
                 "alarm_rounds": [row["alarm_round"] or None for row in ends],
+                "noise_rounds": [row.get("noise_round") or None for row in ends],
             }
         )
     return found
@@ -265,17 +271,21 @@ def table(folder: Path) -> list[Table | str]:
     lines = []
     for row in rows:
         over = "–" if row["violation_rate"] is None else "{violation_rate:.4f}"
-        lines.append(cells(row, ("{series}", over, "{mean_reward:.3f}", "{largest_true_cost:.2f}", _alarms(row, "/"))))
+        forms = ("{series}", over, "{mean_reward:.3f}", "{largest_true_cost:.2f}", *_stops(row, "/"))
+        lines.append(cells(row, forms))
     title = f"A battery in the loop ({len(settings['seeds'])} seeds × {settings['rounds']} rounds)"
     return [
-        Table(title, ["agent", "over τ", "reward", "hottest", "alarm at"], lines),
+        Table(title, ["agent", "over τ", "reward", "hottest", "noise_broken at", "alarm at"], lines),
         f"Promised: over τ in at most {RISK:g} of the rounds; counted where a promise was given.\n"
-        "Costs are in units of 10 °C above ambient, τ = 0.3. docs/battery.md says which assumptions fail here.",
+        "Costs are in units of 10 °C above ambient, τ = 0.3. docs/battery.md says which assumptions fail here.\n"
+        "An agent whose noise is larger than stated (noise_broken) is resumed at once, to see what follows.",
     ]
 
 
-def _alarms(row: dict[str, Any], between: str) -> str:
-    return between.join("–" if number is None else f"{number:.0f}" for number in row["alarm_rounds"])
+def _stops(row: dict[str, Any], between: str) -> list[str]:
+    """The rounds, by seed, in which the watch of the noise and another alarm first stopped the agent."""
+    stops = row["noise_rounds"], row["alarm_rounds"]
+    return [between.join("–" if number is None else f"{number:.0f}" for number in numbers) for numbers in stops]
 
 
 def section(folder: Path) -> list[str]:
@@ -284,9 +294,10 @@ def section(folder: Path) -> list[str]:
     for row in rows:
         over = "–" if row["violation_rate"] is None else "{violation_rate:.2%}"
         hottest = f"{10 * row['largest_true_cost']:.1f} °C"
-        forms = ("{series}", "{promised_rounds:.0f}", over, "{mean_reward:.3f}", hottest, _alarms(row, ", "))
+        forms = ("{series}", "{promised_rounds:.0f}", over, "{mean_reward:.3f}", hottest, *_stops(row, ", "))
         lines.append(cells(row, forms))
-    heads = ["agent", "promised rounds", "over τ", "mean reward", "hottest, above ambient", "alarm in round, by seed"]
+    heads = ["agent", "promised rounds", "over τ", "mean reward", "hottest, above ambient"]
+    heads += ["noise_broken in round, by seed", "alarm in round, by seed"]
     return [
         "<h2>A battery in the loop</h2>",
         "<p>Not in the paper. NASA's electrochemistry simulator responds to the chosen current with heat, so no linear model is right "

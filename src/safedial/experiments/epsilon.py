@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, write_results
 from safedial.experiments.synthetic import DIMS, synthetic_spec
@@ -56,6 +55,8 @@ def epsilon_rows(*, seeds: int, rounds: int, progress: Advance | None = None) ->
 
 def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400) -> float:
     """Microseconds per round of ε-greedy, the paper's way: a Cholesky factor of Σ for each decision, none to explore."""
+    from scipy.linalg import cho_factor, cho_solve  # here, so that the help of `safedial reproduce` need not wait
+
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((rounds, dim)) / np.sqrt(dim)
     outcomes, coins = rng.standard_normal((rounds, 2)), rng.random(rounds)
@@ -77,15 +78,13 @@ def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400)
     return (time.perf_counter() - started) / rounds * 1e6
 
 
-def time_rows(progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def time_rows(rounds: int) -> Iterator[dict[str, Any]]:
     """Time per round by dimension, ε and reading; the best of three."""
     for dim in TIMED_DIMS:
         for reading in READINGS:
             for epsilon in EPSILONS:
-                best = min(time_per_round(dim, epsilon, reading) for _ in range(3))
+                best = min(time_per_round(dim, epsilon, reading, rounds=rounds) for _ in range(3))
                 yield {"dim": dim, "learn_from": reading, "epsilon": epsilon, "us_per_round": best}
-                if progress:
-                    progress(1)
 
 
 def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
@@ -93,7 +92,7 @@ def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar 
     folder, start = output_folder(out), time.perf_counter()
     with bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
         tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance))}
-    tables["epsilon_time"] = list(time_rows())
+    tables["epsilon_time"] = list(time_rows(min(rounds, 400)))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
     return Result({}, write_results(folder, "epsilon", tables, settings, start))
 

@@ -53,7 +53,8 @@ def in_scales(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) ->
     share = start / assumed["tolerance"]
     require(share <= 1.0, "start_scale", start, "must be at most the tolerance that is assumed")
     simulated = make_policy("hp_shield", base=0, growth=_plain(growth, spec.threshold), start_scale=share, **options)
-    return simulated, SafetySpec(threshold=1.0, violation_risk=spec.violation_risk, promise="bracket")
+    threshold = 0.5 if growth.name == "spread" else 1.0
+    return simulated, SafetySpec(threshold=threshold, violation_risk=spec.violation_risk, promise="bracket")
 
 
 def _plain(growth: Growth, threshold: Any) -> Growth:

@@ -69,10 +69,13 @@ def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
         face = colour if row["promise_holds"] else "white"
         at = max(row["violation_rate"], RAREST), -place
         panel.plot(*at, "o", markersize=5, markeredgecolor=colour, markerfacecolor=face)
+        if "worst_rate" in row:
+            panel.plot(max(row["worst_rate"], RAREST), -place, "x", markersize=5, color=colour)
     if table[0]["promised_over"] == "a round":
         panel.axvline(table[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
     panel.set(xscale="log", xlim=(0.7 * RAREST, 1.0))
     panel.set_yticks([-place for place in range(len(table))], [row["scenario"] for row in table])
     panel.tick_params(axis="y", labelsize=6.5)
     panel.set_xticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["≤ 10⁻⁵", "10⁻⁴", "0.1 %", "1 %", "10 %", "100 %"])
-    title(panel, "violation rate (filled: the promise is proved there)")
+    worst = "; ×: in the worst round" if "worst_rate" in table[0] else ""
+    title(panel, f"violation rate (filled: the promise is proved there{worst})")

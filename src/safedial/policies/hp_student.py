@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.core import estimate, least_squares
+from safedial.core import least_squares
 from safedial.core.action import Choice, choose
 from safedial.core.confidence import Bounds
 from safedial.core.least_squares import Fit, Fitted
@@ -42,10 +42,10 @@ VERSIONS = ("per_round", "tolerance", "anytime")
 
 
 class Learned(NamedTuple):
-    """The fit of a batch; for the anytime bound also ln det(I + G/λ) from a ridge estimate, and a g_min of earlier."""
+    """The fit of a batch, and for the anytime bound an upper bound on ln det(I + G/λ) and a lower one on g_min."""
 
     fit: Fit
-    ridge: estimate.Estimate | None
+    log_det: Any
     least: Any
 
 
@@ -80,36 +80,41 @@ def hp_student(
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
     certified, anytime = fixed(), promise == "anytime"
 
+    def volume(state: Learned, fit: Fit, norm: Any, weight: Any) -> tuple[Any, Any]:
+        """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
+        ln(1 + xᵀ(λI + G)⁻¹x) ≤ ln(1 + ‖x‖²/(λ + g_min)) to ln det.
+        """
+        count = int(np.max(fit.rounds))
+        if fit.outside is None and least_squares.is_due(count):
+            values = 1.0 / np.linalg.eigvalsh(fit.inverse)
+            return np.sum(np.log1p(values / mixture.ridge), axis=-1), values[..., -1]
+        more = np.log1p(norm * norm / (mixture.ridge + state.least))
+        return state.log_det + np.where(np.asarray(weight) > 0.0, more, 0.0), state.least
+
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
-        more = estimate.init(dim, ridge=mixture.ridge, batch=batch) if anytime else None
-        return Learned(least_squares.init(dim, batch=batch), more, np.zeros(batch))
+        return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch))
 
     def predict(state: Learned, context: Any) -> Fitted:
         seen = least_squares.predict(state.fit, context)
-        return seen if state.ridge is None else seen._replace(log_det=state.ridge.log_det, least=state.least)
+        return seen._replace(log_det=state.log_det, least=state.least) if anytime else seen
 
     def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
-        fit, ridge, least = least_squares.update(state.fit, prediction, reward, cost, weight), state.ridge, state.least
-        if ridge is not None:
-            here = estimate.predict(ridge, prediction.context)
-            ridge, count = estimate.update(ridge, here, reward, cost, np.asarray(weight)), int(np.max(fit.rounds))
-            # g_min never falls, so an earlier one is valid; its times go by the number of rounds.
-            if fit.outside is None and count % (1 + count // 40) == 0:
-                least = 1.0 / np.linalg.eigvalsh(fit.inverse)[..., -1]
-        return Learned(fit, ridge, least)
+        fit = least_squares.update(state.fit, prediction, reward, cost, weight)
+        return state._replace(fit=fit) if not anytime else Learned(fit, *volume(state, fit, prediction.norm, weight))
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)
         xp = namespace(bound)
         ready = bound < math.inf
         safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
-        if not np.all(ready):
+        if not (ready if isinstance(ready, bool) else np.all(ready)):
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
             if start_dose is None:
                 first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
             safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        return choose(prediction.reward, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
+        index = xp.where(prediction.ready, prediction.reward, 0.0)
+        return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
 
     options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag}
     options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
@@ -128,12 +133,11 @@ def _check_spec(promise: str) -> Any:
         stated = PROMISES[spec.promise]
         each = stated.each_round and not stated.exchangeable
         require(each, "promise", spec.promise, "is not what hp_student gives", "use promise='student'")
-        if promise == "per_round":
-            return
-        rule = f"is missing: promise={promise!r} needs it beside violation_risk"
-        require(spec.estimation_risk is not None, "estimation_risk", None, rule, "0.01 is usual")
         half = np.all(np.asarray(spec.violation_risk) < 0.5)
-        require(half, "violation_risk", spec.violation_risk, f"must be below 0.5 with promise={promise!r}")
+        require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for hp_student")
+        known = promise == "per_round" or spec.estimation_risk is not None
+        rule = f"is missing: promise={promise!r} needs it beside violation_risk"
+        require(known, "estimation_risk", None, rule, "0.01 is usual")
 
     return check
 

@@ -79,7 +79,7 @@ def check_rounds(
     require(not policy.knows_truth, "policy", policy.name, "needs the true coefficients, which a replay does not have")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
-    fits = not PROMISES[spec.promise].exchangeable
+    fits = PROMISES[spec.promise].from_constants
     require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use 'certified'")
     require(progress is None or callable(progress), "progress", progress, "must be a function of the rounds just done")
     contexts = _contexts(contexts)

@@ -20,7 +20,7 @@ from safedial.study.reducer import TAG
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
     *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations"),
-    *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
+    *("costs", "rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
 )
 
 
@@ -36,6 +36,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "complete": track.complete,
             "threshold": rules.spec.threshold,
             "below": rules.policy.options.get("direction") == "below",
+            "costs": _limits(rules),
             "risk": rules.spec.promised_risk,
             "promise": rules.spec.promise,
             "policy": rules.policy.name,
@@ -50,6 +51,15 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "ages": ages(track),
             "curves": curves(track, points, path),
         }
+
+
+def _limits(rules: Any) -> dict[str, Any] | None:
+    """The limits of several costs, by name."""
+    several = rules.spec.costs
+    return several and {
+        name: {"threshold": cost.threshold, "below": cost.direction == "below", "unit": cost.unit}
+        for name, cost in several.items()
+    }
 
 
 def counts(track: Track, path: Any = None) -> dict[str, Any]:
@@ -107,7 +117,7 @@ def ages(track: Track) -> list[dict[str, Any]]:
 def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     """Curves over decisions in at most `points` bins: the mean of each bin, and the extremes if they matter."""
     if not track.rows:
-        return {name: [] for name in CURVES}
+        return {**{name: [] for name in CURVES}, "costs": {name: [] for name in track.costs}}
     edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
     first, last = edges[:-1], edges[1:] - 1
     known, over = over_threshold(track)
@@ -126,7 +136,8 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "advised": plain(_means(track.column("action"), np.ones(track.rows, dtype=bool), first)),
         "applied": plain(_means(track.column("applied"), earned, first)),
         "cost": plain(_means(cost, known, first)),
-        "cost_max": plain(side * np.maximum.reduceat(np.where(known, side * cost, -np.inf), first)),
+        "cost_max": _worst(cost, known, first, side),
+        "costs": {name: _worst(track.share(name, np.array(each)), known, first) for name, each in track.costs.items()},
         "violations": np.add.reduceat(over.astype(int), first).tolist(),
         "rate": plain(np.divide(hits, seen, out=np.full(len(last), np.nan), where=seen > 0)),
         "rate_low": plain([low for low, _ in ends]),
@@ -161,6 +172,12 @@ def _means(values: Any, known: Any, first: Any) -> Any:
     count = np.add.reduceat(known.astype(float), first)
     total = np.add.reduceat(np.where(known, values, 0.0), first)
     return np.divide(total, count, out=np.full(len(first), np.nan), where=count > 0)
+
+
+def _worst(values: Any, known: Any, first: Any, side: float = 1.0) -> list[float | None]:
+    """The largest of each bin's known values; with side −1 the smallest."""
+    seen = known & np.isfinite(values)
+    return plain(side * np.maximum.reduceat(np.where(seen, side * values, -np.inf), first))
 
 
 def _reward_intensity(track: Track, name: str) -> Any:
@@ -209,6 +226,13 @@ def _row(track: Track, row: int) -> dict[str, Any]:
         "meta": meta,
         "at": moment(int(track.value("at", row))),
         **{name: None if math.isnan(value) else value for name, value in values.items()},
+        **_costs(track, row),
         "status": status,
         "violated": over,
     }
+
+
+def _costs(track: Track, row: int) -> dict[str, Any]:
+    """Several costs of a row, by name, None where one is not known."""
+    several = {name: None if math.isnan(each[row]) else each[row] for name, each in track.costs.items()}
+    return {"cost": several if any(value is not None for value in several.values()) else None} if several else {}

@@ -38,7 +38,12 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     dim: int | None = Field(None, ge=1, description="length of the context")
-    threshold: float = Field(description="τ: the largest acceptable cost", gt=0)
+    threshold: float | None = Field(
+        None, description="τ: the largest acceptable cost, > 0 (of any sign with promise bracket); or costs"
+    )
+    costs: dict[str, Any] | None = Field(
+        None, description='hp_shield: several costs by name, {"trough": {"threshold": 20, "growth": {...}}, ...}'
+    )
     violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk in each round")
     estimation_risk: float | None = Field(
         None, gt=0, lt=1, description="δ′: the risk, once for all rounds, that a confidence set misses"
@@ -96,7 +101,9 @@ class Ask(_Closed):
 
 class Outcome(_Closed):
     reward: float
-    cost: float
+    cost: float | dict[str, float | None] = Field(
+        description="as measured; an object with each of the spec's costs by name, null where one is not known"
+    )
     applied_action: float | None = Field(
         None, description="if it differs from the advice; it must have been chosen without knowledge of the outcome"
     )
@@ -114,7 +121,7 @@ class Outcome(_Closed):
 class Correction(_Closed):
     reason: str = Field(min_length=1)
     reward: float | None = None
-    cost: float | None = None
+    cost: float | dict[str, float | None] | None = Field(None, description="several costs are replaced together")
     applied_action: float | None = None
 
 

@@ -80,6 +80,7 @@ class Track:
         self.imported = 0
         self.lock = threading.RLock()
         self._columns = {name: array("d") for name in COLUMNS}
+        self.costs = {name: array("d") for name in study.spec.rules.spec.costs or ()}
         self._row_of: dict[int, int] = {}
         self._looked = -1e9
         self._query = _query(study.store.engine.dialect.name)
@@ -146,6 +147,8 @@ class Track:
         unknown = (nan, nan, nan, False, nan, CODE[next_status("", "open", given=given)], False, False)
         for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
             column.append(value)
+        for column in self.costs.values():
+            column.append(nan)
         if key is not None or meta:
             self.visits[self.rows] = key, meta or {}
         self._row_of[seq] = self.rows
@@ -160,14 +163,28 @@ class Track:
         withheld, lost = False, not known.unrelated
         if known.values:
             applied = columns["applied"][row] = known.applied
-            columns["reward"][row], columns["cost"][row] = known.values["reward"], known.values["cost"]
-            columns["over"][row] = spec.learner.is_over(spec.rules, known.values["cost"])
+            told = known.values["cost"]
+            over = columns["over"][row] = spec.learner.is_over(spec.rules, told)
+            columns["reward"][row] = known.values["reward"]
+            columns["cost"][row] = self._share(row, told, over=over) if self.costs else told
             nothing = CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
             withheld = nothing and spec.rules_version > 1 and bool(known.unrelated or not spec.learner.awaits_all)
             lost = bool(known.values["throttled"]) or (withheld and lost)
         columns["withheld"][row], columns["blocked"][row] = withheld, lost
         if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):
             columns["resolved"][row] = event.seq
+
+    def _share(self, row: int, told: dict[str, float | None], *, over: bool) -> float:
+        """Keep several costs by name. Returns the largest share of its limit; NaN if none is over and one not known."""
+        for name, column in self.costs.items():
+            column[row] = nan if (cost := told[name]) is None else cost
+        known = {name: column[row] for name, column in self.costs.items() if not isnan(column[row])}
+        return max(self.share(*each) for each in known.items()) if over or len(known) == len(self.costs) else nan
+
+    def share(self, name: str, cost: Any) -> Any:
+        """One of several costs as a share of its limit: 1 at the limit, and more beyond it, on whichever side it is."""
+        limit = (self.study.spec.rules.spec.costs or {})[name]
+        return 1.0 + limit.excess(cost) / (abs(limit.threshold) or 1.0)
 
 
 def _query(dialect: str) -> Any:

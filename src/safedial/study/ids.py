@@ -38,7 +38,7 @@ def read_id(decision_id: Any) -> DecisionId:
     """The parts of an id."""
     found = ID.fullmatch(str(decision_id))
     if found is None:
-        raise no_decision(decision_id)
+        raise no_decision(decision_id, "; an id has the form STUDY.NUMBER.TAG, such as infusion.2.0f6a33b1")
     return DecisionId(found[1], int(found[2]), found[3] or "")
 
 
@@ -46,7 +46,7 @@ def read_own_id(study: str, decision_id: Any) -> DecisionId:
     """The parts of an id, which must belong to this study."""
     found = read_id(decision_id)
     if found.study != study:
-        raise no_decision(decision_id)
+        raise no_decision(decision_id, f" in study {study!r}")
     return found
 
 
@@ -67,9 +67,10 @@ def check_id(given: DecisionId, right: DecisionId) -> None:
     if not given.tag:
         words = "lacks its last part, the beginning of the decision's hash; give the whole id"
     else:
-        words = "does not match the decision at this place in the log; it was made before the store was restored"
+        words = "does not match the decision at this place in the log: it is mistyped, or it was made before the store "
+        words += "was restored"
     raise StudyError("unknown_decision", f"decision_id = {str(given)!r}: {words}", public=f"decision_id: {words}")
 
 
-def no_decision(decision_id: Any) -> StudyError:
-    return StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision")
+def no_decision(decision_id: Any, more: str = "") -> StudyError:
+    return StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision{more}")

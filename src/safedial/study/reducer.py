@@ -12,7 +12,7 @@ from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Outcome, Sample, normalise
+from safedial.decision.outcome import Outcome, Sample, normalise, read_cost
 from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
 from safedial.study.event_bodies import QUESTION, decision_of
@@ -160,7 +160,8 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
     elif round_.number == state.rounds:
         state.last_action = sample.applied
     unrelated = bool(body.get("unrelated"))
-    if now and sample.weight <= 0.0 and (unrelated or not state.learner.awaits_all):
+    nothing = now and (sample.weight <= 0.0 or sample.unknown)
+    if nothing and (unrelated or not state.learner.awaits_all):
         _lose(state, decision, round_, skip=unrelated, counted=True)
     elif not state.learner.in_order:
         state.learner.learn(round_.context, round_.norm, sample, round_.place)
@@ -191,7 +192,7 @@ def _throttled(state: State, round_: Round, body: Body) -> None:
     counts: the advised setting would have cost at least as much, unless more was applied.
     """
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
+    sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
     _count(state, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
 
@@ -199,7 +200,7 @@ def _throttled(state: State, round_: Round, body: Body) -> None:
 def _voided(state: State, round_: Round, body: Body) -> bool:
     """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, body["cost"], round_.baseline_cost)
+    sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
     over = state.watch.voided(round_, sample)
     if over:
         _count(state, sample)

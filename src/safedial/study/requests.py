@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from safedial.decision.outcome import read_cost, written_cost
 from safedial.decision.rounds import Asked
 from safedial.decision.rules import Rules
 from safedial.decision.units import real
@@ -43,6 +44,30 @@ def read_request(
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
     raw = asked.vector if rules.features is None else values
     return Request(raw.tolist(), asked, noted)
+
+
+def read_outcome(
+    rules: Rules, values: Mapping[str, Any], observed_at: Any, *, throttled: Any, unrelated: Any
+) -> dict[str, Any]:
+    """The body of an outcome's event, its values checked."""
+    for name, given in (("throttled", throttled), ("unrelated", unrelated)):
+        if not isinstance(given, bool):
+            raise refusal(name, given, "must be True or False")
+    stated = values if values["applied_action"] is not None else {name: values[name] for name in ("reward", "cost")}
+    body = {"applied_action": None, **read_values(rules, stated), "throttled": throttled}
+    if unrelated:
+        body["unrelated"] = True
+    if observed_at is not None:
+        body["observed_at"] = written_time(observed_at)
+    return body
+
+
+def read_values(rules: Rules, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of an outcome as plain numbers, several costs as a mapping."""
+    return {
+        name: written_cost(read_cost(rules.spec, value)) if name == "cost" else real(name, value)
+        for name, value in given.items()
+    }
 
 
 def read_meta(version: int, meta: Any) -> dict[str, Any] | None:

@@ -24,14 +24,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from safedial.decision.units import real, reals
-from safedial.errors import refusal, require
+from safedial.errors import require
 from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.event_bodies import Noted
 from safedial.study.history import read_history
 from safedial.study.ids import read_own_id
-from safedial.study.requests import checked_text, microseconds, read_key, read_meta, read_request, written_time
+from safedial.study.requests import (
+    checked_text,
+    microseconds,
+    read_key,
+    read_meta,
+    read_outcome,
+    read_request,
+    read_values,
+)
 from safedial.study.store import Answer
 from safedial.study.study_reader import StudyReader
 from safedial.study.transaction import StudyTransaction
@@ -106,7 +113,7 @@ class Study(StudyReader):
         decision_id: str,
         *,
         reward: float,
-        cost: float,
+        cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | datetime | None = None,
         throttled: bool = False,
@@ -121,7 +128,7 @@ class Study(StudyReader):
         decision_id: str,
         *,
         reward: float,
-        cost: float,
+        cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | datetime | None = None,
         throttled: bool = False,
@@ -135,7 +142,7 @@ class Study(StudyReader):
         decision_id: str,
         *,
         reward: float,
-        cost: float,
+        cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | datetime | None = None,
         throttled: bool = False,
@@ -146,6 +153,8 @@ class Study(StudyReader):
         """Report the outcome of a decision.
 
         Args:
+            reward, cost: as measured; `cost` is a mapping with each of the spec's `costs`, where it states them, None
+                where one is not known.
             applied_action: the applied setting, in the dial's units, if it was not the advice. It must have been chosen
                 without knowing anything about this round's outcome beyond the context.
             observed_at: when it was measured, for the record (ISO 8601).
@@ -154,20 +163,8 @@ class Study(StudyReader):
             unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
                 outcome. The round is then skipped; otherwise it counts as void, and learning ends there.
         """
-        for name, given in (("throttled", throttled), ("unrelated", unrelated)):
-            if not isinstance(given, bool):
-                raise refusal(name, given, "must be True or False")
-        gain, harm = reals({"reward": reward, "cost": cost})
-        body: dict[str, Any] = {
-            "reward": gain,
-            "cost": harm,
-            "applied_action": None if applied_action is None else real("applied_action", applied_action),
-            "throttled": throttled,
-        }
-        if unrelated:
-            body["unrelated"] = True
-        if observed_at is not None:
-            body["observed_at"] = written_time(observed_at)
+        values = {"reward": reward, "cost": cost, "applied_action": applied_action}
+        body = read_outcome(self.spec.rules, values, observed_at, throttled=throttled, unrelated=unrelated)
         work = partial(operations.tell, decision=read_own_id(self.name, decision_id), body=body, actor=self._who(actor))
         return self._write(work, wait)
 
@@ -178,7 +175,7 @@ class Study(StudyReader):
         *,
         reason: str,
         reward: float | None = None,
-        cost: float | None = None,
+        cost: float | Mapping[str, float | None] | None = None,
         applied_action: float | None = None,
         key: str | None = None,
         actor: str | None = None,
@@ -192,7 +189,7 @@ class Study(StudyReader):
         *,
         reason: str,
         reward: float | None = None,
-        cost: float | None = None,
+        cost: float | Mapping[str, float | None] | None = None,
         applied_action: float | None = None,
         key: str | None = None,
         actor: str | None = None,
@@ -205,15 +202,17 @@ class Study(StudyReader):
         *,
         reason: str,
         reward: float | None = None,
-        cost: float | None = None,
+        cost: float | Mapping[str, float | None] | None = None,
         applied_action: float | None = None,
         key: str | None = None,
         actor: str | None = None,
         wait: bool = True,
     ) -> Receipt | Future[Receipt]:
-        """Replace wrongly reported values of an outcome; the log is replayed with the right ones."""
+        """Replace wrongly reported values of an outcome; the log is replayed with the right ones. Several costs are
+        replaced together: give all of them.
+        """
         given = {"reward": reward, "cost": cost, "applied_action": applied_action}
-        changed = {name: real(name, value) for name, value in given.items() if value is not None}
+        changed = read_values(self.spec.rules, {name: value for name, value in given.items() if value is not None})
         require(changed, "correction", None, "is empty", "give reward, cost or applied_action")
         decision, why = read_own_id(self.name, decision_id), checked_text("reason", reason)
         work = partial(operations.correct, decision=decision, changed=changed, reason=why)

@@ -57,7 +57,7 @@ class StudyReader:
         """Why this action, in plain words, and what was reported since."""
         lines = [str(self.decision(decision_id).explain())]
         for event in self.about(decision_id):
-            facts = ", ".join(f"{name} {value}" for name, value in event["body"].items() if value is not None)
+            facts = ", ".join(f"{name} {value}" for name, value in _flat(event["body"]).items() if value is not None)
             why = f" ({event['reason']})" if event["reason"] else ""
             lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
         return Text("\n".join(lines))
@@ -130,6 +130,14 @@ class StudyReader:
         transaction.flush()
         found = (event for seq in islice(transaction.state.open, most) if (event := transaction.event(seq)))
         return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with several costs in fields of their own."""
+    costs = body.get("cost")
+    if not isinstance(costs, dict):
+        return dict(body)
+    return {**{f"cost_{name}": value for name, value in costs.items()}, **body, "cost": None}
 
 
 def _notes(transaction: StudyTransaction) -> list[str]:

@@ -80,10 +80,23 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "baseline_cost": body["baseline_cost"],
         **{name: body[name] for name in QUESTION if name in body},
         **_result(rules, RoundHistory()),
-        "threshold": rules.spec.threshold,
+        **_thresholds(rules),
     }
     row |= dict(zip((f"context.{each}" for each in names), body["context"], strict=True))
     return {**row, **{f"meta.{each}": value for each, value in body.get("meta", {}).items()}}
+
+
+def _costs(rules: Rules, cost: Any) -> dict[str, Any]:
+    """A cost, or each of several in a column of its own."""
+    if rules.spec.costs is None:
+        return {"cost": cost}
+    return {f"cost_{name}": (cost or {}).get(name) for name in rules.spec.costs}
+
+
+def _thresholds(rules: Rules) -> dict[str, Any]:
+    if rules.spec.costs is None:
+        return {"threshold": rules.spec.threshold}
+    return {f"threshold_{name}": cost.threshold for name, cost in rules.spec.costs.items()}
 
 
 def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
@@ -93,7 +106,7 @@ def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
         "unrelated": known.unrelated,
         "applied_action": known.applied,
         "reward": values.get("reward"),
-        "cost": values.get("cost"),
+        **_costs(rules, values.get("cost")),
         "outcome_at": known.outcome and moment(known.outcome.at),
         "violated": rules.learner.is_over(rules, values["cost"]) if values else None,
     }

@@ -31,6 +31,8 @@ STATES = (
 
 EATING = 5.0
 """Grams of carbohydrate eaten in a minute."""
+ACTING = 60
+"""Minutes until a bolus acts. The lowest glucose is taken from then on: what it was before says nothing of a bolus."""
 FINE, FINE_MINUTES = 8, 30
 """Steps in each of the first minutes; later ones are steps themselves."""
 
@@ -147,9 +149,10 @@ def glucose_after(patients: Patients, start: Array, carbohydrate: Array, bolus: 
 
 
 def eat(patients: Patients, start: Array, carbohydrate: Array, bolus: Array, *, minutes: int = 360) -> Meal:
-    """The lowest glucose after a meal, and the share of the time that it lies between 70 and 180 mg/dl."""
+    """The lowest glucose from an hour after a meal on, and the share of all the time between 70 and 180 mg/dl."""
+    require(minutes > ACTING, "minutes", minutes, f"must be above {ACTING}, when a bolus begins to act")
     trace = glucose_after(patients, start, carbohydrate, bolus, minutes=minutes)
-    return Meal(trace.min(axis=0), ((trace >= 70.0) & (trace <= 180.0))[1:].mean(axis=0))
+    return Meal(trace[ACTING:].min(axis=0), ((trace >= 70.0) & (trace <= 180.0))[1:].mean(axis=0))
 
 
 class _Body:

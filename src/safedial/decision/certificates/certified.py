@@ -12,8 +12,10 @@ from safedial.core.promise import PROMISES
 from safedial.decision.decision import LIMITS, Decision
 from safedial.decision.rules import Rules
 from safedial.decision.units import rounded_down
-from safedial.policies import shown_spec
+from safedial.policies import FACTORIES, shown_spec
 from safedial.version import __version__
+
+OWN = "policy {} is your own: that its rule keeps the promise is your proof, not one of this package"
 
 
 def statement(decision: Decision) -> str:
@@ -26,7 +28,10 @@ def statement(decision: Decision) -> str:
 
 def certificate(decision: Decision) -> dict[str, Any]:
     """The certificate as plain values: the model, the bounds, the choice and the assumptions."""
-    return {**_common(decision), **decision.rules.learner.facts(decision)}
+    facts, name = {**_common(decision), **decision.rules.learner.facts(decision)}, decision.rules.policy.name
+    if facts["holds"] and name not in FACTORIES:
+        facts["assumptions"] = [*facts["assumptions"], OWN.format(name)]
+    return facts
 
 
 def fixed_terms(rules: Rules) -> tuple[dict[str, Any], list[str]]:
@@ -91,7 +96,10 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
     lines.append(f"  Promise: {facts['statement']}.")
     lines += [f"  {line}" for line in decision.rules.learner.arithmetic(decision, facts)]
-    lines.append(f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']}).")
+    if decision.rules.policy.options.get("chooser") != "largest":  # which does not ask for rewards
+        lines.append(
+            f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']})."
+        )
     if promise.from_constants:
         learned = "margin_risk" in facts["risk"]
         lines.append(

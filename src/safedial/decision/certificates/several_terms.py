@@ -28,7 +28,6 @@ def facts(decision: Decision) -> dict[str, Any]:
     risks = [told["risk"] for told in costs.values()]
     stated, least = decision.rules.spec.costs or {}, costs[decision.prediction.least]
     return {
-        "assumptions": _assumptions({name: told.pop("assumptions") for name, told in costs.items()}),
         "risk": {name: sum(risk[name] for risk in risks) for name in risks[0]},
         "least": decision.prediction.least,
         "cost_upper": least["cost_upper"],
@@ -61,8 +60,9 @@ def _parts(decision: Decision) -> dict[str, Decision]:
     }
 
 
-def _assumptions(each: dict[str, list[str]]) -> list[str]:
+def assumptions(rules: Rules) -> list[str]:
     """What all costs assume, once, and what each assumes by itself, with its name."""
+    each = {name: part.learner.fixed_assumptions(part) for name, part in rules.parts.items()}
     lists = list(each.values())
     shared = [line for line in lists[0] if all(line in lines for lines in lists)]
     own = [f"{name}: {line}" for name, lines in each.items() for line in lines if line not in shared]

@@ -45,13 +45,13 @@ def started(rules: Rules, start_action: Any) -> Rules:
     options = {**policy.options, "group": _column(policy.options["group"], rules.features)}
     setting = None if start_action is None else real("start_action", start_action)
     if setting is not None:
-        options["start_dose"] = _declared(options["start_dose"], dose, dial, setting)
+        options["start_dose"] = declared(options["start_dose"], dose, dial, setting)
     if rules.version > 1:
         options = {"reach": _reach(dose, dial), "history": "train", "least_dose": _least(dose, dial), **options}
         _check_reach(options["reach"], dose, dial)
     if options["start_dose"] is None:
         _check_certified_start(spec, options)
-        fallback = _certified_fallback(spec, dose, dial)
+        fallback = certified_fallback(spec, dose, dial)
     else:
         fallback = setting = _declared_setting(options, dose, dial, setting)
     made = make_policy(policy.name, **options)
@@ -175,7 +175,7 @@ def _warn_where_probes_are_nothing(probe: Any, dose: Dose, dial: Dial) -> None:
         )
 
 
-def _certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | None:
+def certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | None:
     """The setting that the constants certify for every context; None if no bound on contexts is stated."""
     if spec.context_bound is None:
         return None
@@ -184,7 +184,8 @@ def _certified_fallback(spec: SafetySpec, dose: Dose, dial: Dial) -> float | Non
     return dial.setting(float(dose.cost.action(round_down(safe, dose.cost.error_units))))
 
 
-def _declared(given: float | None, dose: Dose, dial: Dial, setting: float) -> float:
+def declared(given: float | None, dose: Dose, dial: Dial, setting: float) -> float:
+    """The intensity of a declared start setting, checked against the policy's own start dose, if it has one."""
     inside = dial.low < setting <= dial.high
     require(inside, "start_action", setting, f"must lie above {dial.low:g} and at most at {dial.high:g}")
     settable = dial.levels is None or setting in dial.levels

@@ -22,11 +22,16 @@ from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.radius_state import make_radius_state
 from safedial.decision.learners.several_learner import SeveralLearner
 from safedial.decision.learners.shield_learner import ShieldLearner
+from safedial.decision.learners.student_learner import StudentLearner
 from safedial.decision.rules import Rules, plain_options
 from safedial.errors import require
 from safedial.policies import FACTORIES, Policy, make_policy
 
-NAMED: dict[str, type[Learner]] = {"hp_conformal": ConformalLearner, "hp_shield": ShieldLearner}
+NAMED: dict[str, type[Learner]] = {
+    "hp_conformal": ConformalLearner,
+    "hp_shield": ShieldLearner,
+    "hp_student": StudentLearner,
+}
 """Policies with a learner of their own."""
 
 

@@ -70,6 +70,10 @@ class SeveralLearner(Learner):
         return several_terms.event(rules)
 
     @classmethod
+    def fixed_assumptions(cls, rules: Rules) -> list[str]:
+        return several_terms.assumptions(rules)
+
+    @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
         return several_terms.facts(decision)
 

@@ -65,20 +65,6 @@ class Counted(NamedTuple):
         return self.first + np.flatnonzero(self.scales[self.first : self.last] < self.scale)
 
 
-class Found(NamedTuple):
-    """The largest setting, before flooring to a level too; what the count rule allows (λ̂, −∞: the start) and the climb
-    limit; the scale that was counted, the one that a climb may start from, and whether the climb limit set it.
-    """
-
-    safe: float
-    unfloored: float
-    allowed: float
-    most: float
-    counted: float
-    scale: float
-    climbing: bool
-
-
 class ShieldHistory:
     """Rounds of one group by their place, from 0, and their tolerated scales under the present base."""
 
@@ -167,8 +153,13 @@ class ShieldHistory:
             return value
         return protocol * np.exp(np.clip(np.where(np.isnan(value), 0.0, value), -LARGEST_LOG, LARGEST_LOG))
 
-    def find(self, base: float, raw_start: float, level: float | None) -> Found:
-        """The largest setting: λ̂ times the base, or at the offset −λ̂, under the climb limit, never below the start."""
+    def find(self, base: float, raw_start: float, level: float | None) -> tuple[Any, ...]:
+        """The largest setting: λ̂ times the base, or at the offset −λ̂, under the climb limit, never below the start.
+
+        Returns it, also before flooring to a level; the start; what the count rule allows (λ̂, −∞: the start) and what
+        the climb limit; the scale that is counted, the one that a climb may start from, and whether the climb limit
+        set the setting.
+        """
         climb, start = self.options["climb"], self.floored(raw_start)
         allowed = self.step * self.window.scale(level)
         most = math.inf if climb is None else climb_limit(self.used, -math.inf, climb=climb)
@@ -185,7 +176,7 @@ class ShieldHistory:
             # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
             scale = max(scale, raw_start / (max(base, self.end) if self.common_start else base))
         safe = unfloored if self.levels is None else Range(start, self.end, self.levels).played(unfloored)
-        return Found(safe, unfloored, allowed, most, max(counted / self.step, LEAST), scale, climbing)
+        return safe, unfloored, start, allowed, most, max(counted / self.step, LEAST), scale, climbing
 
     def _tolerated(self, limit: Any, base: Any, start: Any) -> Any:
         """T̂ of rounds that tolerate settings up to `limit`."""
@@ -229,6 +220,7 @@ class ShieldHistory:
         columns["limit"][place], columns["applied"][place] = limit, applied
         base = self.base_at(self.contexts[place], columns["protocol"][place])
         self._set(place, self._tolerated(limit, base, columns["start"][place]), told=True)
+        self.window.advance()
         # A setting that was rounded down is evidence for the scale it had. One that was lowered by much is neither
         # evidence for its scale nor a reason to climb anew, unless there is nothing else to climb from.
         if applied > 0.0 and (applied * CLIMB >= columns["cap"][place] or not self.used):

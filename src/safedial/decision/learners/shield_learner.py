@@ -29,10 +29,10 @@ from safedial.decision.learners.shield_history import ShieldHistory
 from safedial.decision.learners.shield_levels import Levels
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, upper_setting
-from safedial.decision.outcome import Sample
+from safedial.decision.outcome import Sample, read_cost
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
-from safedial.policies.shield.bases import FARTHEST
+from safedial.policies.shield.bases import target
 from safedial.policies.shield.shield_rounds import middle_of
 
 if TYPE_CHECKING:
@@ -104,15 +104,16 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
-        return shield_options.any_exceeded(shield_options.costs_of(rules), cost)
+        return shield_options.any_exceeded(shield_options.costs_of(rules), read_cost(rules.spec, cost))
 
     @classmethod
     def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised and (not sample.unknown or cls.is_over(rules, sample.measured))
+        return sample.applied <= advised and (not sample.unknown or cls.exceeds(rules, sample, advised))
 
     @classmethod
     def exceeds(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        return sample.applied <= advised and cls.is_over(rules, sample.measured)
+        over = shield_options.any_exceeded(shield_options.costs_of(rules), sample.measured)
+        return sample.applied <= advised and over
 
     def forget(self) -> None:
         """Start again with no rounds; decisions keep their numbers."""
@@ -166,32 +167,32 @@ class ShieldLearner(QuestionLearner):
         base = history.base_at(context, stated.protocol)
         current, tally = self.levels.at(stated.unit)
         level = None if self.options["adapt"] is None else current * (history.risk / self.risk)
-        found = history.find(base, stated.start, level)
+        safe, unfloored, start, allowed, most, counted, scale, climbing = history.find(base, stated.start, level)
         size, rank = history.window.window
         if level is not None:
             rank = adapted_rank(level, size, rank)
-        start, setting, index = history.floored(stated.start), found.safe, 0.0
+        setting, index = safe, 0.0
         if self.options["chooser"] != "largest":
-            setting, index = self.chooser.choose(setting, start, context, stated)
+            setting, index = self.chooser.choose(safe, start, context, stated)
         return Cap(
             setting,
-            found.safe,
-            self._choice(found.unfloored, index, certain=found.allowed > -math.inf),
+            safe,
+            self._choice(unfloored, index, certain=allowed > -math.inf),
             base,
             stated.protocol,
             start,
             history.numbers[history.base.since - 1] if history.base.since else None,
-            found.allowed,
-            found.most,
-            found.scale,
+            allowed,
+            most,
+            scale,
             size,
             rank,
-            history.counted(found.counted),
+            history.counted(counted),
             history.count,
             self.samples,
             current,
             tally,
-            found.climbing,
+            climbing,
             stated.group,
             stated.unit,
         )
@@ -258,16 +259,15 @@ class ShieldLearner(QuestionLearner):
         if history.offset:
             if sample.applied == 0.0:
                 return
-            target = sample.measured / sample.applied
+            lesson = sample.measured / sample.applied
         else:
             protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
             middle = {name: middle_of(cost) for name, cost in costs.items()}
             likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
-            most = min(FARTHEST * max(sample.applied, start), 10.0 * history.end)
-            target = math.log(max(min(likely, most), 0.1 * start) / protocol)
-        history.ridge.add(context[None], np.array([[target, sample.reward]]), np.array([True]))
+            lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
+        history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))
         if self.options["regressor"] is not None:
-            history.lessons.append((inside, target))
+            history.lessons.append((inside, lesson))
 
     def _told(self, costs: dict[str, Cost], sample: Sample, place: int) -> Told:
         """What the round tells the watch: bounds on its tolerated scale under the protocol's base."""
@@ -335,6 +335,7 @@ class ShieldLearner(QuestionLearner):
     def _restore_groups(self, arrays: dict[str, Any], numbers: list[int]) -> None:
         of, keys = arrays["where"].tolist(), arrays["groups"].tolist()
         own: list[list[int]] = [[] for _ in keys]
+        self.where, self.histories = [], {}
         for group, number in zip(of, numbers, strict=True):
             self.where.append((keys[group], len(own[group])))
             own[group].append(number)

@@ -26,6 +26,9 @@ class Tally(NamedTuple):
     decided: int = 0
 
 
+NONE = Tally()
+
+
 class Levels:
     """δ_t and the counts of each label; without a unit the only label is ""."""
 
@@ -36,13 +39,13 @@ class Levels:
         self.labels: list[str] = []
 
     def at(self, label: str) -> tuple[float, Tally]:
-        return self.levels.get(label, self.risk), self.tallies.get(label, Tally())
+        return self.levels.get(label, self.risk), self.tallies.get(label, NONE)
 
     def open(self, label: str) -> None:
         """One more round of a label."""
         if label:
             self.labels.append(label)
-        followed, exceeded, at_start, most, ended, decided = self.tallies.get(label, Tally())
+        followed, exceeded, at_start, most, ended, decided = self.tallies.get(label, NONE)
         most = max(most, decided + 1 - ended)
         self.tallies[label] = Tally(followed, exceeded, at_start, most, ended, decided + 1)
 

@@ -157,7 +157,10 @@ def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -
             growth_at(rules, growth, asked.vector)
     start, dial = rules.start_action, rules.dial
     if start is None:
-        start = max(dial.low, min(options["start_scale"] * protocol, dial.high))
+        start = max(dial.low, options["start_scale"] * protocol)
+        if start > dial.high:
+            way_out = "bases are in the dial's units: state dial=Dial(high=...), or a smaller start_scale"
+            raise refusal("start", start, f"lies above the dial's end, {dial.high:g}", way_out)
         if (
             dial.levels
             and any(growth.name == "relative" for growth in brackets(rules))

@@ -33,6 +33,14 @@ GROWTH = 1.1
 """The next fit is when there are a tenth more rounds."""
 
 
+def target(tolerated: Any, applied: Any, *, protocol: Any, start: Any, end: Any) -> Any:
+    """What a base in the scale family learns from a round: the logarithm of what it tolerated over the protocol's
+    setting, neither far below its start nor far above what it was given or the dial's end.
+    """
+    most = np.minimum(FARTHEST * np.maximum(applied, start), 10.0 * end)
+    return np.log(np.maximum(np.minimum(tolerated, most), 0.1 * start) / protocol)
+
+
 class Fit(NamedTuple):
     """A base: how many rounds were known when it was fitted, and its coefficients (lanes, 1 + d); with a user's model,
     how many outcomes it was fitted to, and the model's predictions at contexts (1, n, d).

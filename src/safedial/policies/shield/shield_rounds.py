@@ -27,7 +27,7 @@ from safedial.core.tolerated import (
     tolerated_setting,
 )
 from safedial.errors import require
-from safedial.policies.shield.bases import FARTHEST, LARGEST_LOG, Bases, Fit, Ridge
+from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge, target
 
 Array = NDArray[np.float64]
 
@@ -224,13 +224,12 @@ class ShieldRounds:
 
     def _train(self, context: Array, reward: Array, cost: Array, *, costs: Any, applied: Array, known: Any) -> None:
         """Learn from a round, and fit a base when there are a tenth more."""
-        target = cost
+        lesson = cost
         if self.setup.family == "scale":
+            likely = tolerated_setting(self.promise.middle, costs, applied)
             protocol = self.setup.protocol(context)
-            start, likely = self.setup.start_scale * protocol, tolerated_setting(self.promise.middle, costs, applied)
-            most = np.minimum(FARTHEST * np.maximum(applied, start), 10.0)
-            target = np.log(np.maximum(np.minimum(likely, most), 0.1 * start) / protocol)
-        self.ridge.add(context, np.stack([target, reward], axis=-1), known)
+            lesson = target(likely, applied, protocol=protocol, start=self.setup.start_scale * protocol, end=1.0)
+        self.ridge.add(context, np.stack([lesson, reward], axis=-1), known)
         if self.count >= self.bases.next_fit:
             coef = self.ridge.coef()
             self.reward_coef = coef[..., 1]

@@ -78,7 +78,7 @@ const drawTiles = () => {
   set("outcomes", counts.outcomes);
   set("violations", counts.violations);
   const rate = counts.outcomes ? counts.violations / counts.outcomes : 0;
-  at("violations-note").textContent = `${beyond(told)} the limit${counts.outcomes ? `: ${percent(rate)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : ""}`;
+  at("violations-note").textContent = `${overLimit(told)}${counts.outcomes ? `: ${percent(rate)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : ""}`;
   at("violations").parentNode.classList.toggle("bad", counts.outcomes > 0 && told.interval[0] > risk);
   set("evidence", counts.evidence, counts.evidence < 0.01 ? "< 0.01" : shortNumber(counts.evidence));
   const against = isExchangeable() ? "evidence that rounds have changed" : "evidence against the promise";
@@ -90,16 +90,17 @@ const drawTiles = () => {
 };
 
 const drawStudy = () => {
-  const { counts, curves, threshold, risk } = told, alike = isExchangeable(), over = `${beyond(told)} the limit`;
+  const { counts, curves, threshold, risk } = told, alike = isExchangeable(), over = overLimit(told);
   drawHead();
   drawTiles();
   at("unit").textContent = told.dial.unit ? `in ${told.dial.unit}; mean of each step` : "mean of each step";
   at("rate-title").textContent = `Share of outcomes ${over}`;
-  at("worst").textContent = `mean and ${told.below ? "smallest" : "largest"} of each step`;
+  at("cost-title").textContent = told.costs ? "Measured costs" : "Measured cost";
+  at("worst").textContent = told.costs ? "the worst of each step, as a share of its limit" : `mean and ${told.below ? "smallest" : "largest"} of each step`;
   at("evidence-title").textContent = alike ? "Evidence that rounds have changed" : "Evidence against the promise";
   at("evidence-words").textContent = `1 at the start; ${shortNumber(told.alarm_at)} stops the study`;
   at("evidence-count").hidden = !alike || !counts.outcomes;
-  at("evidence-count").textContent = `${told.below ? "Below" : "Above"} the limit: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;
+  at("evidence-count").textContent = `${over.replace(/^[a-z]/, (letter) => letter.toUpperCase())}: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;
 
   const x = curves.round, where = (n) => `decision ${whole(x[n])}, ${clock(curves.at[n])}`, pick = (n) => n >= 0 && openCertificate(`${told.name}.${curves.seq[n]}`);
   const base = { x, where, axis: AXIS };
@@ -107,7 +108,9 @@ const drawStudy = () => {
   drawChart(at("chart-action"), { ...base, title: "advised and applied setting", pick, floor: told.dial.low, lines: [
     ...[{ label: "proposed", y: curves.proposed, colour: "var(--quiet)", dash: "4 3" }].filter(some),
     { label: "advised", y: curves.advised, colour: "var(--advised)" }, { label: "applied", y: curves.applied, colour: "var(--applied)", points: true }] });
-  drawChart(at("chart-cost"), { ...base, title: "measured cost", pick, rules: [{ y: threshold, label: `limit ${shortNumber(threshold)}`, colour: "var(--bad)" }], lines: [
+  if (told.costs) drawChart(at("chart-cost"), { ...base, title: "measured costs, as shares of their limits", pick, rules: [{ y: 1, label: "limit", colour: "var(--bad)" }],
+    lines: Object.entries(curves.costs).map(([name, y], place) => ({ label: name, y, colour: ["var(--advised)", "var(--applied)", "var(--good)", "var(--quiet)"][place % 4] })) });
+  else drawChart(at("chart-cost"), { ...base, title: "measured cost", pick, rules: [{ y: threshold, label: `limit ${shortNumber(threshold)}`, colour: "var(--bad)" }], lines: [
     { label: "mean", y: curves.cost, colour: "var(--advised)" }, { label: told.below ? "smallest" : "largest", y: curves.cost_max, colour: "var(--quiet)", points: true, hot: curves.violations.map((n) => n > 0) }] });
   const most = 4 * risk + 2 * (counts.outcomes ? counts.violations / counts.outcomes : 0);
   drawChart(at("chart-rate"), { ...base, title: `share of outcomes ${over}`, floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
@@ -144,8 +147,8 @@ const drawRows = async () => {
     cell(row, setting(each.action)).title = each.proposal === null ? "" : `proposed: ${setting(each.proposal)}`;
     cell(row, setting(each.applied));
     cell(row, shortNumber(each.reward));
-    cell(row, shortNumber(each.cost), each.violated ? "over" : "");
-    cell(row, each.violated ? `${beyond(told)} the limit` : OUTCOMES[each.status] ?? each.status, each.violated ? "over" : "");
+    cell(row, costWords(each.cost), each.violated ? "over" : "");
+    cell(row, each.violated ? overLimit(told) : OUTCOMES[each.status] ?? each.status, each.violated ? "over" : "");
     row.onclick = () => openCertificate(each.id);
     row.onkeydown = (event) => event.key === "Enter" && openCertificate(each.id);
     return row;
@@ -194,14 +197,14 @@ const drawStudies = async () => {
   const { studies } = await (await get("/v1/studies")).json();
   at("none").hidden = studies.length > 0;
   const cards = await Promise.all(studies.slice(0, 30).map(async ({ name }) => {
-    const { counts, risk, stops, below } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
+    const { counts, risk, stops, below, costs } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
     const card = made("a", "", "card");
     card.href = `#${name}`;
     const head = card.appendChild(made("h2", name));
     head.append(made("span", counts.stopped ? "stopped" : "advising", counts.stopped ? "pill stopped" : "pill"));
     const rate = counts.outcomes ? percent(counts.violations / counts.outcomes) : "none";
     if (counts.stopped) card.append(made("p", `Since ${day(stops[stops.length - 1].at)}. ${stopWords(counts.stopped)}`, "warn"));
-    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${beyond({ below })} the limit: ${rate}; promised at most ${percent(risk)}`, "quiet"));
+    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${overLimit({ below, costs })}: ${rate}; promised at most ${percent(risk)}`, "quiet"));
     return card;
   }));
   at("cards").replaceChildren(...cards);

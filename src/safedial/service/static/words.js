@@ -42,9 +42,17 @@ const stopWords = (rule) => STOPS[rule] || rule;
 // Where a cost must not go: above its limit, or below it.
 const beyond = ({ below }) => (below ? "below" : "above");
 
-const promiseWords = ({ threshold, risk, promise, below }) => {
+// The same for all costs of a study, in words.
+const overLimit = ({ below, costs }) => (costs ? "beyond a limit" : `${beyond({ below })} the limit`);
+
+const costWords = (cost) => (cost !== null && typeof cost === "object" ? Object.entries(cost).map(([name, value]) => `${name} ${shortNumber(value)}`).join(", ") : shortNumber(cost));
+
+const limitWords = ([name, { threshold, below, unit }]) => `the ${name} is ${beyond({ below })} ${shortNumber(threshold)}${unit ? `\u00a0${unit}` : ""}`;
+
+const promiseWords = ({ threshold, risk, promise, below, costs }) => {
   const limit = shortNumber(threshold), share = percent(risk);
-  if (promise === "bracket") return `In each round the cost is ${beyond({ below })} ${limit} with probability at most ${share}, as long as new rounds are like earlier ones and costs keep to the stated bracket`;
+  const bad = costs ? Object.entries(costs).map(limitWords).join(" or ") : `the cost is ${beyond({ below })} ${limit}`;
+  if (promise === "bracket") return `In each round ${bad} with probability at most ${share}, as long as new rounds are like earlier ones and costs keep to the stated bracket`;
   if (promise === "joint") return `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
   if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as new rounds are like earlier ones`;
   return `In each round the cost is above ${limit} with probability at most ${share}`;
@@ -66,7 +74,7 @@ const eventWords = (event, unit) => {
   const { body } = event, why = event.reason ? `: ${event.reason}` : "";
   const who = `${clock(event.at)}, by ${event.actor}`;
   if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} (${body.unrelated ? "said to have" : "not said to have"} nothing to do with the outcome).`;
-  const parts = [`cost ${shortNumber(body.cost)}`, `reward ${shortNumber(body.reward)}`];
+  const parts = [body.cost !== null && typeof body.cost === "object" ? costWords(body.cost) : `cost ${shortNumber(body.cost)}`, `reward ${shortNumber(body.reward)}`];
   if (body.applied_action !== null) parts.push(`applied ${inUnit(body.applied_action, unit)}`);
   if (body.throttled) parts.push("lowered because of the outcome");
   if (body.unrelated) parts.push("for a reason said to have nothing to do with the outcome");

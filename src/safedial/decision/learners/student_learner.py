@@ -1,0 +1,285 @@
+"""HP-Student for one online learner: certified least squares by QR, a fixed lag, and bets on every residual.
+
+A decision opens a round. Rounds are learned in decision order. Decision t of a per-round or a
+tolerance promise uses all rounds before t − `lag` and no other: while one of them is open, or was lost for a reason
+that may be related to its outcome, the start dose is given (using what happens to be known would select rounds by their
+outcomes). The anytime promise holds for every prefix, so it uses the longest known one.
+
+The evidence: if the noise is Gaussian and contexts do not follow it, the residuals (Y_i − ⟨x_i,μ̂⟩)/(s√(1+w²)), each
+with the fit before its round, have independent and uniform p-values, whatever was late, so bets on small ones are fair
+(`core.exchangeability`). Contexts that react void this, so the anytime promise counts Y_i > U_i instead, which has
+probability ≤ δ given the past while its bound holds (`core.monitor`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from safedial.core import exchangeability, monitor
+from safedial.core.action import Choice
+from safedial.core.student import t_survival
+from safedial.core.triangle import append, certified, empty, triangle, volume
+from safedial.decision.certificates import student_terms
+from safedial.decision.learners.conformal_options import certified_fallback, declared
+from safedial.decision.learners.protocol import Learner
+from safedial.decision.outcome import Sample
+from safedial.decision.units import real
+from safedial.errors import InvalidInput, require
+from safedial.policies import make_policy
+
+if TYPE_CHECKING:
+    from safedial.decision.decision import Decision
+    from safedial.decision.rules import Rules
+
+Array = NDArray[np.float64]
+
+OPEN, KNOWN, LEFT_OUT, LOST = range(4)
+"""What became of a round: LEFT_OUT without harm, LOST for a reason that may be related to its outcome."""
+
+
+class Seen(NamedTuple):
+    """What a decision depends on, in plain values: a `core.least_squares.Fitted`, and the rounds that it waits for.
+
+    `waiting` counts the needed rounds that are open, `lost` the rounds that were lost, `starts` the earlier decisions
+    at the start dose.
+    """
+
+    reward: float
+    cost: float
+    width: float
+    spread: float
+    degrees: float
+    ready: bool
+    norm: float
+    rounds: float
+    log_det: float
+    least: float
+    condition: float
+    waiting: int
+    lost: int
+    starts: int
+    context: Any = None
+
+
+class Waiting(NamedTuple):
+    """A decided round that is not learned yet: what became of it, (x, y_c, y_r) or, before the outcome, x, and the
+    bound that it was decided with.
+    """
+
+    status: int
+    row: Array
+    upper: float
+
+
+class StudentLearner(Learner):
+    """The triangular factor of the rounds learned, and the rounds that wait."""
+
+    in_order, watches_itself = False, True
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules, self.dim, options = rules, rules.dim, rules.policy.options
+        self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
+        self.starts = 0
+        self._upper = math.inf
+        self.restart_evidence()
+        self.forget()
+
+    @classmethod
+    def started(cls, rules: Rules, start_action: Any) -> Rules:
+        """The rules with the start dose, in the policy and in the dial's units, and the fallback that follows."""
+        policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
+        rule = "has levels: rounds whose bound lies below the lowest one would get no dose, and which rounds get none "
+        rule += "must not depend on outcomes"
+        require(dial.levels is None, "dial", dial.levels, rule, "use a dial without levels, hp_conformal or hp_shield")
+        options, setting = dict(policy.options), None if start_action is None else real("start_action", start_action)
+        if setting is not None:
+            options["start_dose"] = declared(options["start_dose"], dose, dial, setting)
+        if options["start_dose"] is None:
+            known = spec.cost_noise is not None and spec.coefficient_bound is not None
+            rule = "is missing: there must be a dose until there are enough rounds"
+            way_out = "declare one that is safe for every context, or give cost_noise and coefficient_bound"
+            require(known, "start_action", None, rule, way_out)
+            fallback = certified_fallback(spec, dose, dial)
+        else:
+            if setting is None:
+                setting = dial.setting(float(dose.cost.action(options["start_dose"])))
+            fallback = setting
+        made = make_policy(policy.name, **options)
+        return rules._replace(policy=made, start_action=setting, fallback_action=fallback)
+
+    @classmethod
+    def start_limit(cls, decision: Decision) -> str:
+        if math.isfinite(decision.choice.bounds.cost_upper):
+            return ""
+        return "open_rounds" if decision.prediction.waiting or decision.prediction.lost else "start_dose"
+
+    @classmethod
+    def statement(cls, decision: Decision) -> str:
+        return student_terms.statement(decision)
+
+    @classmethod
+    def facts(cls, decision: Decision) -> dict[str, Any]:
+        return student_terms.facts(decision)
+
+    @classmethod
+    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
+        return student_terms.arithmetic(decision, facts)
+
+    @classmethod
+    def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
+        return given.get(name) == saved or (name == "start_dose" and given.get(name) is None)
+
+    def forget(self) -> None:
+        self.triangle, self.log_det, self.least = empty(self.dim), 0.0, 0.0
+        self.samples = self.learned = self.opened = self.lost = self.measured = 0
+        self.waits: dict[int, Waiting] = {}
+
+    def begin(self) -> None:
+        """Learn, in order, every known round that the next decision uses."""
+        while self.learned < self._needed and self.waits[self.learned].status in (KNOWN, LEFT_OUT):
+            self._absorb(self.waits.pop(self.learned))
+            self.learned += 1
+        if self.anytime and self.triangle.rounds > self.measured:
+            self.log_det, self.least = volume(self.triangle, self.ridge)
+            self.measured = self.triangle.rounds
+
+    @property
+    def _needed(self) -> int:
+        return self.opened - (0 if self.anytime else self.lag)
+
+    def _absorb(self, round_: Waiting) -> None:
+        if round_.status == LEFT_OUT:
+            return
+        cost, risk = float(round_.row[self.dim]), self.rules.spec.violation_risk
+        if not self.anytime:
+            seen = certified(self.triangle, round_.row[: self.dim].copy(), 0.0)
+            if seen.ready and seen.spread > 0.0:
+                size = (cost - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
+                self.capital = exchangeability.update(self.capital, float(t_survival(seen.degrees, size)))
+        elif round_.upper < math.inf:
+            self.monitor = monitor.update(self.monitor, cost > round_.upper, risk)
+        self._crossed = self._crossed or self.evidence >= 100.0
+        self.triangle = append(self.triangle, round_.row)
+
+    def predict(self, context: Array, norm: float) -> Seen:
+        fit, waiting, ready = certified(self.triangle, context, norm), 0, True
+        if self.learned < self._needed and not self.anytime:
+            late = (self.waits[place].status for place in range(self.learned, self._needed))
+            waiting, ready = sum(status == OPEN for status in late), False
+        parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, norm, fit.rounds)
+        return Seen(*parts, self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
+
+    def foresee(self, context: Array, norm: float) -> Seen:
+        """`predict` after the rounds that the next decision would learn; they are not kept."""
+        twin = copy.copy(self)
+        twin.waits = dict(self.waits)
+        twin.begin()
+        return twin.predict(context, norm)
+
+    def view(self, prediction: Seen, choice: Choice) -> tuple[Seen, Choice]:
+        self._upper = choice.bounds.cost_upper
+        return prediction, choice
+
+    def open(self, context: Array) -> int:
+        place = self.opened
+        self.waits[place] = Waiting(OPEN, context, self._upper)
+        self.opened += 1
+        return place
+
+    def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
+        """An outcome reported by context must fit its round; 0 is history, allowed only before the first decision."""
+        rule = "is reported though no round is open; was it reported already?"
+        way_out = "give history before the first decision"
+        require(round > 0 or decisions == 0, "context", context.tolist(), rule, way_out)
+        kept = self.waits.get(-1 if place is None else place)
+        if kept is not None and not np.array_equal(kept.row[: self.dim], context):
+            raise InvalidInput(
+                f"context: differs from that of round {round} (the oldest open round, or the one you named), and "
+                "hp_student must know the round; report the Decision itself, or give round=..."
+            )
+
+    def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
+        row = np.append(context, [sample.cost, sample.reward])
+        if place is None:
+            if sample.weight > 0.0:
+                self.samples += 1
+                self._absorb(Waiting(KNOWN, row, math.inf))
+        elif sample.weight > 0.0:
+            self.samples += 1
+            self._end(place, Waiting(KNOWN, row, self.waits[place].upper))
+        else:
+            # A dose that the known baseline cost excludes was withheld because of the context alone.
+            harmless = sample.baseline_cost >= self.rules.spec.threshold
+            self.lost += not harmless
+            self._end(place, self.waits[place]._replace(status=LEFT_OUT if harmless else LOST))
+
+    def leave_out(self, place: int) -> None:
+        self._end(place, self.waits[place]._replace(status=LEFT_OUT))
+
+    def _end(self, place: int, round_: Waiting) -> None:
+        self.waits[place] = round_
+        self.begin()
+
+    def count_start(self, promise: str) -> None:
+        self.starts += promise in ("declared", "certified")
+
+    @property
+    def evidence(self) -> float:
+        return float(monitor.evidence(self.monitor) if self.anytime else exchangeability.evidence(self.capital))
+
+    @property
+    def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
+        return self._crossed
+
+    @property
+    def stop_rule(self) -> str:
+        return "alarm" if self.anytime else "student_drift"
+
+    def restart_evidence(self) -> None:
+        self.capital, self.monitor, self._crossed = exchangeability.init(), monitor.init(), False
+
+    def coef(self, target: str) -> Array:
+        """The least-squares estimate of "reward" or "cost"; zeros before the contexts have full rank."""
+        if self.triangle.reading is None:
+            return np.zeros(self.dim)
+        factor = self.triangle.factor
+        column = factor[: self.dim, self.dim + (target == "reward")]
+        return solve_triangular(factor[: self.dim, : self.dim], column)
+
+    def state(self) -> dict[str, Any]:
+        kept, late = self.triangle, list(self.waits.items())
+        counts = (self.learned, self.opened, self.samples, self.starts, self.lost, self.measured, int(self._crossed))
+        rows = np.zeros((len(late), self.dim + 2))
+        for row, (_, round_) in zip(rows, late, strict=True):
+            row[: round_.row.size] = round_.row
+        return {
+            "factor": kept.factor,
+            "columns": kept.columns,
+            "counts": np.array((kept.rounds, *counts), dtype=np.int64),
+            "scalars": np.array([kept.condition, self.log_det, self.least]),
+            "places": np.array([(place, round_.status) for place, round_ in late], dtype=np.int64).reshape(-1, 2),
+            "rows": rows,
+            "uppers": np.array([round_.upper for _, round_ in late]),
+            "capital": np.append(self.capital.held, self.capital.seen),
+            "exceeded": np.append(self.monitor.log_evidence, [self.monitor.rounds, self.monitor.violations]),
+        }
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        rounds, self.learned, self.opened, self.samples, *rest = arrays["counts"].tolist()
+        self.starts, self.lost, self.measured, crossed = rest
+        condition, self.log_det, self.least = arrays["scalars"].tolist()
+        self.triangle = triangle(arrays["factor"], arrays["columns"].copy(), rounds, condition)
+        self._crossed = bool(crossed)
+        late = zip(arrays["places"].tolist(), arrays["rows"], arrays["uppers"].tolist(), strict=True)
+        self.waits = {place: Waiting(status, row.copy(), upper) for (place, status), row, upper in late}
+        held = arrays["capital"]
+        self.capital = exchangeability.Capital(held[:-1].copy(), held[-1])
+        *log_evidence, seen, over = arrays["exceeded"].tolist()
+        self.monitor = monitor.Monitor(np.array(log_evidence), seen, over)

@@ -1,0 +1,266 @@
+"""HP-Student in an Agent: the bound of least squares from scratch, late and missing outcomes, evidence, files."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t as student_t
+
+from safedial import Agent, Dial, InvalidInput, SafetySpec, create_study, hp_student
+from safedial.core.student import tolerance_factor
+
+RISKS = {"threshold": 0.5, "violation_risk": 0.05, "promise": "student"}
+COEF = np.array([0.3, -0.2, 0.1])
+
+
+def make_agent(start_action=0.05, spec=None, **options):
+    return Agent(3, SafetySpec(**(spec or RISKS)), policy=hp_student(**options), start_action=start_action)
+
+
+def outcome(rng, context, decision, size=0.2):
+    noise = size * rng.standard_normal(2)
+    return {"reward": decision.intensity * (0.5 + noise[0]), "cost": decision.intensity * (context @ COEF + noise[1])}
+
+
+def play(agent, rounds, seed=0, size=0.2):
+    """Decide and report; returns contexts, C/g, decisions."""
+    rng, rows = np.random.default_rng(seed), []
+    for _ in range(rounds):
+        context = rng.standard_normal(3)
+        decision = agent.decide(context)
+        told = outcome(rng, context, decision, size)
+        agent.update(decision, **told)
+        rows.append((context, told["cost"] / decision.intensity, decision))
+    return [np.array(part) if index < 2 else list(part) for index, part in enumerate(zip(*rows, strict=True))]
+
+
+def upper_from_scratch(contexts, costs, context, risk=0.05):
+    coef, squares, rank, _ = np.linalg.lstsq(contexts, costs, rcond=None)
+    degrees = len(costs) - rank
+    width = context @ np.linalg.solve(contexts.T @ contexts, context)
+    return context @ coef + student_t.ppf(1 - risk, degrees) * math.sqrt(squares[0] / degrees * (1 + width))
+
+
+@pytest.mark.parametrize("lag", [0, 3])
+def test_every_decision_is_that_of_least_squares_from_scratch_on_the_rounds_before_the_lag(lag):
+    agent = make_agent(lag=lag)
+    contexts, costs, decisions = play(agent, 30)
+    for number, decision in enumerate(decisions):
+        used = number - lag
+        if used < 5:
+            assert decision.limit == "start_dose"
+            assert (decision.action, decision.promise) == (0.05, "declared")
+            continue
+        upper = upper_from_scratch(contexts[:used], costs[:used], contexts[number])
+        assert decision.promise == "student"
+        assert decision.certificate["cost_upper"] == pytest.approx(upper, abs=1e-8)
+        assert decision.certificate["cost_upper"] >= upper - 1e-12
+        assert decision.safe_action == pytest.approx(1.0 if upper <= 0.5 else 0.5 / upper, abs=1e-7)
+        assert decision.certificate["model"]["informative_rounds"] == used
+    assert agent.informative_rounds == 30
+    np.testing.assert_allclose(agent.cost_coef, np.linalg.lstsq(contexts[: 30 - lag], costs[: 30 - lag])[0], rtol=1e-9)
+    assert agent.reward_coef.shape == (3,)
+
+
+def test_while_a_needed_round_is_open_the_start_dose_is_given():
+    agent, rng = make_agent(lag=1), np.random.default_rng(1)
+    play(agent, 12)
+    late = agent.decide(context := rng.standard_normal(3))
+    within = agent.decide(rng.standard_normal(3))
+    assert within.promise == "student"  # one open round is allowed for
+    beyond = agent.decide(rng.standard_normal(3))
+    assert (beyond.limit, beyond.action, beyond.promise) == ("open_rounds", 0.05, "declared")
+    assert "1 rounds that this decision needs are still open (lag 1)" in beyond.explain()
+    agent.update(late, **outcome(rng, context, late))
+    agent.update(within, **outcome(rng, within.context, within))
+    assert agent.preview(rng.standard_normal(3)).promise == "student"
+    assert agent.decide(rng.standard_normal(3)).promise == "student"
+
+
+def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten_and_a_vouched_one_is_left_out():
+    agent, rng = make_agent(), np.random.default_rng(2)
+    play(agent, 10)
+    agent.update(agent.decide(rng.standard_normal(3)), action=0, reward=0, cost=0, unrelated=True)
+    decision = agent.decide(rng.standard_normal(3))
+    assert decision.promise == "student"
+    assert decision.certificate["model"]["informative_rounds"] == 10
+    agent.update(decision, action=0, reward=0, cost=0)
+    decision = agent.decide(rng.standard_normal(3))
+    assert (decision.limit, decision.certificate["lost_rounds"]) == ("open_rounds", 1)
+    assert "Start again without the earlier rounds" in decision.explain()
+    agent.resume(forget=True)
+    assert (agent.informative_rounds, agent.decide(rng.standard_normal(3)).limit) == (0, "start_dose")
+    agent.resume(forget=True)
+    assert play(agent, 6)[2][-1].promise == "student"
+
+
+def test_a_dose_that_the_baseline_excludes_was_withheld_because_of_the_context():
+    agent, rng = make_agent(), np.random.default_rng(3)
+    play(agent, 10)
+    none = agent.decide(rng.standard_normal(3), baseline_cost=0.7)
+    assert (none.promise, none.action) == ("none", 0.0)
+    agent.update(none, reward=0, cost=0.7)
+    some = agent.decide(np.array([0.3, 1.0, 0.2]), baseline_cost=0.2)
+    assert some.promise == "student"
+    assert "(0.5 less the baseline cost 0.2)" in some.explain()
+    agent.update(some, **outcome(rng, some.context, some))
+    low, high = (agent.preview([0.9, -1, 0.2], baseline_cost=cost).safe_action for cost in (0.3, 0.1))
+    assert low < high
+
+
+def test_history_counts_and_reports_must_fit_their_rounds():
+    agent, rng = make_agent(), np.random.default_rng(4)
+    contexts = rng.standard_normal((8, 3))
+    for context in contexts:
+        agent.update(context, 0.1, reward=0.05, cost=0.1 * float(context @ COEF + 0.2 * rng.standard_normal()))
+    agent.update(contexts[0], 0.0, reward=0.0, cost=0.0)
+    assert agent.decide(contexts[0]).promise == "student"
+    with pytest.raises(InvalidInput, match="differs from that of round 1"):
+        agent.update(contexts[1], 0.1, reward=0.0, cost=0.0)
+    agent.update(contexts[0], 0.1, reward=0.0, cost=0.0)
+    with pytest.raises(InvalidInput, match="no round is open"):
+        agent.update(contexts[0], 0.1, reward=0.0, cost=0.0)
+
+
+def test_costs_that_rise_stop_the_agent_and_a_person_resumes_it():
+    agent, rng = make_agent(), np.random.default_rng(5)
+    play(agent, 60)
+    assert agent.evidence < 100
+    for _ in range(12):
+        context = rng.standard_normal(3)
+        decision = agent.decide(context)
+        agent.update(decision, reward=0.0, cost=decision.intensity * float(context @ COEF + 1.0))
+    assert agent.stop_reason == "student_drift"
+    stopped = agent.decide(rng.standard_normal(3))
+    assert (stopped.action, stopped.promise, stopped.limit) == (0.05, "none", "student_drift")
+    agent.update(stopped, **outcome(rng, stopped.context, stopped))
+    agent.resume()
+    assert (agent.stop_reason, agent.evidence) == ("", 1.0)
+    assert agent.decide(rng.standard_normal(3)).promise == "student"
+
+
+def test_evidence_is_fair_under_gaussian_noise():
+    """The share of 200 studies whose evidence ever reaches 20 is at most 1/20; false-alarm level 1e-6: 27 or fewer."""
+    from safedial.core import exchangeability, least_squares
+    from safedial.core.student import t_survival
+
+    rng, lanes = np.random.default_rng(6), 200
+    fit, capital, most = least_squares.init(2, batch=(lanes,)), exchangeability.init((lanes,)), np.zeros(lanes)
+    for _ in range(150):
+        context, cost = rng.standard_normal((lanes, 2)), rng.standard_normal(lanes)
+        seen = least_squares.predict(fit, context)
+        if np.all(seen.ready):
+            size = (cost - seen.cost) / (seen.spread * np.sqrt((1 + seen.width**2) / seen.degrees))
+            capital = exchangeability.update(capital, t_survival(seen.degrees, size))
+            most = np.maximum(most, exchangeability.evidence(capital))
+        fit = least_squares.update(fit, seen, cost, cost, np.ones(lanes))
+    assert np.sum(most >= 20) <= 27
+
+
+ANYTIME = {**RISKS, "estimation_risk": 0.01}
+
+
+def test_the_anytime_promise_uses_the_longest_known_prefix():
+    agent, rng = make_agent(spec=ANYTIME, promise="anytime", mixture_ridge=3.0), np.random.default_rng(7)
+    first = play(agent, 20)[2][-1]
+    assert (first.promise, first.safe_action) == ("declared", 0.05)
+    assert "has no upper bound yet, after 20 rounds" in agent.preview([1, 0, 0]).explain()
+    play(agent, 60, seed=1)
+    late = agent.decide(rng.standard_normal(3))
+    for _ in range(5):
+        decision = agent.decide(rng.standard_normal(3))
+        assert decision.promise == "student"
+        assert decision.certificate["model"]["informative_rounds"] == 80
+        agent.update(decision, **outcome(rng, decision.context, decision))
+    agent.update(late, **outcome(rng, late.context, late))
+    decision = agent.decide(rng.standard_normal(3))
+    assert decision.certificate["model"]["informative_rounds"] == 86
+    words = "with probability 0.99, in all rounds at once, P(cost > 0.5) <= 0.05 in this round given the past"
+    assert decision.certificate["statement"].startswith(words)
+    assert any("contexts may react" in line for line in decision.certificate["assumptions"])
+    assert decision.certificate["risk"]["estimation_risk"] == 0.01
+
+
+def test_the_anytime_promise_counts_costs_above_its_bound():
+    agent, rng = make_agent(spec=ANYTIME, promise="anytime", mixture_ridge=3.0), np.random.default_rng(8)
+    play(agent, 80)
+    agent.resume()
+    for number in range(6):
+        decision = agent.decide(rng.standard_normal(3))
+        agent.update(decision, reward=0.0, cost=9.0**number * decision.intensity)
+    assert agent.stop_reason == "alarm"
+
+
+def test_the_tolerance_promise_has_the_noncentral_quantile():
+    agent = make_agent(spec=ANYTIME, promise="tolerance")
+    decision = play(agent, 20)[2][-1]
+    model = decision.certificate["model"]
+    factor = float(tolerance_factor(model["degrees_of_freedom"], model["width"], 0.05, 0.01))
+    assert decision.certificate["cost_upper"] == pytest.approx(model["cost"] + model["noise"] * factor, rel=1e-12)
+    assert "with probability 0.99 over the past rounds" in decision.certificate["statement"]
+    assert "the estimate" in decision.explain()
+
+
+@pytest.mark.parametrize("promise", ["per_round", "anytime"])
+def test_a_saved_agent_goes_on_bit_for_bit(tmp_path, promise):
+    agent, rng = make_agent(spec=ANYTIME, promise=promise, lag=2), np.random.default_rng(9)
+    play(agent, 50)
+    late = [agent.decide(rng.standard_normal(3)) for _ in range(2)]
+    agent.update(late[1], **outcome(rng, late[1].context, late[1]))
+    agent.save(tmp_path / "agent")
+    for policy in (None, hp_student(promise=promise, lag=2)):
+        twin = Agent.load(tmp_path / "agent", policy=policy)
+        assert twin.evidence == agent.evidence
+        for each in (agent, twin):
+            each.update(late[0].context, 0.03, reward=0.01, cost=0.02, round=late[0].round)
+        context = rng.standard_normal(3)
+        assert twin.decide(context).certificate == agent.decide(context).certificate
+        agent = Agent.load(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="probe"):
+        Agent.load(tmp_path / "agent", policy=hp_student(promise=promise, lag=2, probe=0.5))
+
+
+def test_the_start_follows_from_the_constants_or_is_declared():
+    constants = {"cost_noise": 0.2, "coefficient_bound": 1.0, "context_bound": 4.0}
+    agent = make_agent(start_action=None, spec={**RISKS, **constants})
+    first = agent.decide([1.0, 0.5, 0.2])
+    assert first.promise == "certified"
+    assert "from the constants (start-up)" in first.explain()
+    assert any("sub-Gaussian" in line for line in first.certificate["assumptions"])
+    assert make_agent(start_action=None, start_dose=0.07).decide([1.0, 0.5, 0.2]).action == pytest.approx(0.07)
+    assert np.all(make_agent().cost_coef == 0)
+    declared = make_agent().decide([1.0, 0.5, 0.2])
+    assert "nothing is proved yet" in declared.explain()
+    assert declared.certificate["model"]["condition"] is None
+    with pytest.raises(InvalidInput, match="start_action"):
+        make_agent(start_action=None)
+
+
+def test_the_certificate_names_every_condition_and_gives_the_arithmetic():
+    agent = make_agent()
+    play(agent, 25, size=0.9)
+    decision = agent.decide([2.0, -1.0, 0.5])
+    facts, told = decision.certificate, decision.explain()
+    assert facts["statement"] == "P(cost > 0.5) <= 0.05 in this round, for Gaussian noise of any size"
+    words = " ".join(facts["assumptions"])
+    for part in ("linear", "Gaussian", "past costs", "exact", "without error", "above zero", "lag", "full dose"):
+        assert part in words
+    assert "t quantile 1.717" in told
+    assert f"0.5 / {facts['cost_upper']:.4g}" in told
+    free = make_agent()
+    play(free, 25, size=0.05)
+    assert "The largest intensity: 1, since" in free.preview([-1.0, 1.0, 0.0]).explain()
+
+
+def test_what_has_no_proof_online_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="which rounds get none must not depend on outcomes"):
+        Agent(3, SafetySpec(**RISKS), dial=Dial(levels=[0, 0.5, 1]), start_action=0.5)
+    with pytest.raises(InvalidInput, match="does not match policy hp_student"):
+        Agent(3, SafetySpec(**{**RISKS, "promise": "conformal"}), policy=hp_student(), start_action=0.1)
+    with pytest.raises(InvalidInput, match="does not match policy hp_probe"):
+        Agent(3, SafetySpec(**RISKS), policy="hp_probe")
+    with pytest.raises(InvalidInput, match="sensor noise"):
+        make_agent(spec={**RISKS, "cost_sensor_noise": 0.1})
+    fields = {**RISKS, "dim": 2, "policy": "hp_student", "start_action": 0.1}
+    with pytest.raises(InvalidInput, match="cannot run a study"):
+        create_study("one", fields, storage=f"sqlite:///{tmp_path}/one.db")
