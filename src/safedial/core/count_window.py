@@ -186,18 +186,26 @@ class BatchWindow:
     def scales(self, lanes: Any = None, level: Any = None) -> NDArray[np.float64]:
         """λ̂ of the next round of each lane; −∞ where it gets the start. `level`: δ_t of the adaptive rule."""
         part = slice(None) if lanes is None else lanes
-        numbers, count = self._lanes[part], self.count[part]
         size, rank = self._windows(part)
-        leaves = np.flatnonzero((self._held[part] == size + 1) & (size > 0))
-        if leaves.size:
-            gone = numbers[leaves]
-            self._move(gone, self.values[gone, (count - size - 1)[leaves]], -1)
+        held = self._held[part]
+        leaves = (held == size + 1) & (size > 0)
+        if leaves.any():
+            gone = part if leaves.all() else self._lanes[part][leaves]
+            rows, last = self._lanes[gone], self.count[gone]
+            self._move(gone, self.values[rows, last - 1 - (size if isinstance(size, int) else size[leaves])], -1)
+            held = self._held[part]
         if level is not None:
             rank = adapted_rank(np.asarray(level, dtype=float), size, rank)
-        held = (self._held[part] == size) & (self._below[part] < rank) & (rank <= self._upto[part])
-        stale = np.flatnonzero(~held & (rank > 0))
+        fits = (held == size) & (self._below[part] < rank) & (rank <= self._upto[part])
+        stale = np.flatnonzero(~fits & (rank > 0))
         if stale.size:
-            self._search(numbers[stale], *(np.broadcast_to(each, count.shape)[stale] for each in (size, rank)))
+            numbers, shape = self._lanes[part][stale], fits.shape
+            if isinstance(size, int) and isinstance(rank, int):
+                self._search(numbers, size, rank)
+            else:
+                size, place = (np.broadcast_to(each, shape)[stale] for each in (size, rank))
+                for one, other in {*zip(size.tolist(), place.tolist(), strict=True)}:
+                    self._search(numbers[(size == one) & (place == other)], one, other)
         return np.where(rank > 0, self._scale[part], -math.inf)
 
     def _windows(self, part: Any) -> tuple[Any, Any]:
@@ -225,17 +233,16 @@ class BatchWindow:
         self._below[part] += step * (values < scale)
         self._upto[part] += step * (values <= scale)
 
-    def _search(self, lanes: Any, size: Any, rank: Any) -> None:
-        """Find the answers of lanes anew, those with one size together."""
-        for common in set(size.tolist()):
-            same = size == common
-            some, last, place = lanes[same], self.count[lanes[same]], rank[same][:, None] - 1
-            if np.all(last == last[0]):
-                rows = self.values[some, last[0] - common : last[0]]
-            else:
-                rows = self.values[some[:, None], (last - common)[:, None] + np.arange(common)]
-            parted = np.partition(rows, sorted(set(place[:, 0].tolist())), axis=-1)
-            scale = np.take_along_axis(parted, place, axis=-1)
-            self._scale[some] = scale[:, 0]
-            self._held[some] = common
-            self._below[some], self._upto[some] = (rows < scale).sum(axis=-1), (rows <= scale).sum(axis=-1)
+    def _search(self, lanes: Any, size: int, rank: int) -> None:
+        """Find the answers of lanes anew whose windows have one size and rank."""
+        last = self.count[lanes]
+        if self._even:
+            rows = self.values[lanes, last[0] - size : last[0]]
+        else:
+            rows = self.values[lanes[:, None], (last - size)[:, None] + np.arange(size)]
+        scale = np.partition(rows, rank - 1, axis=-1)[:, rank - 1]
+        self._scale[lanes] = scale
+        self._held[lanes] = size
+        self._below[lanes], self._upto[lanes] = (
+            np.count_nonzero(each, axis=-1) for each in (rows < scale[:, None], rows <= scale[:, None])
+        )

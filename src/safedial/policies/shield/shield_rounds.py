@@ -133,7 +133,8 @@ class ShieldRounds:
         scale = self.promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
         if self.setup.family == "offset":
             setting = offset_setting(scale, predicted, played, threshold=self.limit)
-            setting = scale = played.played(np.minimum(setting, self._most(played)))
+            setting = np.minimum(setting, self._most(played))
+            setting = scale = np.maximum(setting, start) if played.levels is None else played.played(setting)
         else:
             scale = np.minimum(scale, self._most(played))
             setting = scaled_setting(scale, predicted, played)
