@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.core.namespace import is_zero, namespace
+from safedial.core.namespace import is_zero, namespace, where
 from safedial.core.scale import scaled_weight
 from safedial.core.spec import SafetySpec
 
@@ -158,14 +158,14 @@ def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any, 
     and the smaller ω of reward and cost lets one Gram matrix serve both. Without sensor noise ω = 1. With the spec's
     `noise_scale` ω = (g/h)² instead (`core.scale`).
     """
-    xp = namespace(reward_intensity, cost_intensity)
     if spec.noise_scale is not None:
         weights = [scaled_weight(spec.noise_scale, each, context) for each in (reward_intensity, cost_intensity)]
-        return xp.minimum(*weights)
-    informative = xp.logical_and(reward_intensity > 0.0, cost_intensity > 0.0)
-    weight = xp.where(informative, 1.0 + 0.0 * cost_intensity, 0.0 * cost_intensity)
+        return namespace(reward_intensity, cost_intensity).minimum(*weights)
+    informative = (reward_intensity > 0.0) & (cost_intensity > 0.0)
+    weight = where(informative, 1.0 + 0.0 * cost_intensity, 0.0 * cost_intensity)
     if not spec.sensors_err:
         return weight
+    xp = namespace(reward_intensity, cost_intensity)
     pairs = (
         (reward_intensity, spec.reward_noise, spec.reward_sensor_noise),
         (cost_intensity, spec.cost_noise, spec.cost_sensor_noise),

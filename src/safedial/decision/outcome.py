@@ -63,8 +63,8 @@ def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
 
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check an outcome and divide it by its intensities; `context` is for a noise scale that depends on it."""
-    setting, gain = reals({"action": outcome.action, "reward": outcome.reward})
-    harm, baseline = read_cost(rules.spec, outcome.cost), real("baseline_cost", outcome.baseline_cost)
+    given = {"action": outcome.action, "reward": outcome.reward, "baseline_cost": outcome.baseline_cost}
+    (setting, gain, baseline), harm = reals(given), read_cost(rules.spec, outcome.cost)
     if rules.parts is not None:
         return _several(rules, outcome, harm, context)
     dial, dose = rules.dial, rules.dose
@@ -75,7 +75,7 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     cost_intensity = share if rules.is_identity else float(dose.cost.effect(share))
     reward_intensity = share if dose.reward.name == "identity" else float(dose.reward.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
-    if rules.policy.takes_zero_one:
+    if rules.takes_zero_one:
         require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs, or its bracket")
         require(baseline == 0.0, "baseline_cost", baseline, "must be 0 where costs are 0 or 1")
     if weight <= 0.0 or not rules.policy.learns:
@@ -108,12 +108,13 @@ def _several(rules: Rules, outcome: Outcome, harms: dict[str, float], context: A
 
 def read_cost(spec: SafetySpec, given: Any) -> Any:
     """One measured cost, or each of the spec's costs by name."""
-    costs, mapping = spec.costs, isinstance(given, Mapping)
+    costs = spec.costs
     if costs is None:
-        require(not mapping, "cost", given, "must be one number: the spec states one cost")
+        if type(given) is not float and isinstance(given, Mapping):
+            raise refusal("cost", given, "must be one number: the spec states one cost")
         return real("cost", given)
     names = ", ".join(costs)
-    require(mapping, "cost", given, f"must be a mapping with {names}: the spec states costs by name")
+    require(isinstance(given, Mapping), "cost", given, f"must be a mapping with {names}: the spec states costs by name")
     unknown = sorted(set(given) - set(costs), key=str)
     require(not unknown, "cost", unknown, "is unknown", f"the spec's costs are {names}")
     missing = sorted(set(costs) - set(given))

@@ -58,6 +58,12 @@ class Rules(RuleFields):
         return fixed_terms(self)
 
     @cached_property
+    def takes_zero_one(self) -> bool:
+        """Whether every outcome's cost must be 0 or 1: by the policy's class of costs, or by a spread bracket."""
+        policy = self.policy
+        return policy.binary_cost or getattr(policy.options.get("growth"), "name", "") == "spread"
+
+    @cached_property
     def sentence(self) -> str:
         """The policy's promise in one sentence, for a learner without a sentence of its own."""
         spec, promise = self.spec, PROMISES[self.policy.promise]

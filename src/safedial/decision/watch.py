@@ -78,29 +78,35 @@ class Watch:
         self.tails = tails.expect(self.tails)
         if not round_.watched:
             return round_
-        risks = [allowed_risk(spec, round_.baseline_cost, float(round_.number)) for spec in self.specs]
-        known = [risk for risk in risks if risk is not None]
-        if len(known) < len(risks):
-            return round_._replace(watched=False)
+        allowed = 0.0
+        for spec in self.specs:
+            risk = allowed_risk(spec, round_.baseline_cost, float(round_.number))
+            if risk is None:
+                return round_._replace(watched=False)
+            allowed += risk
         self.new_watched += 1
-        self.monitor = monitor.update(self.monitor, False, min(sum(known), 1.0))
+        self.monitor = monitor.update(self.monitor, False, min(allowed, 1.0))
         return round_
 
     def reported(self, round_: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False) -> None:
         """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open."""
-        if sample.weight > 0.0 and round_.number > self.tails_from and not self.learner.watches_itself:
-            self._observe(sample, context, norm)
-        if not round_.watched:
-            return
         if self.learner.watches_itself:
-            if not (_throttled_judges if throttled else self.learner.judges)(self.rules, sample, round_.action):
+            judges = _throttled_judges if throttled else self.learner.judges
+            if round_.watched and not judges(self.rules, sample, round_.action):
                 self.unseen(round_)
             return
-        advised_cost, of = _throttled_cost if throttled else cost_at_advice, float(round_.number)
-        parts = self.learner.parts(self.rules, sample)
-        costs = [(rules.spec, advised_cost(rules, part, round_.action)) for rules, _, part in parts]
-        over = any(cost is not None and cost > max(spec.threshold, counted_from(spec, of)) for spec, cost in costs)
-        if not over and (sample.unknown or any(cost is None for _, cost in costs)):
+        scatters = sample.weight > 0.0 and round_.number > self.tails_from
+        parts = self.learner.parts(self.rules, sample) if scatters or round_.watched else []
+        if scatters:
+            self._observe(parts, context, norm)
+        if not round_.watched:
+            return
+        advised_cost, over, unclear = _throttled_cost if throttled else cost_at_advice, False, sample.unknown
+        for rules, _, part in parts:
+            cost, limit = advised_cost(rules, part, round_.action), rules.spec.threshold
+            unclear = unclear or cost is None
+            over = over or (cost is not None and cost > limit and cost > counted_from(rules.spec, float(round_.number)))
+        if not over and unclear:
             self.unseen(round_)
         elif over and round_.number > self.watched_from:
             self.monitor = monitor.revise(self.monitor)
@@ -144,7 +150,7 @@ class Watch:
         """Version 1: count a round when it is learned from."""
         if sample.weight > 0.0:
             self.tails = tails.expect(self.tails)
-            self._observe(sample, round_.context, round_.norm, rounding=0.0)
+            self._observe(self.learner.parts(self.rules, sample), round_.context, round_.norm, rounding=0.0)
         if round_.watched and sample.applied <= round_.action:
             seen = counted(self.rules.spec, sample, float(round_.number), rules_version=1)
             if seen:
@@ -157,12 +163,12 @@ class Watch:
             risk = float(round_risk(self.rules.spec, float(round_.number)))
             self.monitor = monitor.update(self.monitor, False, risk)
 
-    def _observe(self, sample: Sample, context: Vector, norm: float, *, rounding: float = 1.0) -> None:
-        """Compare residuals with the stated noise. An estimate raised by rounding is not noise; version 1 counted it
-        as noise (`rounding` 0).
+    def _observe(self, parts: list[Any], context: Vector, norm: float, *, rounding: float = 1.0) -> None:
+        """Compare the residuals of an outcome's parts (`Learner.parts`) with the stated noise. An estimate raised by
+        rounding is not noise; version 1 counted it as noise (`rounding` 0).
         """
         found = list(self.tails)
-        for place, (rules, learner, part) in enumerate(self.learner.parts(self.rules, sample), start=1):
+        for place, (rules, learner, part) in enumerate(parts, start=1):
             seen = learner.residuals(rules, context, norm, part)
             if seen is None:
                 return

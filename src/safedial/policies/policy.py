@@ -84,11 +84,6 @@ class Policy(NamedTuple):
         return self
 
     @property
-    def takes_zero_one(self) -> bool:
-        """Whether every outcome's cost must be 0 or 1: by its class of costs, or by a spread bracket."""
-        return self.binary_cost or getattr(self.options.get("growth"), "name", "") == "spread"
-
-    @property
     def is_linear(self) -> bool:
         """Whether it learns with the linear estimate of `core.estimate`."""
         return self.init is estimate.init

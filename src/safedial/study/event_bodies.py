@@ -22,7 +22,7 @@ class Noted(NamedTuple):
     """
 
     key: str | None = None
-    meta: dict[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
     proposal: float | None = None
     unit: str | None = None
 

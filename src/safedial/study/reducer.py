@@ -133,7 +133,8 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
         state.open[event.seq] = round_
         if state.study.ordered:
             state.queue.append(event.seq)
-    state.watch.notice()
+    if learner.alarmed:
+        state.watch.notice()
 
 
 def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:

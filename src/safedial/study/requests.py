@@ -36,7 +36,9 @@ class Request(NamedTuple):
 def read_request(
     rules: Rules, context: Any, noted: Noted, baseline_cost: Any = 0.0, *, allow_extrapolation: bool = False
 ) -> Request:
-    """A new question, checked; `noted` is its own, with a key and metadata that were checked."""
+    """A new question, checked, with what else came with it."""
+    meta = None if noted.meta is None else read_meta(rules.version, noted.meta)
+    noted = noted._replace(key=read_key(rules.version, noted.key), meta=meta)
     values = context if rules.features is None else rules.features.values(context)
     if noted.proposal is not None:
         noted = noted._replace(proposal=real("proposal", noted.proposal))

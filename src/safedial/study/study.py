@@ -33,8 +33,6 @@ from safedial.study.ids import read_own_id
 from safedial.study.requests import (
     checked_text,
     microseconds,
-    read_key,
-    read_meta,
     read_outcome,
     read_request,
     read_values,
@@ -105,8 +103,7 @@ class Study(StudyReader):
             allow_extrapolation: accept a context outside the stated ranges of its features, and mark the decision.
             proposal, unit: as for `Agent.decide`, where the policy takes them.
         """
-        rules, told = self.spec.rules, {"proposal": proposal, "unit": unit}
-        noted = Noted(read_key(rules.version, key), None if meta is None else read_meta(rules.version, meta), **told)
+        rules, noted = self.spec.rules, Noted(key, meta, proposal, unit)
         asked = read_request(rules, context, noted, baseline_cost, allow_extrapolation=allow_extrapolation)
         return self._write(partial(operations.ask, request=asked, actor=self._who(actor)), wait, key)
 
