@@ -135,7 +135,7 @@ def parse_log(
     """
     columns, export = _columns(text, needs, least_rows), None
     if is_export(columns):
-        export = resolved(columns)
+        export = resolved(columns, also)
         columns = export.columns
         require(columns["round"], "log", "export", "has no round with a known outcome yet", "report outcomes first")
     known = {*KNOWN, *also, label}
@@ -286,8 +286,8 @@ def is_export(columns: Mapping[str, Sequence[str]]) -> bool:
     return all(mark in columns for mark in MARKS)
 
 
-def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
-    """The rounds of an export whose outcomes are known.
+def resolved(columns: Mapping[str, Sequence[str]], also: Sequence[str] = ()) -> Exported:
+    """The rounds of an export whose outcomes are known; `also`: further columns to keep.
 
     Rounds that are void or expired for unrelated reasons are skipped, as in the study. The study learns up to the first
     other round without an outcome; later rounds are kept for the monitor. Imported rounds, which come before the first
@@ -303,12 +303,13 @@ def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
     (1, ['2'])
     """
     names = [name.removeprefix(CONTEXT) for name in columns if name.startswith(CONTEXT)]
-    kept: dict[str, list[str]] = {name: [] for name in (*names, *KNOWN) if name != "time"}
+    further = [name for name in also if name in columns and name not in KNOWN]
+    kept: dict[str, list[str]] = {name: [] for name in (*names, *KNOWN, *further) if name != "time"}
     covered, teaches, unseen, learned = [], [], [], None
     for cells in zip(*columns.values(), strict=True):
         row = dict(zip(columns, cells, strict=True))
         promised = PROMISES.get(row["promise"], CERTIFIED).claimed
-        exceeded = row["cost"] != "" and float(row["cost"]) > float(row.get("threshold") or math.inf)
+        exceeded = row.get("cost", "") != "" and float(row["cost"]) > float(row.get("threshold") or math.inf)
         gone = row["status"] in ("open", "void", "expired")
         if gone and learned is None and row.get("unrelated") != "True":
             learned = len(teaches)
@@ -316,6 +317,8 @@ def resolved(columns: Mapping[str, Sequence[str]]) -> Exported:
             unseen += [row["round"]] if promised else []
             continue
         _keep(kept, row, names)
+        for name in further:
+            kept[name].append(row[name])
         covered.append(promised and (row["status"] != "throttled" or exceeded))
         teaches.append(row["status"] not in ("throttled", "void"))
     imported = kept["round"].count("")
@@ -332,7 +335,7 @@ def _keep(kept: dict[str, list[str]], row: Mapping[str, str], names: list[str]) 
         "action": row["applied_action"] or row["action"],
         "advised": row["action"] or row["applied_action"],
         "reward": row["reward"] or ("0" if idle else ""),
-        "cost": row["cost"] or (row["baseline_cost"] if idle else ""),
+        "cost": row.get("cost", "0") or (row["baseline_cost"] if idle else ""),
         "baseline_cost": row["baseline_cost"],
     }
     for name, value in values.items():

@@ -122,7 +122,8 @@ def test_proposals_and_contexts_that_drift_are_contradicted():
     told = found(rising, shield(base="proposal"))
     assert told["proposals"].word == told["contexts"].word == "contradicted"
     assert "fixed rule" in told["proposals"].means
-    assert found(logged(), shield(base="proposal"))["proposals"].word == "ok"
+    grouped = shield(base="proposal", learned=True, adapt=0.05, unit="patient", group="weight")
+    assert found(logged(), grouped)["proposals"].word == "ok", "what is given below the cap does not matter"
     with pytest.raises(InvalidInput, match=r"\['proposal'\]: lacks these columns of numbers"):
         found(replace(logged(), extra={}), shield(base="proposal"))
 
@@ -174,6 +175,8 @@ def test_missing_outcomes_are_counted_and_few_excesses_at_the_start_are_named(tm
         found(replace(logged(), cost=np.full(150, np.nan)))
     with pytest.raises(InvalidInput, match="policy = None: is missing: it states bracket, base and start"):
         check_log(logged(), SPEC)
+    with pytest.raises(InvalidInput, match="policy = 'hp_probe': gives no bracket promise"):
+        check_log(logged(), SPEC, policy=make_policy("hp_probe"))
     with pytest.raises(InvalidInput, match="must be cost for a bracket spec"):
         check_log(logged(), SPEC, policy=shield(), target="reward")
     above = replace(logged(), advised=np.zeros(150))
@@ -313,6 +316,13 @@ def test_empty_cells_are_missing_outcomes_and_a_page_names_what_is_in_doubt(tmp_
         parse_log(text.replace("0.2", "x"), needs=("action",), also=("cost",), label="patient")
     with pytest.raises(InvalidInput, match=r"lacks these columns; it has"):
         parse_log(text, needs=("action",), also=("proposal",))
+    export = (
+        "decision_id,round,action,applied_action,status,promise,reward,cost_auc,baseline_cost,proposal,context.weight\n"
+        "a,1,0.5,0.4,known,bracket,0,3,0,0.6,1\nb,2,0.5,,open,bracket,,,0,0.7,2\n"
+    )
+    log = parse_log(export, needs=("action",), also=("cost_auc", "proposal"))
+    assert (log.names, log.action.tolist(), log.unseen.tolist()) == (("weight",), [0.4], [2.0])
+    assert {name: values.tolist() for name, values in log.extra.items()} == {"cost_auc": [3.0], "proposal": [0.6]}
     walked, findings = check_log(logged(scale=(0.3, 0.3)), SPEC, policy=shield(), dial=DIAL, features=NAMES)
     assert verdict(findings) == "No check raised a flag, but these are in doubt: monotonicity, bracket."
     assert "doubt" in write_checks(tmp_path / "page.html", walked, findings, log="log", level=0.05).read_text()

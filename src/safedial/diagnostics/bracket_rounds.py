@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from safedial.agent import Agent
 from safedial.core import monitor
 from safedial.core.dose import Dose
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.core.tolerated import Cost
 from safedial.decision.learners.shield_options import costs_at, costs_of, raw_features
@@ -23,10 +24,13 @@ from safedial.decision.rules import named_policy
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import make_rules
 from safedial.errors import require
-from safedial.policies import Policy
+from safedial.policies import Policy, make_policy
 from safedial.rounds_io import Log
 
 Array = NDArray[np.float64]
+
+WATCHED = ("base", "growth", "start_scale", "direction")
+"""The options that the watch and the bracket rest on; the others say what is given below the cap."""
 
 SAME = 1.0 + 1e-9
 """A setting that was a share of the dial differs from a stated one by rounding."""
@@ -107,7 +111,9 @@ def walk_bracket_log(
 ) -> BracketRounds:
     """Play a log through an Agent. `policy`: the policy, or a spec file's table; `features`: as they made the log."""
     require(policy is not None, "policy", policy, "is missing: it states bracket, base and start", "name hp_shield")
-    rule = policy if isinstance(policy, Policy) else named_policy(policy or {})
+    given = policy if isinstance(policy, Policy) else named_policy(policy or {})
+    require(PROMISES[given.promise].bracketed, "policy", given.name, "gives no bracket promise", "name hp_shield")
+    rule = make_policy(given.name, **{name: given.options[name] for name in WATCHED})
     parts: Any = {"policy": rule, "dose": dose, "dial": dial, "features": features}
     rules = make_rules(dim=log.dim, spec=spec, **parts)
     costs, columns = costs_of(rules), _columns(log, log_columns(spec, rule.options))
@@ -127,8 +133,8 @@ def walk_bracket_log(
         decision = agent.decide(raw, proposal=asked, allow_extrapolation=True)
         if known[index]:
             several = {name: float(values[index]) for name, values in outcome.items()}
-            given = several if spec.costs else several["cost"]
-            agent.update(decision, action=float(setting[index]), reward=0.0, cost=given)
+            told_cost = several if spec.costs else several["cost"]
+            agent.update(decision, action=float(setting[index]), reward=0.0, cost=told_cost)
         told[:, index] = decision.prediction.protocol, decision.prediction.start, agent.evidence
     return BracketRounds(
         risk=float(spec.violation_risk),
