@@ -52,13 +52,13 @@ class Agent(InMemoryRounds):
     Args:
         dim: the context's dimension (with `features`, their number, plus 1 for an intercept).
         spec: the promise and its assumptions, as plain numbers.
-        policy: a policy, or the name of one; by default `hp_probe`, or `hp_conformal` if the spec's promise is
-            "conformal".
+        policy: a policy, or the name of one; by default `hp_probe`, or `hp_conformal` or `hp_student` if the spec's
+            promise is "conformal" or "student".
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.
-        start_action: `hp_conformal` and `hp_shield`: a setting that you declare safe for every context, in the dial's
-            units, used until there are enough rounds. Without it the constants, or a `start_scale`, must give one.
+        start_action: `hp_conformal`, `hp_shield`, `hp_student`: a setting that you declare safe for every context, in
+            the dial's units, used until there are enough rounds. Else constants, or a `start_scale`, must give one.
         fallback_action: the advice when nothing can be promised, in the dial's units; by default the declared start
             action, or else the dial's low end.
         baseline_range: (low, high) for stated baseline costs; by default they must not be negative, because a negative
@@ -152,7 +152,8 @@ class Agent(InMemoryRounds):
     def evidence(self) -> float:
         """Evidence against the promise. It starts at 1; if the promise holds, P(it ever reaches 100) ≤ 0.01 + δ′ + δ_q.
 
-        For HP-Conformal, HP-Shield: against exchangeable rounds (in a bracket); if they are, P(it reaches 100) ≤ 0.01.
+        For HP-Conformal, HP-Shield, HP-Student: against exchangeable rounds (in a bracket), or Gaussian noise; if they
+        are, or it is, P(it reaches 100) ≤ 0.01.
         """
         self._expect()
         return self._watch.evidence
@@ -188,8 +189,8 @@ class Agent(InMemoryRounds):
         it has reached its own limit too, it stops the agent at once.
 
         Args:
-            forget: HP-Conformal and HP-Shield: start again without the earlier rounds, if they no longer resemble new
-                ones. Open decisions can then be reported only by context and action.
+            forget: HP-Conformal, HP-Shield, HP-Student: start again without the earlier rounds, if they no longer
+                resemble new ones. Open decisions can then be reported only by context and action.
         """
         if forget:
             self._learner.forget()

@@ -111,18 +111,19 @@ class Client:
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
     ) -> Advice:
         """Advice for a context; the fallback action if the service does not answer.
 
         `key` (for example a visit) and `meta` ({"patient": "P-04"}) are stored with the decision; without a key, one is
-        generated. `proposal` is the proposed setting, where the study's policy scales it. If the service refuses the
+        generated. `proposal` and `unit` are for policies that take them, as in `Study.ask`. If the service refuses the
         request (a wrong context, a key without the right), `ask` raises `InvalidInput`.
         """
         body: dict[str, Any] = {"context": context if isinstance(context, Mapping) else list(context)}
         body |= {"baseline_cost": baseline_cost}
         body |= {"meta": dict(meta)} if meta else {}
         body |= {"allow_extrapolation": True} if allow_extrapolation else {}
-        body |= {} if proposal is None else {"proposal": proposal}
+        body |= {name: value for name, value in (("proposal", proposal), ("unit", unit)) if value is not None}
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
             answer = self._send("POST", path, body, key=key or uuid.uuid4().hex)

@@ -165,9 +165,9 @@ RISKS = np.array([0.01, 0.02, 0.05, 0.2])[:, None]
 
 @pytest.mark.parametrize("dim", [1, 5, 20])
 def test_the_per_round_bound_is_exceeded_with_probability_delta_at_every_time(dim):
-    """In drifting contexts, at t = 8, 20, 50, 200; over the whole study the count is Binomial(T, δ)."""
-    looks, last = (8, 20, 50, 200), 200 if FULL else 50
-    lanes = LANES if dim < 20 else LANES // 5
+    """In drifting contexts, at t = 8, 20, 50, 200, 1000; over the whole study the count is Binomial(T, δ)."""
+    looks, last = (8, 20, 50, 200, 1000), (1000 if dim == 5 else 200) if FULL else 50
+    lanes = LANES if dim == 1 else LANES // 5
     total, known = np.zeros((4, lanes)), 0
     for number, seen, cost, _ in rounds_of(dim, lanes, last, seed=dim):
         if number < dim + 3:

@@ -266,7 +266,7 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
 
 
 def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_given():
-    """Costs of 0 and of a hundredth of the threshold teach the same: eight times the setting."""
+    """Costs of 0 and of a hundredth of the threshold teach the same: four times the protocol's setting."""
     policy, context, given = hp_shield(base=0, growth=BRACKET, learned=True), np.full((1, 1), 0.2), np.full(1, 0.1)
     learned = []
     for share in (0.0, 0.01):
@@ -276,7 +276,7 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
             policy.decide(outlook, SPEC, round=number, coin=0.5)
             policy.update(state, outlook, 0.0, share * SPEC.threshold / given, 1.0, intensity=given)
         learned.append(float(state.bases.waiting[-1].value(context)[0]))
-    assert learned[0] == learned[1] == pytest.approx(math.log(8.0 * 0.1 / 0.2))
+    assert learned[0] == learned[1] == pytest.approx(math.log(4.0))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from safedial import load_spec, open_study
+from safedial import Agent, load_spec, open_study
 from safedial.study import Store, verify_store
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid
+from tests.recorded import shield
 from tests.recorded.write import GRID, go_on, load_agent, play, restored
 
 HERE = Path(__file__).parent
@@ -58,6 +59,32 @@ def test_a_recorded_agent_decides_as_before(recorded, name):
     folder, expected = recorded
     agent = load_agent(folder / f"{name}.save")
     assert play(agent, 45, 8) == pytest.approx(expected["agents"][name], rel=0, abs=1e-12)
+
+
+@pytest.fixture(scope="module", params=sorted(path.parent.name for path in HERE.glob("*/said.json")))
+def shielded(request):
+    folder = HERE / request.param
+    return folder, json.loads((folder / "said.json").read_text())
+
+
+@pytest.mark.parametrize("name", shield.STUDIES)
+def test_a_recorded_study_of_hp_shield_verifies_with_its_hash_and_goes_on_as_before(shielded, name, tmp_path):
+    folder, said = shielded
+    with Store(restored(folder, tmp_path / "store.db")) as store:
+        study = open_study(name, storage=store, actor="tester")
+        report = study.verify()
+        assert (report.ok, report.hash, report.problem) == (True, said[name]["hash"], "")
+        now, before = study.status(), said[name]["status"]
+        assert now["evidence"] == pytest.approx(before.pop("evidence"), rel=1e-9)
+        assert {key: now[key] for key in before} == before
+        assert shield.go_on(study) == pytest.approx(said[name]["next_actions"], rel=0, abs=1e-9)
+        assert study.verify().ok
+
+
+def test_a_recorded_agent_of_hp_shield_decides_as_before(shielded):
+    folder, said = shielded
+    again = Agent.load(folder / "shield.save")
+    assert shield.play(again, 30, 8) == pytest.approx(said["agent"], rel=0, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["certified", "conformal"])

@@ -235,18 +235,16 @@ def _ends(fit: Slopes, kind: str, caution: float, whose: Array | None) -> dict[s
     how = "given the context" if whose is None else f"within {len(np.unique(whose))} units"
     told = f"The {word} {how} is {fit.whole.estimate:.3g} (95 %: {lower:.3g} to {upper:.3g}){by_band}."
     spread = f"{SPREADS:g} standard deviations of the units' own, {fit.spread:.2g} each, and " if fit.spread else ""
-    least = max(min(lower, *bands) - SPREADS * fit.spread, 0.0) / caution
-    most = caution * (max(upper, *bands) + SPREADS * fit.spread)
-    floor = " At least 1: a smaller one may come from a baseline, and then rises with the setting." * (
-        kind == "relative" and most < 1.0
-    )
+    least = max(min([lower, *bands]) - SPREADS * fit.spread, 0.0) / caution
+    most = caution * (max([upper, *bands]) + SPREADS * fit.spread)
+    least = least if least > 1e-3 * most else 0.0
     nothing = "" if least else " So wide that 0 is possible: nothing is assumed of falling costs."
+    why = f"{told} The upper end, and {spread}a factor {caution:g}."
+    if kind == "relative" and most < 1.0:
+        most, why = 1.0, f"{why} At least 1: a smaller one may come from a baseline, and then rises with the setting."
     return {
         "low": Proposal(_down(least), f"The lower end, less {spread}a factor {caution:g}.{nothing}"),
-        "high": Proposal(
-            max(round_up(most), 1.0 if floor else 0.0),
-            f"{told} The upper end, and {spread}a factor {caution:g}.{floor}",
-        ),
+        "high": Proposal(round_up(most), why),
     }
 
 

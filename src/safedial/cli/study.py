@@ -100,21 +100,19 @@ def ask(
         ),
     ] = False,
     proposal: Annotated[
-        float | None, typer.Option(help="hp_shield: the proposed setting, where it is the study's base.")
+        float | None, typer.Option(help="hp_shield: the proposed or requested setting, where it takes one.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="hp_shield: the label of who gets it, where it keeps levels.")
     ] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Advise an action for a context."""
     with opened(storage, name) as found:
-        decision = found.ask(
-            read_context(context),
-            key=key,
-            meta=read_pairs("--meta", meta),
-            baseline_cost=baseline_cost,
-            allow_extrapolation=allow_extrapolation,
-            proposal=proposal,
-        )
+        given = {"allow_extrapolation": allow_extrapolation, "proposal": proposal, "unit": unit}
+        noted = {"key": key, "meta": read_pairs("--meta", meta)}
+        decision = found.ask(read_context(context), baseline_cost=baseline_cost, **noted, **given)
         print_answer(decision.to_dict(), format, json, str(decision.explain()))
 
 

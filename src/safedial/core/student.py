@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.least_squares import Fitted
-from safedial.core.namespace import normal_quantile
+from safedial.core.namespace import FLOATS, namespace, normal_quantile
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ ROUNDING = 1e-14
 """More than the relative rounding of the sums and products that make one learner's bound."""
 
 STEPS = 8
-"""Tangent points of the anytime bound, and Newton steps of the tolerance factor."""
+"""Steps to the tangent point of the anytime bound, and the most Newton steps of the tolerance factor."""
 
 FEW = 16
 """Points of the polynomial that stands for the tolerance factor of more widths than this."""
@@ -95,7 +95,8 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
     else:
         chosen = mixture or Mixture()
         shrinkage = chosen.ridge / (chosen.ridge + seen.least) * (1.0 + CAUTION)
-        evidence = Evidence(seen.rounds, seen.log_det, np.minimum(shrinkage, 1.0 - CAUTION))
+        most = namespace(shrinkage).minimum(shrinkage, 1.0 - CAUTION)
+        evidence = Evidence(seen.rounds, seen.log_det, most)
         factor = anytime_factor(evidence, seen.width, risk, failure, shape=chosen.shape)
     if isinstance(seen.ready, bool):
         over = seen.spread * float(factor)
@@ -165,6 +166,8 @@ def tolerance_factor(degrees: Any, width: Any, risk: Any, failure: Any) -> Any:
                 tail[chosen], slope[chosen] = integrals(*known)
         step = tail * (np.log(tail) - np.log(failure)) / -slope
         factor = np.clip(factor + step, 0.5 * factor, 2.0 * factor)
+        if np.all(np.abs(step) <= 1e-12 * factor):
+            break
     return factor * (1.0 + CAUTION)
 
 
@@ -230,13 +233,13 @@ def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape
     """
     from scipy.special import gammaln
 
-    size, share = shape + 0.5 * np.asarray(seen.rounds, dtype=float), np.asarray(seen.shrinkage, dtype=float)
-    top = size * np.log(size)
-    room = 0.5 * seen.log_det - shape * math.log(shape) - gammaln(size) + gammaln(shape) - np.log(failure)
-    total = room + shape + 1e-13 * (top + 1.0)  # more than the rounding of these sums
-    region = _Region(size, share, total, shape)
-    noise, width = -normal_quantile(np.asarray(risk)) / math.sqrt(2.0), np.asarray(width, dtype=float)
-    value = _tangent_bound(region, _maximiser(region, noise, width), noise, width)
+    xp = namespace(*seen, width, risk, failure)
+    log_gamma = math.lgamma if xp is FLOATS else gammaln
+    size, share = shape + 0.5 * seen.rounds, seen.shrinkage
+    room = 0.5 * seen.log_det - shape * math.log(shape) - log_gamma(size) + math.lgamma(shape) - xp.log(failure)
+    total = room + shape + 1e-13 * (size * xp.log(size) + 1.0)  # more than the rounding of these sums
+    region, noise = _Region(size, share, total, shape), -normal_quantile(risk) / math.sqrt(2.0)
+    value = _tangent_bound(xp, region, _maximiser(xp, region, noise, width), noise, width)
     return value * (1.0 + CAUTION)
 
 
@@ -249,54 +252,50 @@ class _Region(NamedTuple):
     shape: float
 
 
-def _maximiser(region: _Region, noise: Any, width: Any) -> Any:
+def _maximiser(xp: Any, region: _Region, noise: Any, width: Any) -> Any:
     """About where F is largest: STEPS of regula falsi (Illinois) on the sign of its derivative in t.
 
     p ≤ p(A) − (t − A)²/2A(1 − c), so p < 0 below A − √(2A(1 − c)p(A)); V has its least value at cA. The end at A, where
     p' = 0, is left out.
     """
     size, share, total, _ = region
-    back = np.sqrt(2.0 * size * (size * np.log(size) - size + total))
-    low = np.maximum(size - back, np.maximum(share, 1e-6) * size * (1.0 + 1e-7)) + 0.0 * (width + noise)
+    back = xp.sqrt(2.0 * size * (size * xp.log(size) - size + total))
+    low = xp.maximum(size - back, xp.maximum(share, 1e-6) * size * (1.0 + 1e-7)) + 0.0 * (width + noise)
     high = (1.0 - 1e-7) * size + 0.0 * low
-    low = np.minimum(low, high)
-    left, right = _derivative(region, low, noise, width), _derivative(region, high, noise, width)
+    low = xp.minimum(low, high)
+    left, right = (_derivative(xp, region, end, noise, width) for end in (low, high))
     at = 0.5 * (low + high)
     for _ in range(STEPS):
-        here = _derivative(region, at, noise, width)
+        here = _derivative(xp, region, at, noise, width)
         rising = here > 0.0
-        low, left, right = (
-            np.where(rising, at, low),
-            np.where(rising, here, 0.5 * left),
-            np.where(rising, 0.5 * right, here),
-        )
-        high = np.where(rising, high, at)
-        share_left = np.clip(left / np.maximum(left - right, 1e-300), 0.02, 0.98)
-        at = low + share_left * (high - low)
+        left, right = xp.where(rising, here, 0.5 * left), xp.where(rising, 0.5 * right, here)
+        low, high = xp.where(rising, at, low), xp.where(rising, high, at)
+        part = left / xp.maximum(left - right, 1e-300)
+        at = low + xp.minimum(xp.maximum(part, 0.02), 0.98) * (high - low)
     return at
 
 
-def _derivative(region: _Region, at: Any, noise: Any, width: Any) -> Any:
+def _derivative(xp: Any, region: _Region, at: Any, noise: Any, width: Any) -> Any:
     """A number with the sign of dF/dt; where p < 0, F is not defined, and it rises."""
     size, share, total, shape = region
     free = 1.0 - share
-    height = (size * np.log(at) - at + total) / free
+    height = (size * xp.log(at) - at + total) / free
     rise = (size / at - 1.0) / free
-    volume, growth = np.maximum(at - shape - share * height, 0.0), np.maximum(1.0 - share * rise, 1e-12)
-    root = np.sqrt(np.abs(height))
-    return width * rise * volume / growth - np.copysign(root, height) * (noise + width * root)
+    volume, growth = xp.maximum(at - shape - share * height, 0.0), xp.maximum(1.0 - share * rise, 1e-12)
+    root = xp.sqrt(xp.abs(height))
+    return width * rise * volume / growth - xp.where(height < 0.0, -root, root) * (noise + width * root)
 
 
-def _tangent_bound(region: _Region, at: Any, noise: Any, width: Any) -> Any:
-    """The largest F under the tangents at m, for max(cA, 0) < m < A."""
+def _tangent_bound(xp: Any, region: _Region, at: Any, noise: Any, width: Any) -> Any:
+    """The largest F under the tangents at m, for cA < m < A."""
     size, share, total, shape = region
     free = 1.0 - share
-    height, rise = (size * np.log(at) - at + total) / free, (size / at - 1.0) / free
+    height, rise = (size * xp.log(at) - at + total) / free, (size / at - 1.0) / free
     volume, growth = at - shape - share * height, 1.0 - share * rise
     slope = growth / rise
     level = volume - slope * height
-    low = np.sqrt(np.maximum(height + rise * (share * size - at), 0.0))
-    high = np.sqrt(np.maximum(height + rise * (size - at), 0.0))
-    root = np.clip(width * level / (noise * slope), low, high)
+    low = xp.sqrt(xp.maximum(height + rise * (share * size - at), 0.0))
+    high = xp.sqrt(xp.maximum(height + rise * (size - at), 0.0))
+    root = xp.minimum(xp.maximum(width * level / (noise * slope), low), high)
     below = level + slope * root * root
-    return np.where(below > 0.0, (noise + width * root) / np.sqrt(np.maximum(below, 1e-300)), np.inf)
+    return xp.where(below > 0.0, (noise + width * root) / xp.sqrt(xp.maximum(below, 1e-300)), math.inf)

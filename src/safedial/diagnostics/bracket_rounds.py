@@ -109,16 +109,14 @@ def walk_bracket_log(
     require(policy is not None, "policy", policy, "is missing: it states bracket, base and start", "name hp_shield")
     rule = policy if isinstance(policy, Policy) else named_policy(policy or {})
     parts: Any = {"policy": rule, "dose": dose, "dial": dial, "features": features}
-    rules, columns = make_rules(dim=log.dim, spec=spec, **parts), {"cost": log.cost, **log.extra}
-    costs, needed = costs_of(rules), log_columns(spec, rule.options)
-    absent = [name for name in needed if name not in columns]
-    require(not absent, "log", absent, "lacks these columns of numbers", "they are the costs, and the base if proposed")
-    outcome = {name: columns[column] for name, column in zip(costs, needed, strict=False)}
+    rules = make_rules(dim=log.dim, spec=spec, **parts)
+    costs, columns = costs_of(rules), _columns(log, log_columns(spec, rule.options))
+    outcome = dict(zip(costs, columns.values(), strict=False))
     known = np.all([np.isfinite(values) for values in outcome.values()], axis=0)
     require(known.any(), "log", f"{len(log)} rows", "has no round with a known outcome", "report outcomes first")
     shares = rules.dial.low + log.action * (rules.dial.high - rules.dial.low)
     setting = np.array([float(f"{value:.12g}") for value in shares])
-    proposal = columns["proposal"] if "proposal" in needed else None
+    proposal = columns.get("proposal")
     agent, told = Agent(log.dim, spec, **parts), np.ones((3, len(log)))
     bracket = {name: np.zeros((len(log), 2)) for name in costs}
     for index, vector in enumerate(log.context):
@@ -151,3 +149,11 @@ def walk_bracket_log(
         evidence=told[2],
         unseen=len(log.unseen),
     )
+
+
+def _columns(log: Log, needed: list[str]) -> dict[str, Array]:
+    """The needed columns of a log, in order."""
+    columns = {"cost": log.cost, **log.extra}
+    absent = [name for name in needed if name not in columns]
+    require(not absent, "log", absent, "lacks these columns of numbers", "they are the costs, and the base if proposed")
+    return {name: columns[name] for name in needed}

@@ -84,6 +84,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
         meta=fields.get("meta"),
         allow_extrapolation=fields.get("allow_extrapolation", False),
         proposal=fields.get("proposal"),
+        unit=fields.get("unit"),
         key=idempotency_key(request),
         actor=caller.actor,
         wait=False,

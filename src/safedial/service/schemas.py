@@ -95,7 +95,10 @@ class Ask(_Closed):
         False, description="accept a context outside the stated ranges of its features, and mark the decision"
     )
     proposal: float | None = Field(
-        None, gt=0, description='hp_shield with the base "proposal": the proposed setting, in the dial\'s units'
+        None, description="hp_shield, where it takes one: the proposed or requested setting, in the dial's units"
+    )
+    unit: str | None = Field(
+        None, max_length=200, description="hp_shield with levels of their own: the label, for example a patient's"
     )
 
 

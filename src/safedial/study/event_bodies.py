@@ -17,11 +17,14 @@ from safedial.version import __version__
 
 
 class Noted(NamedTuple):
-    """What a caller gives with a request: the idempotency key, metadata, and a proposed setting."""
+    """What a caller gives with a request: the idempotency key, metadata, a proposed setting, and the label of who gets
+    it.
+    """
 
     key: str | None = None
     meta: dict[str, Any] | None = None
     proposal: float | None = None
+    unit: str | None = None
 
 
 QUESTION = Noted._fields[2:]

@@ -40,6 +40,8 @@ def read_request(
     values = context if rules.features is None else rules.features.values(context)
     if noted.proposal is not None:
         noted = noted._replace(proposal=real("proposal", noted.proposal))
+    if noted.unit is not None:
+        noted = noted._replace(unit=_label("unit", noted.unit))
     given = {name: getattr(noted, name) for name in QUESTION}
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
     raw = asked.vector if rules.features is None else values
@@ -84,6 +86,13 @@ def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
     return {_meta_name(name): _meta_value(name, value) for name, value in meta.items()} or None
 
 
+def _label(name: str, value: Any) -> str:
+    """A short text that certificates and tables show."""
+    proper = isinstance(value, str) and len(value) <= LONGEST_META and value.isprintable() and _encodes(value)
+    require(proper, name, value, f"must be printable text of at most {LONGEST_META} characters")
+    return value
+
+
 def _meta_name(name: Any) -> str:
     proper = isinstance(name, str) and META_NAME.fullmatch(name)
     require(proper, "meta", name, "must have names of 1 to 40 letters, digits, - and _")
@@ -92,9 +101,7 @@ def _meta_name(name: Any) -> str:
 
 def _meta_value(name: str, value: Any) -> Any:
     if isinstance(value, str):
-        proper = len(value) <= LONGEST_META and value.isprintable() and _encodes(value)
-        require(proper, f"meta[{name!r}]", value, f"must be printable text of at most {LONGEST_META} characters")
-        return value
+        return _label(f"meta[{name!r}]", value)
     plain = isinstance(value, (bool, int, float))
     require(plain, f"meta[{name!r}]", value, "must be text, a number, true or false")
     number = real(f"meta[{name!r}]", float(value) if isinstance(value, bool) else value)

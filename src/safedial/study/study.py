@@ -62,6 +62,7 @@ class Study(StudyReader):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
         actor: str | None = None,
         wait: Literal[True] = True,
     ) -> StudyDecision: ...
@@ -76,6 +77,7 @@ class Study(StudyReader):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
         actor: str | None = None,
         wait: Literal[False],
     ) -> Future[StudyDecision]: ...
@@ -89,6 +91,7 @@ class Study(StudyReader):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
+        unit: str | None = None,
         actor: str | None = None,
         wait: bool = True,
     ) -> StudyDecision | Future[StudyDecision]:
@@ -100,10 +103,10 @@ class Study(StudyReader):
             meta: other notes on the decision, {"patient": "P-04", "ward": "3b"}: at most 20 names with text of at most
                 200 characters, numbers or booleans. They do not change the advice.
             allow_extrapolation: accept a context outside the stated ranges of its features, and mark the decision.
-            proposal: the setting that somebody proposes, in the dial's units, where it is the policy's base.
+            proposal, unit: as for `Agent.decide`, where the policy takes them.
         """
-        rules = self.spec.rules
-        noted = Noted(read_key(rules.version, key), None if meta is None else read_meta(rules.version, meta), proposal)
+        rules, told = self.spec.rules, {"proposal": proposal, "unit": unit}
+        noted = Noted(read_key(rules.version, key), None if meta is None else read_meta(rules.version, meta), **told)
         asked = read_request(rules, context, noted, baseline_cost, allow_extrapolation=allow_extrapolation)
         return self._write(partial(operations.ask, request=asked, actor=self._who(actor)), wait, key)
 

@@ -85,5 +85,6 @@ def _written(value: Any) -> Any:
     return value
 
 
-def _read(kind: str, value: Any) -> Any:
-    return float(value) if kind == "float" else value
+def _read(kind: Any, value: Any) -> Any:
+    """A value of a field whose annotation is `kind`: text may be a label, or a number that is not finite."""
+    return float(value) if kind.__forward_arg__ == "float" else value

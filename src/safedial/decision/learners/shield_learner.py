@@ -29,7 +29,7 @@ from safedial.decision.learners.shield_history import ShieldHistory
 from safedial.decision.learners.shield_levels import Levels
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, upper_setting
-from safedial.decision.outcome import Sample, read_cost
+from safedial.decision.outcome import Sample
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
 from safedial.policies.shield.bases import target
@@ -104,7 +104,7 @@ class ShieldLearner(QuestionLearner):
 
     @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
-        return shield_options.any_exceeded(shield_options.costs_of(rules), read_cost(rules.spec, cost))
+        return shield_options.any_exceeded(shield_options.costs_of(rules), cost)
 
     @classmethod
     def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:

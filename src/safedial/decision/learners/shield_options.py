@@ -124,9 +124,9 @@ def played_levels(dial: Dial) -> tuple[float, ...] | None:
 
 
 def any_exceeded(costs: Mapping[str, Cost], measured: Any) -> bool:
-    """Whether a sample's cost, or any of its costs, lies on the wrong side of its threshold."""
+    """Whether a cost, or any of several, lies on the wrong side of its threshold; None or NaN is not known to."""
     seen = by_name(measured)
-    return any(bool(cost.exceeded(seen[name])) for name, cost in costs.items())
+    return any(seen[name] is not None and bool(cost.exceeded(seen[name])) for name, cost in costs.items())
 
 
 def brackets(rules: Rules) -> list[Growth]:

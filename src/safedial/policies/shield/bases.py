@@ -22,9 +22,9 @@ Array = NDArray[np.float64]
 LARGEST_LOG = 30.0
 """A learned base is at most e^30 times the protocol's setting, or as little."""
 
-FARTHEST = 8.0
-"""A base learns that a round tolerated at most so many times what it was given, or its start if that is more: a cost
-near 0 is mostly error, and would otherwise say that the round tolerated a hundred times as much."""
+FARTHEST = 4.0
+"""A base learns that a round tolerated at most so many times what it was given, or the protocol's setting if that is
+more: a cost near 0 is mostly error, and would otherwise say that the round tolerated a hundred times as much."""
 
 FIRST_FIT = 10
 """The first fit is when there are so many rounds."""
@@ -35,9 +35,9 @@ GROWTH = 1.1
 
 def target(tolerated: Any, applied: Any, *, protocol: Any, start: Any, end: Any) -> Any:
     """What a base in the scale family learns from a round: the logarithm of what it tolerated over the protocol's
-    setting, neither far below its start nor far above what it was given or the dial's end.
+    setting, neither far below its start nor far above the dial's end, what it was given and the protocol's setting.
     """
-    most = np.minimum(FARTHEST * np.maximum(applied, start), 10.0 * end)
+    most = np.minimum(FARTHEST * np.maximum(applied, protocol), 10.0 * end)
     return np.log(np.maximum(np.minimum(tolerated, most), 0.1 * start) / protocol)
 
 
