@@ -128,6 +128,34 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
     assert len({float(each) for each in setting / context[:, 0]}) == lanes, "they differ"
 
 
+def test_the_offset_family_climbs_by_one_level_at_least_and_plays_levels_alone():
+    """Levels lie further apart than the climb limit reaches."""
+    levels = (0.02, 0.1, 0.5, 1.0)
+    policy = hp_shield(
+        base=0, growth=growth.relative(1, 1, floor=0), family="offset", start_scale=SAFE / 0.3, levels=levels
+    )
+    world = Patients(seeds=20, rounds=60)
+    world.tolerance[:], world.power[:] = 2.0, 1.0
+    places = np.searchsorted(levels, play(policy, world)[0])
+    assert np.all(np.diff(places, axis=0) <= 1), "one after the other"
+    assert np.all(places[[0, -1]] == [[0], [3]])
+
+
+def test_levels_and_costs_that_cannot_be_are_refused():
+    state = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0)).init(1, ridge=1.0, batch=(1,))
+    policy = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0))
+    with pytest.raises(InvalidInput, match=r"levels = 0.1: must begin at or below the start in every context; add a"):
+        policy.decide(policy.predict(state, np.full((1, 1), 0.2)), SPEC, round=1, coin=0.5)
+    with pytest.raises(InvalidInput, match=r"levels = \(0.1, 1.0\): are for simulations; give the Agent a dial"):
+        Agent(1, SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket"), policy=policy)
+    costs = {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}
+    several = SafetySpec(costs=costs, violation_risk=RISK, promise="bracket")
+    with pytest.raises(InvalidInput, match="family = 'offset': must be 'scale' for several costs"):
+        simulate(hp_shield(base=0, family="offset"), DoseResponseWorld(), several, rounds=2, seeds=1)
+    with pytest.raises(InvalidInput, match=r"costs = \['trough', 'auc'\]: are for an Agent"):
+        simulate("hp_probe", DoseResponseWorld(), several, rounds=2, seeds=1)
+
+
 def test_in_a_world_whose_tolerances_fall_no_run_exceeds_more_often_than_the_adaptive_bound():
     """In each of 60 runs, after every round; without the adaptive level half of them do."""
     world, seeds, rounds = DoseResponseWorld(fall=0.15, after=100), 60, 250
@@ -266,6 +294,8 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
         ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
         ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
+        ({"levels": (0.5, 0.2)}, r"levels = \(0.5, 0.2\): must be intensities that rise, above 0 and at most 1"),
+        ({"levels": ()}, r"levels = \(\): must be intensities that rise"),
         ({"chooser": "best"}, "chooser = 'best': must be one of largest, request"),
     ],
 )
