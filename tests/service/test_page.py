@@ -36,10 +36,10 @@ def browser():
 
 @pytest.fixture
 def page(browser):
+    browser.look(1200, 1000)
+    browser.open("about:blank#")  # and then clear: the page of the test before may have missed its service
     browser.console.clear()
     browser.requests.clear()
-    browser.look(1200, 1000)
-    browser.open("about:blank#")
     return browser
 
 

@@ -96,7 +96,7 @@ const drawStudy = () => {
   at("unit").textContent = told.dial.unit ? `in ${told.dial.unit}; mean of each step` : "mean of each step";
   at("rate-title").textContent = `Share of outcomes ${over}`;
   at("cost-title").textContent = told.costs ? "Measured costs" : "Measured cost";
-  at("worst").textContent = told.costs ? "the worst of each step, as a share of its limit" : `mean and ${told.below ? "smallest" : "largest"} of each step`;
+  at("worst").textContent = told.costs ? "the worst of each step; 1 is the limit, and more is beyond it" : `mean and ${told.below ? "smallest" : "largest"} of each step`;
   at("evidence-title").textContent = alike ? "Evidence that rounds have changed" : "Evidence against the promise";
   at("evidence-words").textContent = `1 at the start; ${shortNumber(told.alarm_at)} stops the study`;
   at("evidence-count").hidden = !alike || !counts.outcomes;
@@ -173,12 +173,12 @@ const folded = (title, ...parts) => {
 
 const openCertificate = async (id) => {
   const { certificate, events, why, explanation, action } = await (await get(`/v1/decisions/${id}`)).json();
-  const { key, meta, raw_context: raw, features, dial, extrapolated, resumed, proposal } = certificate, body = at("certificate-body");
+  const { key, meta, raw_context: raw, features, dial, extrapolated, resumed, proposal, unit } = certificate, body = at("certificate-body");
   at("certificate-title").textContent = key ? `Visit: ${key}` : `Decision ${id}`;
   body.replaceChildren(made("p", `${clock(certificate.at)}, decision ${id}`, "quiet"), made("p", inUnit(action, dial.unit), "big"));
   for (const name of extrapolated) body.append(made("p", `${name} lies outside the range stated for it; the caller allowed that.`, "warn"));
   const values = Array.isArray(raw) ? raw.map((value, place) => [`feature ${place + 1}`, shortNumber(value)]) : Object.entries(raw).map(([name, value]) => [name, `${Number(value.toPrecision(6))} ${features.units?.[name] ?? ""}`.trim()]);
-  body.append(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
+  body.append(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...(unit === undefined ? [] : [["unit", unit]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
   body.append(made("h3", "Why this setting"), made("p", `${why.replace(/^[a-z]/, (letter) => letter.toUpperCase())}.`));
   body.append(made("h3", "What is promised"), made("p", promised(certificate, told.risk)));
   for (const each of resumed ?? []) body.append(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "quiet"));
