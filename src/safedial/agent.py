@@ -307,7 +307,10 @@ class Agent(InMemoryRounds):
         *,
         baseline_costs: Iterable[float] | None = None,
     ) -> None:
-        """Learn from several outcomes in decision order. If one is refused, none is used."""
+        """Learn from several outcomes in decision order. If one is refused, none is used.
+
+        Nobody vouches for a dose that was not given, or a cost that is not known: as in `update` without `unrelated`.
+        """
         vectors = read_contexts(self._rules, contexts)
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
@@ -322,7 +325,7 @@ class Agent(InMemoryRounds):
         for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=True)):
             in_row(row, self._check_open, vector, number)
         for vector, sample, number in zip(vectors, samples, numbers, strict=True):
-            self._learn(*vector, sample, number)
+            self._learn(*vector, sample, number, unrelated=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agent to a file; `Agent.load` reads one that decides the same, bit for bit."""

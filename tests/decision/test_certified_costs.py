@@ -206,6 +206,15 @@ def test_a_round_with_a_cost_that_is_not_known_is_lost():
     assert (agent.informative_rounds, agent.frozen) == (5, True)
 
 
+@pytest.mark.parametrize("lost", ["unknown", "withheld"])
+def test_several_outcomes_at_once_vouch_for_nothing(lost):
+    agent, context = Agent(2, SPEC, dial=DIAL), draw(np.random.default_rng(0))
+    action = agent.decide(context).action
+    given = (action, {"heat": None, "load": 0.1}) if lost == "unknown" else (0.0, {"heat": 0.0, "load": 0.0})
+    agent.update_many([context], given[:1], [0.0], given[1:])
+    assert (agent.informative_rounds, agent.frozen) == (0, True)
+
+
 def test_an_override_counts_what_the_advice_would_have_cost():
     agent = Agent(2, SPEC, dial=DIAL)
     decision = agent.decide([0.6, 0.6])

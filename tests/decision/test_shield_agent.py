@@ -412,6 +412,37 @@ def test_costs_of_a_spread_bracket_are_0_or_1():
     assert agent.violations == 1
 
 
+def test_a_certificate_of_0_or_1_counts_at_most_as_many_rounds_as_may_exceed():
+    agent = make_agent(options={"growth": growth.spread(1.1, 0.5), "base": lambda raw: 4.0}, spec=ZERO_ONE)
+    for _ in range(150):
+        decision = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
+        count = decision.certificate["count"]
+        assert count["would_exceed"] <= count["may_exceed"]
+        agent.update(decision, reward=0.0, cost=0.0)
+    assert decision.promise == "bracket"
+
+
+def test_the_words_say_when_the_promise_is_of_the_true_cost_and_where_the_bracket_is_needed():
+    """Of a cost whose measurement errs by 0.25, the bracket's lower end is needed above 2 − 0.25 if τ is of measured
+    costs; if it is of true ones, measured costs may exceed more often than the risk.
+    """
+    for on, event, beyond in (("true", "P(true cost > 2)", "above 2 by"), ("measured", "P(cost > 2)", "above 1.75 by")):
+        spec = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket", threshold_on=on)
+        agent, world = make_agent(options={"growth": growth.additive(0.1, 0.5, error=0.25)}, spec=spec), Patients()
+        world.cost = lambda context, setting: 0.5
+        treat(agent, 40, world)
+        said = agent.decide(world.context()).certificate["statement"]
+        assert event in said
+        assert beyond in said
+
+
+def test_the_words_say_where_the_dial_begins_above_the_declared_share():
+    agent = make_agent(dial=Dial(low=2.0, high=20.0, unit="U"))
+    for dose, part in ((4.0, "or, where that is less, the dial's lowest (here 2 U)"), (10.0, "setting (here 2.5 U)")):
+        told = agent.decide({"dose": dose, "weight": 70.0, "steep": 30.0}).certificate
+        assert part in told["assumptions"][0]
+
+
 def test_a_round_left_out_does_not_count_under_a_learned_base_either():
     agent, world = make_agent(options={"learned": True}), Patients()
     open_early = agent.decide(world.context())

@@ -78,6 +78,18 @@ def test_a_saved_regressor_is_fitted_again_to_the_same_outcomes(tmp_path):
     assert told[0] == told[1] == told[2]
 
 
+class Ranks(Squares):
+    """Predictions that depend on the other rows: past rounds, predicted together, and a new one are then not alike."""
+
+    def predict(self, rows):
+        return super().predict(rows - rows.mean(axis=0))
+
+
+def test_a_regressor_that_looks_at_the_other_rows_is_refused():
+    with pytest.raises(InvalidInput, match="must predict each row alike"):
+        model_agent(regressor=Ranks())
+
+
 def test_a_regressor_that_fails_leaves_the_protocol_s_setting():
     class Fails(Squares):
         def predict(self, rows):

@@ -51,7 +51,10 @@ def exceeds_words(rules: Rules) -> str:
 def event(rules: Rules) -> str:
     """The event that the risk is of."""
     signs = {"above": ">", "below": "<"}
-    each = (f"{name} {signs[cost.direction]} {limit_words(cost)}" for name, cost in costs_of(rules).items())
+    each = []
+    for name, cost in costs_of(rules).items():
+        which = "true " if cost.on == "true" and cost.growth.error else ""
+        each.append(f"{which}{name} {signs[cost.direction]} {limit_words(cost)}")
     return f"P({' or '.join(each)})"
 
 
@@ -66,7 +69,8 @@ def bracket_words(rules: Rules, name: str) -> str:
     growth, above = cost.growth, cost.direction == "above"
     the, a = ("the cost", "a cost") if rules.spec.costs is None else (f"the {name}", name)
     up, down = ("raises", "lowers") if above else ("lowers", "raises")
-    beyond = f"{a} {'above' if above else 'below'} {limit_words(cost)}"
+    beyond = f"{a} above {cost.limit:g}" if above else f"{a} below {-cost.limit:g}"  # of the true cost, less the error
+    beyond = f"{beyond} {cost.unit}".rstrip()
     if growth.name == "spread":
         sigma = growth.parameters["sigma"]
         return f"the logarithms of what units tolerate have a normal spread of {sigma:g} or more, given the context"
@@ -131,7 +135,10 @@ def assumptions(decision: Decision) -> list[str]:
     options = rules.policy.options
     start = rules.dial.text(decision.prediction.start)
     if rules.start_action is None:
-        start = f"{options['start_scale']:g} times the protocol's setting (here {start})"
+        share = options["start_scale"]
+        raised = decision.prediction.start > share * decision.prediction.protocol
+        least = " or, where that is less, the dial's lowest" if raised else ""
+        start = f"{share:g} times the protocol's setting{least} (here {start})"
     declared = f"the start, {start}, and less, is safe for every context, as you declared (p0 = 0)"
     if not PROMISES[decision.promise].proved:
         return [declared]

@@ -161,7 +161,8 @@ class ShieldHistory:
         set the setting.
         """
         climb, start = self.options["climb"], self.floored(raw_start)
-        allowed = self.step * self.window.scale(level)
+        found = self.window.scale(level)
+        allowed = self.step * found
         most = math.inf if climb is None else climb_limit(self.used, -math.inf, climb=climb)
         smooth = Range(start, self.end)
         if self.offset:
@@ -169,14 +170,14 @@ class ShieldHistory:
                 most = max(most, self.levels[min(bisect_right(self.levels, max(self.used)), len(self.levels) - 1)])
             free = offset_setting(allowed, base, smooth, threshold=self.limit)
             unfloored = scale = max(min(free, most), start)
-            counted, climbing = allowed, most < free
+            counted, climbing = found, most < free
         else:
-            scale = counted = min(allowed, most)
+            scale, counted = min(allowed, most), min(found, most / self.step)  # a quotient of λ̂ may round up
             unfloored, climbing = scaled_setting(scale, base, smooth), most < allowed
             # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
             scale = max(scale, raw_start / (max(base, self.end) if self.common_start else base))
         safe = unfloored if self.levels is None else Range(start, self.end, self.levels).played(unfloored)
-        return safe, unfloored, start, allowed, most, max(counted / self.step, LEAST), scale, climbing
+        return safe, unfloored, start, allowed, most, max(counted, LEAST), scale, climbing
 
     def _tolerated(self, limit: Any, base: Any, start: Any) -> Any:
         """T̂ of rounds that tolerate settings up to `limit`."""

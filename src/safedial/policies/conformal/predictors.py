@@ -76,7 +76,8 @@ def _predicted(name: str, model: Any, rows: Array) -> Array:
 
 
 def try_out(name: str, model: Any, dim: int) -> None:
-    """Refuse at the start a model that would fail at every refit: no `fit` or `predict`, or a result of wrong shape.
+    """Refuse at the start a model that would fail at every refit: no `fit` or `predict`, or a result of wrong shape;
+    and one whose prediction at a context depends on the other rows, which no proof allows.
 
     Later failures only cost reward: such predictions count as unknown.
     """
@@ -89,7 +90,11 @@ def try_out(name: str, model: Any, dim: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _trying(name, "fit", own.fit, rows, target)
-        _one_each(name, _trying(name, "predict", own.predict, rows[:5]), 5)
+        together = _one_each(name, _trying(name, "predict", own.predict, rows[:5]), 5)
+        alone = np.concatenate([_predicted(name, own, rows[place : place + 1]) for place in range(5)])
+    same = np.isnan(alone) | np.isclose(together, alone, rtol=1e-4, atol=1e-9, equal_nan=True)
+    rule = "must predict each row alike, alone and among others"
+    require(np.all(same), name, model, rule, "past and new rounds are compared by it")
 
 
 def scale_of(rows: Array, residual: Array, seen: Any, ridge: float, model: Any) -> Fitted:
