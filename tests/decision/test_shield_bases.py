@@ -90,7 +90,34 @@ def test_a_regressor_that_looks_at_the_other_rows_is_refused():
         model_agent(regressor=Ranks())
 
 
-def test_a_regressor_that_fails_leaves_the_protocol_s_setting():
+def test_while_a_regressor_fails_the_start_is_given_and_rounds_count_as_unknown():
+    class Remote(Squares):
+        down = False
+
+        def predict(self, rows):
+            if Remote.down:
+                raise TimeoutError
+            return np.full(len(rows), -1.5)  # far below the protocol, which is then no stand-in
+
+    agent, context = make_agent(options={"learned": True, "regressor": Remote()}), Bent().context()
+    treat(agent, 150)
+    before = agent.preview(context)
+    assert before.prediction.base < 0.25 * context["dose"]
+    Remote.down = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        decision = agent.decide(context)
+        assert (decision.action, decision.promise) == (decision.prediction.start, "declared")
+        assert "Your model gave no number" in decision.explain()
+        json.dumps(decision.certificate, allow_nan=False)
+        agent.update(decision, reward=0.0, cost=0.0)
+    Remote.down = False
+    after = agent.preview(context)
+    assert after.certificate["count"]["exceeding"][-1] == decision.round
+    assert after.action <= before.action
+
+
+def test_a_regressor_that_fails_gets_the_start():
     class Fails(Squares):
         def predict(self, rows):
             if len(rows) != 5:
@@ -103,7 +130,7 @@ def test_a_regressor_that_fails_leaves_the_protocol_s_setting():
         treat(agent, 90)
         decision = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0})
     assert decision.prediction.fitted is not None
-    assert decision.prediction.base == 4.0
+    assert (math.isnan(decision.prediction.base), decision.action, decision.promise) == (True, 1.0, "declared")
     with pytest.raises(InvalidInput, match="regressor = 3: must be an object with fit"):
         make_agent(options={"learned": True, "regressor": 3})
     with pytest.raises(InvalidInput, match=r"regressor .*: is for an Agent"):

@@ -46,11 +46,13 @@ def scales(decision: Decision) -> dict[str, Any]:
     """The scales and the base; in the offset family λ̂ is minus the offset, and the base a cost per unit."""
     seen = decision.prediction
     offset = decision.rules.policy.options["family"] == "offset"
-    played = {} if offset else {"played": seen.setting / seen.base, "largest": seen.safe / seen.base}
-    limits = {"count_rule": seen.allowed, "climb_limit": seen.most}
-    finite = {name: value if math.isfinite(value) else None for name, value in limits.items()}
+    limits = {} if offset else {"played": seen.setting / seen.base, "largest": seen.safe / seen.base}
+    limits |= {"count_rule": seen.allowed, "climb_limit": seen.most}
     base = {"cost_per_unit" if offset else "setting": seen.base, "protocol": seen.protocol}
-    return {"scale": {**played, **finite}, "base": {**base, "fitted_at_round": seen.fitted}}
+    finite, base = (
+        {name: value if math.isfinite(value) else None for name, value in each.items()} for each in (limits, base)
+    )
+    return {"scale": finite, "base": {**base, "fitted_at_round": seen.fitted}}
 
 
 def origin(decision: Decision) -> str:

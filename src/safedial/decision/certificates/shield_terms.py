@@ -256,8 +256,10 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     options, dial = rules.policy.options, rules.dial
     text = dial.text
     offset = options["family"] == "offset"
-    base = f"{seen.base:.4g} per {dial.unit or 'unit'}" if offset else f"{base_words(decision)}, {text(seen.base)}"
-    lines = [f"The {'predicted cost' if offset else 'base'}: {base}{origin(decision)}."]
+    lines = []
+    if not math.isnan(seen.base):
+        base = f"{seen.base:.4g} per {dial.unit or 'unit'}" if offset else f"{base_words(decision)}, {text(seen.base)}"
+        lines.append(f"The {'predicted cost' if offset else 'base'}: {base}{origin(decision)}.")
     if seen.allowed == -math.inf:
         lines += _why_start(decision)
     else:
@@ -293,6 +295,8 @@ def _rounds(decision: Decision, told: dict[str, Any]) -> list[str]:
 def _why_start(decision: Decision) -> list[str]:
     """Why the start is played."""
     seen, risk = decision.prediction, decision.rules.spec.violation_risk
+    if math.isnan(seen.base):
+        return ["Your model gave no number for this context."]
     if not seen.size:
         of = f" of group {seen.group}" if seen.group else ""
         return [f"The count: {seen.rounds} rounds{of} so far, too few for a risk of {risk:g}."]

@@ -145,13 +145,11 @@ class ShieldHistory:
         return value if self.offset else protocol * math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
 
     def _bases(self, base: Fit, contexts: Array, protocol: Array) -> Array:
-        """The same at contexts (n, d), for a learned base. A model's answer that is no number is the protocol's
-        setting; in the offset family it leads to the start.
+        """The same at contexts (n, d), for a learned base; NaN where a model's answer is no number. Such a round gets
+        the start, and counts as not known: a model that fails for a while must not change the scale of others.
         """
         value = (base.own or base.value)(contexts[None])[0]
-        if self.offset:
-            return value
-        return protocol * np.exp(np.clip(np.where(np.isnan(value), 0.0, value), -LARGEST_LOG, LARGEST_LOG))
+        return value if self.offset else protocol * np.exp(np.clip(value, -LARGEST_LOG, LARGEST_LOG))
 
     def find(self, base: float, raw_start: float, level: float | None) -> tuple[Any, ...]:
         """The largest setting: λ̂ times the base, or at the offset −λ̂, under the climb limit, never below the start.
@@ -161,7 +159,7 @@ class ShieldHistory:
         set the setting.
         """
         climb, start = self.options["climb"], self.floored(raw_start)
-        found = self.window.scale(level)
+        found = self.window.scale(level) if base == base else -math.inf
         allowed = self.step * found
         most = math.inf if climb is None else climb_limit(self.used, -math.inf, climb=climb)
         smooth = Range(start, self.end)
@@ -180,7 +178,11 @@ class ShieldHistory:
         return safe, unfloored, start, allowed, most, max(counted, LEAST), scale, climbing
 
     def _tolerated(self, limit: Any, base: Any, start: Any) -> Any:
-        """T̂ of rounds that tolerate settings up to `limit`."""
+        """T̂ of rounds that tolerate settings up to `limit`; −∞ where the base is no number."""
+        if isinstance(base, float):
+            limit = limit if base == base else -math.inf
+        else:
+            limit = np.where(np.isnan(base), -math.inf, limit)
         if self.offset:
             return tolerated_offset(limit, base, self.range(start), threshold=self.limit)
         return tolerated_scale(limit, base, self.range(start))
@@ -224,7 +226,7 @@ class ShieldHistory:
         self.window.advance()
         # A setting that was rounded down is evidence for the scale it had. One that was lowered by much is neither
         # evidence for its scale nor a reason to climb anew, unless there is nothing else to climb from.
-        if applied > 0.0 and (applied * CLIMB >= columns["cap"][place] or not self.used):
+        if applied > 0.0 and base == base and (applied * CLIMB >= columns["cap"][place] or not self.used):
             lowered = applied < columns["cap"][place]
             given = applied if self.offset else applied / base
             scale = min(columns["scale"][place], given) if lowered else columns["scale"][place]
@@ -252,7 +254,8 @@ class ShieldHistory:
         scales = self._tolerated(limit[since], bases[since], start[since])
         self._use(base, np.where(np.isnan(limit[since]), math.nan, scales))
         if not self.offset:
-            self.used = (applied[self.recent] / bases[self.recent]).tolist()
+            given = applied[self.recent] / bases[self.recent]
+            self.used = np.where(np.isnan(given), -math.inf, given).tolist()
 
     def _use(self, base: Fit, scales: Array) -> None:
         """Count the rounds since a base's fit by these tolerated scales."""
