@@ -137,7 +137,7 @@ def test_the_certificate_names_each_cost_its_threshold_and_its_bracket():
     json.dumps(told)
     assert decision.promise == "bracket"
     assert told["statement"].startswith(
-        "P(trough > 20 mg/l or auc > 600 or glucose < -3) <= 0.1 in this round: of the latest 29 rounds"
+        "P(trough > 20 mg/l or auc > 600 or true glucose < -3) <= 0.1 in this round: of the latest 29 rounds"
     )
     assert "would have exceeded 20 mg/l (trough) or 600 (auc) or fallen below -3 (glucose) at" in told["statement"]
     assert "never raises the trough by more than 14.2 %, and lowering it by a tenth lowers trough above" in words
