@@ -307,10 +307,7 @@ class Agent(InMemoryRounds):
         *,
         baseline_costs: Iterable[float] | None = None,
     ) -> None:
-        """Learn from several outcomes in decision order. If one is refused, none is used.
-
-        Nobody vouches for a dose that was not given, or a cost that is not known: as in `update` without `unrelated`.
-        """
+        """Learn from several outcomes in decision order, each with `unrelated=False`. If one is refused, none is used."""
         vectors = read_contexts(self._rules, contexts)
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)
