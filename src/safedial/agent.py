@@ -307,7 +307,7 @@ class Agent(InMemoryRounds):
         *,
         baseline_costs: Iterable[float] | None = None,
     ) -> None:
-        """Learn from several outcomes in decision order, each with `unrelated=False`. If one is refused, none is used."""
+        """Learn from several outcomes in decision order, each `unrelated=False`. If one is refused, none is used."""
         vectors = read_contexts(self._rules, contexts)
         names = ("actions", "rewards", "costs", "baseline_costs")
         given = (actions, rewards, costs, baseline_costs)

@@ -90,6 +90,26 @@ def test_a_regressor_that_looks_at_the_other_rows_is_refused():
         model_agent(regressor=Ranks())
 
 
+def test_another_regressor_is_refused_at_loading(tmp_path):
+    class Level(Squares):
+        def __init__(self, level):
+            super().__init__()
+            self.level = level
+
+        def predict(self, rows):
+            return np.full(len(rows), self.level)
+
+    def options(level):
+        return {"base": "dose", "learned": True, "regressor": Level(level)}
+
+    agent = make_agent(options=options(-1.5))
+    treat(agent, 150)
+    agent.save(tmp_path / "agent")
+    Agent.load(tmp_path / "agent", policy=shield(**options(-1.5)))
+    with pytest.raises(InvalidInput, match="predicts otherwise than the saved one"):
+        Agent.load(tmp_path / "agent", policy=shield(**options(0.0)))
+
+
 def test_while_a_regressor_fails_the_start_is_given_and_rounds_count_as_unknown():
     class Remote(Squares):
         down = False

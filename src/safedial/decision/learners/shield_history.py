@@ -14,6 +14,7 @@ from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, is
 from safedial.core.count_window import CountWindow
 from safedial.core.tolerated import Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
 from safedial.decision.learners import shield_options
+from safedial.errors import require
 from safedial.policies.conformal.predictors import fit_each
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
 
@@ -249,13 +250,17 @@ class ShieldHistory:
 
     def _restate(self, base: Fit) -> None:
         """Count all rounds since the fit, and the scales of the last known ones, in the new base's scale."""
-        protocol, start, limit, applied = (np.array(self.columns[name]) for name in COLUMNS[:4])
-        bases, since = self._bases(base, np.array(self.contexts), protocol), slice(base.since, None)
-        scales = self._tolerated(limit[since], bases[since], start[since])
-        self._use(base, np.where(np.isnan(limit[since]), math.nan, scales))
-        if not self.offset:
-            given = applied[self.recent] / bases[self.recent]
+        self._use(base, self._scales(base))
+        if not self.offset and self.recent:
+            protocol, applied = (np.array(self.columns[name])[self.recent] for name in ("protocol", "applied"))
+            given = applied / self._bases(base, np.array(self.contexts)[self.recent], protocol)
             self.used = np.where(np.isnan(given), -math.inf, given).tolist()
+
+    def _scales(self, base: Fit) -> Array:
+        """T̂ of all rounds since a base's fit, in its scale."""
+        protocol, start, limit = (np.array(self.columns[name])[base.since :] for name in COLUMNS[:3])
+        bases = self._bases(base, np.array(self.contexts)[base.since :], protocol)
+        return np.where(np.isnan(limit), math.nan, self._tolerated(limit, bases, start))
 
     def _use(self, base: Fit, scales: Array) -> None:
         """Count the rounds since a base's fit by these tolerated scales."""
@@ -301,3 +306,7 @@ class ShieldHistory:
         told = arrays.get("fits_told", np.zeros(len(since), dtype=np.int64)).tolist()
         self.bases.waiting = [self._with_model(fit) for fit in map(Fit, since, arrays["coefs"].copy(), told)]
         self._use(self.bases.waiting[0], arrays["scales"])
+        if self.base.own is not None:
+            again = self._scales(self.base)
+            same = np.allclose(again, arrays["scales"], rtol=1e-3, atol=1e-9, equal_nan=True)
+            require(same, "regressor", self.options["regressor"], "predicts otherwise than the saved one did")
