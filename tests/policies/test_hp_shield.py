@@ -15,7 +15,7 @@ from safedial.core.count_rule import climb_limit
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
 from safedial.policies.hp_shield import hp_shield
-from safedial.policies.shield.bases import Bases, Fit
+from safedial.policies.shield.bases import Bases, Fit, Ridge
 from safedial.worlds import DoseResponseWorld, Exposure
 from safedial.worlds.world import generators
 from tests.conftest import make_spec
@@ -263,6 +263,13 @@ def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
     assert bases.current(60, RISK).since == 40
     assert bases.next_fit == 44
     assert Fit(0, np.array([[1.0, 2.0, 3.0]])).value(np.ones((1, 4, 2))).tolist() == [[6.0] * 4]
+
+
+def test_huge_collinear_contexts_give_a_base_too():
+    ridge = Ridge(1, 2, 1, 1.0)
+    ridge.gram = np.array([[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]])
+    ridge.moments = np.array([[[3.0], [3.0], [3.0]]])
+    np.testing.assert_allclose(ridge.coef(), np.ones((1, 3, 1)), rtol=1e-9)
 
 
 def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_given():

@@ -139,7 +139,8 @@ def assumptions(decision: Decision) -> list[str]:
         raised = decision.prediction.start > share * decision.prediction.protocol
         least = " or, where that is less, the dial's lowest" if raised else ""
         start = f"{share:g} times the protocol's setting{least} (here {start})"
-    declared = f"the start, {start}, and less, is safe for every context, as you declared (p0 = 0)"
+    known = "p0 = 0" if _can_be_safe(rules) else "p0 > 0 where tolerances are log-normal, and adds to the risk"
+    declared = f"the start, {start}, and less, is safe for every context, as you declared ({known})"
     if not PROMISES[decision.promise].proved:
         return [declared]
     before = f"before the latest {options['lag']} " if options["lag"] else ""
@@ -197,13 +198,23 @@ def _bracket_lines(rules: Rules) -> list[str]:
     return lines
 
 
+def _can_be_safe(rules: Rules) -> bool:
+    """Whether the bracket allows for a start that is safe for everybody; `spread` lets a few tolerate any less."""
+    return all(cost.growth.name != "spread" for cost in costs_of(rules).values())
+
+
 def facts(decision: Decision) -> dict[str, Any]:
     """Plain values: the rounds that count and those that would have exceeded, the base, the start, the limits."""
     rules, seen = decision.rules, decision.prediction
     options, risk = rules.policy.options, rules.spec.violation_risk
     return {
         "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
-        "risk": {"violation_risk": risk, "this_round": risk, "bracket_broken": 0.0, "start_exceeds": 0.0},
+        "risk": {
+            "violation_risk": risk,
+            "this_round": risk,
+            "bracket_broken": 0.0,
+            "start_exceeds": 0.0 if _can_be_safe(rules) else None,
+        },
         "count": {
             "rounds": seen.size,
             "may_exceed": max(seen.rank - 1, 0),
@@ -276,8 +287,8 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
         whose = f" of {options['unit']} {seen.unit}" if seen.unit else ""
         lines.append(
             f"Whatever the sequence of rounds: of {said['known']} known rounds{whose} {said['exceeded']} exceeded, and "
-            f"at most {significant(said['bound'])} can have, those open now included (rate {said['rate']:g}, level now "
-            f"{significant(seen.level)})."
+            f"at most {significant(said['bound'])} can have, those open now included, and those that a correction "
+            f"turned into excesses not (rate {said['rate']:g}, level now {significant(seen.level)})."
         )
     return lines
 
