@@ -14,6 +14,11 @@ def test_a_setting_never_stands_for_more_than_its_action(action, low, span):
     assert dial.action(dial.setting(action)) >= action - 1e-9
 
 
+def test_a_setting_near_0_on_a_dial_that_begins_below_it_is_found_in_few_steps():
+    dial = Dial(low=-50.0, high=50.0)
+    assert -1e-12 < dial.setting(0.5) <= 0.0
+
+
 @given(st.floats(0, 1))
 def test_a_level_is_never_above_the_setting_it_replaces(action):
     dial = Dial(low=0, high=20, levels=(2, 5, 10, 20))

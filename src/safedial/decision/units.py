@@ -70,8 +70,10 @@ class Dial:
     def setting(self, action: float) -> float:
         """The dial's setting for an action in [0, 1], rounded down."""
         value = self.low + action * (self.high - self.low) if action < 1.0 else self.high
+        steps = 0
         while value > self.low and action < 1.0 and self.action(math.nextafter(value, math.inf)) * ABOVE > action:
-            value = math.nextafter(value, -math.inf)
+            # Near 0 on a dial that begins below it, the next floats differ by less than an action can show.
+            value, steps = math.nextafter(value, -math.inf) - (math.ulp(self.low) if steps >= 64 else 0.0), steps + 1
         if self.levels is None:
             return value
         index = bisect_right(self.levels, value)
