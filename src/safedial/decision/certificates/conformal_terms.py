@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates.shared_terms import exact_curves, overrides
+from safedial.decision.certificates.shared_terms import exact_curves, overrides, start_assumptions
 from safedial.decision.learners.conformal_options import bound_intensity, guarded, guards_of
 from safedial.decision.units import rounded_down
 from safedial.policies.conformal.frozen import places_of
@@ -20,23 +20,14 @@ if TYPE_CHECKING:
 
 def assumptions(decision: Decision) -> list[str]:
     """The assumptions behind this decision's promise, one sentence each."""
-    rules = decision.rules
-    spec, options = rules.spec, rules.policy.options
+    rules, options = decision.rules, decision.rules.policy.options
     shared = [
         exact_curves(rules),
         "sensors measure without error; any stated baseline cost is exact",
         overrides(rules, ", is above zero,"),
     ]
-    promise = PROMISES[decision.promise]
-    if not promise.proved:
-        return ["the start dose and everything below it is safe for every context, as you declared"]
-    if promise.from_constants:
-        return [
-            f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
-            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given the context "
-            "and the action",
-            *shared,
-        ]
+    if (own := start_assumptions(decision, shared)) is not None:
+        return own
     confidence = options["confidence"]
     marginal = "the probability is over the calibration rounds too, and holds for the group, not for each context"
     if confidence is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from safedial.core.margin import round_risk
+from safedial.core.promise import PROMISES
 from safedial.decision.units import rounded_down
 
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ def overrides(rules: Rules, above: str = "") -> str:
 def fixed_assumptions(rules: Rules, own: list[str]) -> list[str]:
     """A learner's own assumptions, and those that every learner shares."""
     return [*own, exact_curves(rules), overrides(rules), REPORTED]
+
+
+def start_assumptions(decision: Decision, shared: list[str]) -> list[str] | None:
+    """What a start dose rests on: that you declared it, or the constants that it was certified from and what else is
+    `shared`; None where the decision is more than the start.
+    """
+    promise, spec = PROMISES[decision.promise], decision.rules.spec
+    if not promise.proved:
+        return ["the start dose and everything below it is safe for every context, as you declared"]
+    if not promise.from_constants:
+        return None
+    return [
+        f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
+        f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given the context "
+        "and the action",
+        *shared,
+    ]
 
 
 def facts(decision: Decision) -> dict[str, Any]:

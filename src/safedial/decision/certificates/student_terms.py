@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from safedial.core.least_squares import SPARE, WORST
 from safedial.core.promise import PROMISES
 from safedial.core.student import t_quantile
-from safedial.decision.certificates.shared_terms import exact_curves, part_given
+from safedial.decision.certificates.shared_terms import exact_curves, part_given, start_assumptions
 from safedial.decision.units import rounded_down
 
 if TYPE_CHECKING:
@@ -29,22 +29,14 @@ ANYTIME = (
 
 def assumptions(decision: Decision) -> list[str]:
     """The conditions of this decision's promise, one sentence each."""
-    rules, spec, options = decision.rules, decision.rules.spec, decision.rules.policy.options
+    rules, options = decision.rules, decision.rules.policy.options
     shared = [
         exact_curves(rules),
         "sensors measure without error; any stated baseline cost is exact",
         "every applied action is above zero and at most the advised one; what it uses beyond the context does no harm",
     ]
-    promise = PROMISES[decision.promise]
-    if not promise.proved:
-        return ["the start dose and everything below it is safe for every context, as you declared"]
-    if promise.from_constants:
-        return [
-            f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
-            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given the context "
-            "and the action",
-            *shared,
-        ]
+    if (own := start_assumptions(decision, shared)) is not None:
+        return own
     anytime = options["promise"] == "anytime"
     fixed = "the features, the lag and the probe" + (", λ and a of the mixture" if anytime else "")
     over = (
