@@ -3,7 +3,6 @@
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
 
-import json
 import math
 import pickle
 from itertools import pairwise
@@ -17,61 +16,12 @@ from safedial import (
     Dial,
     Features,
     InvalidInput,
-    LinearWorld,
     SafetySpec,
     growth,
     hill,
-    make_policy,
-    simulate,
 )
-from safedial.simulation.proved import promise_holds
 from tests.conftest import make_spec
-
-RISK = 0.1
-BRACKET = growth.relative(0.7, 1.4, floor=0.5)
-SPEC = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket")
-ZERO_ONE = SafetySpec(threshold=0.5, violation_risk=RISK, promise="bracket")
-NAMES = Features(names=("dose", "weight", "steep"), center=(4.0, 70.0, 0.0), scale=(2.0, 30.0, 1.0))
-DIAL = Dial(high=20.0, unit="U")
-
-
-def shield(**options):
-    return make_policy("hp_shield", **({"base": 0, "growth": BRACKET, "start_scale": 0.25} | options))
-
-
-def make_agent(**given):
-    """A named protocol's dose on a dial of 20 units."""
-    options = given.pop("options", {})
-    made = {"policy": shield(**({"base": "dose"} | options)), "dial": DIAL, "features": NAMES}
-    return Agent(3, given.pop("spec", SPEC), **(made | given))
-
-
-class Patients:
-    """Doses that patients tolerate, about 1.2 times their protocol's; costs rise with an exponent of their own."""
-
-    def __init__(self, seed=0):
-        self.rng = np.random.default_rng(seed)
-
-    def context(self):
-        dose, weight = self.rng.uniform(2.0, 6.0), self.rng.uniform(40.0, 100.0)
-        return {"dose": float(dose), "weight": float(weight), "steep": 30.0}
-
-    def cost(self, context, setting):
-        effect = 0.2 * (context["weight"] - 70.0) / 30.0
-        tolerance = context["dose"] * 1.2 * math.exp(effect + 0.3 * self.rng.standard_normal())
-        return 2.0 * (setting / tolerance) ** self.rng.uniform(0.7, 1.4)
-
-
-def treat(agent, rounds, world=None, *, applied=lambda advised: advised, ask=None):
-    """Rounds with their outcomes; the settings given."""
-    world, given = world or Patients(), []
-    for _ in range(rounds):
-        context = world.context()
-        decision = agent.decide(context, **(ask(context) if ask else {}))
-        setting = applied(decision.action)
-        agent.update(decision, action=setting, reward=0.0, cost=world.cost(context, setting))
-        given.append(decision.action)
-    return given
+from tests.decision.shield_world import DIAL, RISK, SPEC, Patients, make_agent, raw, shield, treat
 
 
 @pytest.mark.parametrize(
@@ -141,10 +91,6 @@ def test_saved_loaded_and_pickled_agents_go_on_alike(options, tmp_path):
     assert [each.evidence for each in agents] == [agent.evidence] * 3
 
 
-def raw(decision):
-    return dict(zip(NAMES.names, decision.context * NAMES.scale + NAMES.center, strict=True))
-
-
 def test_several_decisions_at_once_are_those_in_turn():
     one, many = make_agent(options={"lag": 3}), make_agent(options={"lag": 3})
     world = Patients()
@@ -197,177 +143,6 @@ def test_it_climbs_from_the_start_within_the_climb_limit_to_what_rounds_tolerate
     assert 0.5 < late.action / raw(late)["dose"] < 1.2
 
 
-def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
-    agent = make_agent()
-    treat(agent, 120)
-    decision = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
-    told, words = decision.certificate, decision.explain()
-    json.dumps(told)
-    count = told["count"]
-    assert (told["promise"], told["holds"], count["rounds"], count["may_exceed"]) == ("bracket", True, 59, 5)
-    assert len(count["exceeding"]) == 5
-    assert all(61 < number <= 120 for number in count["exceeding"])
-    assert (
-        "P(cost > 2) <= 0.1 in this round: of the latest 59 rounds with known outcomes, at most 5 would have exceeded "
-        f"2 at {told['scale']['played']:.4f}"[:-1]
-        in told["statement"]
-    )
-    assert "raising the setting by a tenth never raises the cost by more than 14.2 %" in told["statement"]
-    for part in (
-        "rounds " + ", ".join(map(str, count["exceeding"])),
-        "0.1 + q + p0",
-        "(feature dose)",
-        "The start: 1 U",
-    ):
-        assert part in words
-    later = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
-    before = [json.dumps(each.certificate) for each in (decision, later)]
-    agent.update(decision, reward=0.0, cost=0.1)
-    treat(agent, 30, Patients(9))
-    assert [json.dumps(each.certificate) for each in (decision, later)] == before
-    assert later.certificate["count"]["unknown"] == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"growth": growth.additive(0.5, 3.0)}, "one U more never raises the cost by more than 3, and one U less "
-         "lowers a cost above 2 by 0.5 or more"),
-        ({"growth": growth.additive(0.0, "steep", error=0.1)}, "by more than steep."),
-        ({"growth": growth.additive(0.0, "steep", error=0.1)}, "measurement errors are at most 0.1"),
-        ({"growth": growth.relative("weight", "weight", floor=0.0)}, "raising the setting by 1 % never raises"),
-        ({"growth": growth.spread(1.25, 0.5)}, "normal spread of 0.5 or more"),
-        ({"growth": growth.spread(1.25, 0.5)}, "p0 > 0 where tolerances are log-normal, and adds to the risk"),
-        ({"adapt": 0.05}, "those that a correction turned into excesses not (rate 0.05"),
-        ({"confidence": 0.9}, "with probability 0.9 over the rounds before this one"),
-        ({"base": "proposal"}, "proposals are exchangeable too"),
-        ({"learned": True}, "a learned base calibrates only on rounds after its fit"),
-        ({"learned": True}, "(learned from the first"),
-        ({"direction": "below", "growth": growth.additive(1.0, 30.0)}, "would have fallen below 2 at"),
-        ({"base": lambda raw: raw["dose"]}, "The base: the protocol's setting, 4 U."),
-        ({"climb": None, "growth": growth.additive(0.0, 0.0)}, "at any multiple of the protocol's setting"),
-    ],
-)  # fmt: skip
-def test_each_option_is_put_in_words(options, words):
-    spread = "growth" in options and options["growth"].name == "spread"
-    spec = SafetySpec(threshold=0.5 if spread else 2.0, violation_risk=RISK, promise="bracket")
-    agent, world = make_agent(options=options, spec=spec), Patients()
-    ask = (lambda context: {"proposal": context["dose"]}) if options.get("base") == "proposal" else None
-    world.cost = lambda context, setting: 0.0 if spread else 3.0 if options.get("direction") else 0.5
-    treat(agent, 150, world, ask=ask)
-    context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
-    decision = agent.decide(context, **(ask(context) if ask else {}))
-    assert decision.promise == "bracket"
-    assert words in decision.explain()
-    json.dumps(decision.certificate)
-
-
-def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
-    agent = make_agent(options={"base": "proposal"})
-    context = Patients().context()
-    assert agent.decide(context, proposal=8).action == 2.0
-    assert [each.action for each in agent.decide_many([context] * 2, proposals=[4, 12])] == [1.0, 3.0]
-    for proposal, words in [
-        (None, r"proposal = None: is missing, and it is this policy's base; decide\(..., proposal=...\)"),
-        ("8", "proposal = '8': must be a number"),
-        (math.nan, "proposal = nan: must be a finite number"),
-        (-1.0, "proposal = -1.0: must be > 0, since it is the setting that is scaled"),
-        (100.0, "start = 25.0: lies above the dial's end, 20; bases are in the dial's units: state dial=Dial"),
-    ]:
-        with pytest.raises(InvalidInput, match=words):
-            agent.decide(context, proposal=proposal)
-        with pytest.raises(InvalidInput, match="row 1: " + words):
-            agent.decide_many([context] * 2, proposals=[4, proposal])
-    with pytest.raises(InvalidInput, match="must have one value for each of 2 contexts"):
-        agent.decide_many([context] * 2, proposals=[1])
-    assert agent.decisions == 3
-    with pytest.raises(InvalidInput, match="proposal = 1: is not this policy's base"):
-        make_agent().decide(context, proposal=1)
-    with pytest.raises(InvalidInput, match="proposal = 1: is not for hp_probe"):
-        Agent(2, make_spec()).decide([0.1, 0.1], proposal=1)
-
-
-@pytest.mark.parametrize(
-    ("options", "given", "words"),
-    [
-        ({"base": "age"}, {}, "base = 'age': must be 'proposal' or the name of a feature; the features are dose"),
-        ({}, {"features": None}, "must be 'proposal' or the name of a feature; there are no features"),
-        ({"base": 7}, {}, "base = 7: must be a column of a context of dimension 3"),
-        ({"base": 0}, {}, "base = 0: must be a name where there are features: columns are scaled; the features"),
-        ({"growth": growth.spread(1.25, 0.5)}, {"dose": hill(0.5, 2.0), "spec": ZERO_ONE},
-         "growth = 'spread': does not go with a dose"),
-        ({"growth": growth.spread(1.25, 0.5)}, {}, "threshold = 2.0: must tell 0 from 1 where costs are 0 or 1"),
-        ({"growth": growth.additive(0, "slope")}, {}, r"growth = \['slope'\]: takes its slopes from features"),
-        ({"growth": growth.relative(0.7, 1.4, floor=3)}, {}, "floor = 3.0: must be at most 2"),
-        ({"family": "offset"}, {"dose": hill(0.5, 2.0)}, "family = 'offset': predicts the cost per unit of the dial"),
-        ({"family": "offset", "direction": "below", "growth": growth.additive(0, 3)}, {}, "must not exceed"),
-        ({"family": "offset", "growth": growth.additive(0, 3, error=2.5)}, {}, "threshold = 2.0: must be > 0"),
-        ({"probe": 0.5}, {}, "probe = 0.5: is for simulations"),
-        ({"start_scale": None}, {}, "start_action = None: and start_scale: exactly one must say where to start"),
-        ({}, {"start_action": 1.0}, "start_action = 1.0: and start_scale: exactly one"),
-        ({"start_scale": None}, {"start_action": 21.0}, "start_action = 21.0: must lie above 0, and from 0 to 20"),
-        ({"start_scale": None}, {"start_action": 0.0}, "start_action = 0.0: must lie above 0"),
-        ({"start_scale": None}, {"start_action": 3.0, "dial": Dial(high=8, levels=[2, 8])}, "one of the dial's levels"),
-        ({}, {"dial": Dial(low=-1, high=8)}, "dial = -1.0: must begin at 0 or above"),
-        ({}, {"spec": SafetySpec(threshold=2, violation_risk=0.1, promise="bracket", cost_sensor_noise=1)},
-         "sensor noise .* state the bracket's `error`"),
-        ({}, {"spec": SafetySpec(threshold=2, violation_risk=0.1, promise="conformal")},
-         "promise = 'conformal': does not match policy hp_shield, whose promise is 'bracket'"),
-    ],
-)  # fmt: skip
-def test_an_agent_that_cannot_start_is_refused(options, given, words):
-    with pytest.raises(InvalidInput, match=words):
-        make_agent(options=options, **given)
-
-
-def test_other_policies_refuse_the_bracket_and_the_policy_needs_its_options():
-    with pytest.raises(InvalidInput, match="promise = 'bracket': does not match policy hp_probe"):
-        Agent(2, SPEC, policy="hp_probe")
-    with pytest.raises(InvalidInput, match=r"'hp_shield': needs options.*make_policy\('hp_shield', base=...\)"):
-        Agent(2, SPEC)
-    with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
-        make_agent(options={"growth": None})
-    with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
-        simulate(shield(growth=None), LinearWorld(dim=3), make_spec(), rounds=2, seeds=1)
-    for bad in (lambda: growth.relative(1.4, 0.7, floor=1), lambda: growth.relative(1, 2, floor=-1)):
-        with pytest.raises(InvalidInput, match=r"low = 1.4|floor = -1"):
-            bad()
-
-
-def test_a_question_that_cannot_be_answered_changes_nothing():
-    slopes = {"growth": growth.additive(0, "steep")}
-    agent, world = make_agent(options=slopes), Patients()
-    treat(agent, 12, world)
-    good, before = world.context(), agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0}).action
-    for wrong, words in [
-        ({"dose": -2.0}, r"context\['dose'\] = -2.0: must be > 0"),
-        ({"steep": -1.0}, "feature steep = -1.0: must hold 0 or numbers"),
-        ({"dose": math.inf}, r"context\['dose'\] = inf"),
-    ]:
-        with pytest.raises(InvalidInput, match=words):
-            agent.decide({**good, **wrong})
-        with pytest.raises(InvalidInput, match="row 1: " + words):
-            agent.decide_many([good, {**good, **wrong}])
-    with pytest.raises(InvalidInput, match=r"baseline_cost = 0.5: is not for hp_shield; report the whole cost"):
-        agent.decide(good, baseline_cost=0.5)
-    assert (agent.decisions, agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0}).action) == (12, before)
-    failing = make_agent(options={"base": lambda raw: raw["none"]})
-    with pytest.raises(InvalidInput, match=r"base: your function failed on this context \(KeyError: 'none'\)"):
-        failing.decide(good)
-
-
-def test_outcomes_are_of_rounds_that_it_decided():
-    agent = make_agent()
-    context = Patients().context()
-    with pytest.raises(InvalidInput, match=r"no round is open.*learns from rounds that it decided"):
-        agent.update(context, 1.0, 0.0, 0.5)
-    agent.decide(context)
-    with pytest.raises(InvalidInput, match="is not that of round 1"):
-        agent.update({**context, "dose": 5.5}, 1.0, 0.0, 0.5)
-    agent.update(context, 1.0, 0.0, 0.5)
-    assert agent.informative_rounds == 1
-
-
 def test_open_rounds_count_as_exceeding_unless_they_are_within_the_lag_or_vouched_for():
     def actions(lag, lose):
         agent, world = make_agent(options={"lag": lag}), Patients()
@@ -403,46 +178,6 @@ def test_a_lost_outcome_is_left_out_or_tolerates_nothing():
         agents[True].update(agents[True].decide(Patients(3).context()))
     with pytest.raises(InvalidInput, match="cost = None: must be a number"):
         agents[True].update(agents[True].decide(Patients(3).context()), reward=1.0, unrelated=True)
-
-
-def test_costs_of_a_spread_bracket_are_0_or_1():
-    agent = make_agent(options={"growth": growth.spread(1.25, 0.5)}, spec=ZERO_ONE)
-    decision = agent.decide(Patients().context())
-    with pytest.raises(InvalidInput, match=r"cost = 0.2: must be 0 or 1 for .* its bracket"):
-        agent.update(decision, reward=0.0, cost=0.2)
-    agent.update(decision, reward=0.0, cost=1.0)
-    assert agent.violations == 1
-
-
-def test_a_certificate_of_0_or_1_counts_at_most_as_many_rounds_as_may_exceed():
-    agent = make_agent(options={"growth": growth.spread(1.1, 0.5), "base": lambda raw: 4.0}, spec=ZERO_ONE)
-    for _ in range(150):
-        decision = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
-        count = decision.certificate["count"]
-        assert count["would_exceed"] <= count["may_exceed"]
-        agent.update(decision, reward=0.0, cost=0.0)
-    assert decision.promise == "bracket"
-
-
-def test_the_words_say_when_the_promise_is_of_the_true_cost_and_where_the_bracket_is_needed():
-    """Of a cost whose measurement errs by 0.25, the bracket's lower end is needed above 2 − 0.25 if τ is of measured
-    costs; if it is of true ones, measured costs may exceed more often than the risk.
-    """
-    for on, event, beyond in (("true", "P(true cost > 2)", "above 2 by"), ("measured", "P(cost > 2)", "above 1.75 by")):
-        spec = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket", threshold_on=on)
-        agent, world = make_agent(options={"growth": growth.additive(0.1, 0.5, error=0.25)}, spec=spec), Patients()
-        world.cost = lambda context, setting: 0.5
-        treat(agent, 40, world)
-        said = agent.decide(world.context()).certificate["statement"]
-        assert event in said
-        assert beyond in said
-
-
-def test_the_words_say_where_the_dial_begins_above_the_declared_share():
-    agent = make_agent(dial=Dial(low=2.0, high=20.0, unit="U"))
-    for dose, part in ((4.0, "or, where that is less, the dial's lowest (here 2 U)"), (10.0, "setting (here 2.5 U)")):
-        told = agent.decide({"dose": dose, "weight": 70.0, "steep": 30.0}).certificate
-        assert part in told["assumptions"][0]
 
 
 def test_a_round_left_out_does_not_count_under_a_learned_base_either():
@@ -500,25 +235,6 @@ def test_a_declared_start_action_is_given_and_a_nominal_curve_is_read_through():
     assert (cheap.decide(world.context()).promise, cheap.alarmed) == ("none", True)
 
 
-def test_the_level_follows_the_outcomes_and_the_certificate_prints_the_long_run_bound():
-    agent, world = make_agent(options={"adapt": 0.05}), Patients()
-    treat(agent, 40, world)
-    sane = world.cost
-    world.cost = lambda context, setting: 5.0
-    treat(agent, 3, world, applied=lambda advised: 0.9 * advised)
-    raised = agent.decide(world.context())
-    agent.update(raised, action=raised.action + 1.0, reward=0.0, cost=9.0)
-    decision = agent.decide(world.context())
-    told = decision.certificate["adaptive"]
-    assert (told["known"], told["open"]) == (43, 0)
-    assert told["exceeded"] <= told["bound"]
-    assert told["bound"] == pytest.approx(0.1 * 43 + 0.1 / 0.05 + 0.9 * (1 + told["exceeded_at_start"]))
-    assert decision.promise == "declared"
-    assert "The level has fallen" in decision.explain()
-    assert "Whatever the sequence of rounds" in decision.explain()
-    world.cost = sane
-
-
 def test_drift_beyond_the_bracket_is_found_and_a_person_resumes():
     agent, world = make_agent(fallback_action=0.2, options={"climb": None}), Patients()
     treat(agent, 150, world)
@@ -545,40 +261,9 @@ def test_a_start_that_exceeds_too_often_is_refuted():
     assert agent.violations > 0
 
 
-def test_nothing_is_proved_in_a_linear_world():
-    assert not promise_holds(shield(), LinearWorld(dim=3), make_spec())
-    bracketed = make_spec(threshold=2.0, violation_risk=RISK, promise="bracket")
-    assert (
-        simulate(shield(base=lambda x: 0.5 + 0.0 * x[..., 0]), LinearWorld(dim=3), bracketed, rounds=5, seeds=2).rounds
-        == 5
-    )
-
-
-def test_many_rounds_that_would_have_exceeded_are_counted_and_the_last_ones_named():
-    agent, world = make_agent(spec=SafetySpec(threshold=2.0, violation_risk=0.5, promise="bracket")), Patients()
-    treat(agent, 120, world)
-    decision = agent.decide(world.context())
-    count = len(decision.certificate["count"]["exceeding"])
-    assert f" and {count - 20} earlier ones." in decision.explain()
-    easy, world.cost = make_agent(), lambda context, setting: 0.0
-    treat(easy, 30, world)
-    assert "Would have exceeded 2: none of them." in easy.decide(world.context()).explain()
-
-
 def test_a_learner_predicts_for_a_context_alone():
     agent = make_agent()
     assert agent._learner.predict(agent.decide(Patients().context()).context, 1.0).setting > 0
-
-
-def test_a_function_of_one_s_own_is_given_again_at_loading(tmp_path):
-    policy = shield(base=lambda raw: raw["dose"])
-    agent = make_agent(policy=policy)
-    treat(agent, 30)
-    agent.save(tmp_path / "agent")
-    with pytest.raises(InvalidInput, match="was saved with your own base"):
-        Agent.load(tmp_path / "agent")
-    again = Agent.load(tmp_path / "agent", policy=policy)
-    assert treat(again, 20, Patients(3)) == treat(agent, 20, Patients(3))
 
 
 def test_a_start_that_was_refuted_is_not_the_fallback():
@@ -589,23 +274,6 @@ def test_a_start_that_was_refuted_is_not_the_fallback():
         agent.update(decision, reward=0.0, cost=5.0)
     assert agent.stop_reason == "start_refuted"
     assert agent.decide({"dose": 4.0, "weight": 1.0}).action == 0.0
-
-
-def test_the_sentence_is_about_the_scale_that_was_counted_where_the_start_is_above_it():
-    agent = Agent(2, SPEC, policy=shield(base="dose", start_scale=None), dial=DIAL, start_action=2.0,
-                  features=Features(names=("dose", "weight")))  # fmt: skip
-    rng = np.random.default_rng(1)
-    for _ in range(120):
-        dose = float(rng.uniform(2.0, 10.0))
-        decision = agent.decide({"dose": dose, "weight": 1.0})
-        agent.update(decision, reward=0.0, cost=2.0 * decision.action / (dose * math.exp(0.3 * rng.normal())))
-    small = agent.decide({"dose": 1.0, "weight": 1.0})
-    assert small.action == 2.0
-    seen = small.prediction
-    assert seen.counted.scale < 1.0
-    assert f"at {seen.counted.scale:.3g}"[:7] in small.certificate["statement"]
-    assert "given is the start, which you declared safe" in small.certificate["statement"]
-    assert sum(seen.counted.scales[seen.counted.first : seen.counted.last] < seen.counted.scale) < seen.rank
 
 
 def test_one_start_for_all_does_not_open_the_climb_for_large_bases():
@@ -628,13 +296,3 @@ def test_a_nurse_who_rounds_down_climbs_too_and_one_who_halves_does_not_fall_bac
     assert np.mean(low[-30:]) > 0.9 * np.mean(full[-30:])
     treat(plain, 8, applied=lambda advised: 0.5 * advised)
     assert np.mean(treat(plain, 20)) > 0.8 * np.mean(full[-30:])
-
-
-def test_a_certificate_stays_as_it_was_when_the_last_round_is_reported():
-    agent, world = make_agent(), Patients()
-    treat(agent, 60, world)
-    last = agent.decide(world.context())
-    preview = agent.preview(world.context())
-    before = json.dumps(preview.certificate["count"])
-    agent.update(last, reward=0.0, cost=1.0)
-    assert json.dumps(preview.certificate["count"]) == before

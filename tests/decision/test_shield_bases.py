@@ -11,7 +11,7 @@ import pytest
 from safedial import Agent, Dial, InvalidInput, growth, make_policy
 from tests.conftest import make_spec
 from tests.decision.shield_oracle import Past, is_largest
-from tests.decision.test_shield_agent import BRACKET, SPEC, Patients, make_agent, shield, treat
+from tests.decision.shield_world import BRACKET, SPEC, Patients, make_agent, shield, treat
 
 
 class Squares:

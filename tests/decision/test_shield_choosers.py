@@ -10,7 +10,7 @@ import pytest
 
 from safedial import Agent, Dial, Features, InvalidInput, make_policy
 from tests.decision.shield_oracle import Past, is_largest, shortest_window
-from tests.decision.test_shield_agent import BRACKET, SPEC, Patients, make_agent, shield
+from tests.decision.shield_world import BRACKET, SPEC, Patients, make_agent, shield
 
 
 class Wishes(Patients):

@@ -11,7 +11,7 @@ from safedial import Agent, Features, InvalidInput, SafetySpec, growth
 from safedial.decision.learners.shield_levels import Levels
 from tests.conftest import make_spec
 from tests.decision.shield_oracle import Past, is_largest, shortest_window
-from tests.decision.test_shield_agent import BRACKET, DIAL, SPEC, Patients, make_agent, shield
+from tests.decision.shield_world import BRACKET, DIAL, SPEC, Patients, make_agent, shield
 
 NAMES = Features(names=("dose", "ward"))
 
