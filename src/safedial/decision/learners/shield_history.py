@@ -142,7 +142,8 @@ class ShieldHistory:
         if self.base.own is not None:
             return float(self._bases(self.base, context[None], np.array([protocol]))[0])
         coef = self.base.coef[0]
-        value = float(coef[0] + coef[1:] @ context)
+        # Not by BLAS, whose last digit can depend on where in memory an array begins, which loading changes.
+        value = float(coef[0] + (coef[1:] * context).sum())
         return value if self.offset else protocol * math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
 
     def _bases(self, base: Fit, contexts: Array, protocol: Array) -> Array:
