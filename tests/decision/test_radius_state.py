@@ -11,6 +11,7 @@ from safedial.core.confidence import bound
 from safedial.core.noise import rank
 from safedial.decision.decide import setting_of
 from safedial.decision.learners.linear_learner import LinearLearner
+from safedial.decision.learners.radius_state import read_many
 from tests.conftest import make_spec
 from tests.core.test_rounding import hard_state
 
@@ -165,7 +166,7 @@ def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch)
     for context in contexts[:21]:
         learner.update(context, float(np.linalg.norm(context)), 0.0, float(rng.standard_normal()), 1.0)
     assert learner.pending.count == 5
-    lower, upper, width = learner.read_many(contexts)
+    lower, upper, width = read_many(learner, contexts)
     for number, context in enumerate(contexts):
         _, cost, wide, _ = learner.read(context, float(np.linalg.norm(context)))
         assert upper[number] == pytest.approx(cost, rel=1e-9)

@@ -55,7 +55,7 @@ class Machine(RuleBasedStateMachine):
     def ask(self, first, second):
         context = [first, second]
         decision = self.transaction().ask(context)
-        assert decision.action == self.expected(context)[0]
+        assert decision.action == pytest.approx(self.expected(context)[0], rel=1e-9)
         state = "open" if decision.intensity > 0 else "nothing"
         self.rounds[decision.id] = {"context": context, "action": decision.action, "state": state}
         return decision.id

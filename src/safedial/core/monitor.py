@@ -58,14 +58,14 @@ def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
     return Monitor(monitor.log_evidence + gain, monitor.rounds + 1.0, monitor.violations + hit)
 
 
-def revise(monitor: Monitor) -> Monitor:
-    """Revise a round that was counted as kept but turned out to exceed τ.
+def revise(monitor: Monitor, count: float = 1.0) -> Monitor:
+    """Revise a round that was counted as kept but turned out to exceed τ; `count` is −1 if it did not, after all.
 
     >>> late = revise(update(init(), violated=False, risk=0.01))
     >>> bool(abs(evidence(late) - evidence(update(init(), violated=True, risk=0.01))) < 1e-12)
     True
     """
-    return Monitor(monitor.log_evidence + np.log(ODDS), monitor.rounds, monitor.violations + 1.0)
+    return Monitor(monitor.log_evidence + count * np.log(ODDS), monitor.rounds, monitor.violations + count)
 
 
 @lru_cache(maxsize=64)

@@ -20,9 +20,10 @@ from safedial.errors import InvalidInput, require
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy, make_policy
 
-RULES = 2
+RULES = 3
 """The version of the guard, of learning from outcomes and of the defaults. A study keeps the version it started with; a
-log whose first event states none has version 1."""
+log whose first event states none has version 1. Since version 3 a corrected reward or cost changes what its round
+taught and counted (study/corrections.py); before, the log was replayed."""
 
 
 class RuleFields(NamedTuple):

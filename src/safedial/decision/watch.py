@@ -78,39 +78,69 @@ class Watch:
         self.tails = tails.expect(self.tails)
         if not round_.watched:
             return round_
+        allowed = self.allowed(round_)
+        if allowed is None:
+            return round_._replace(watched=False)
+        self.new_watched += 1
+        self.monitor = monitor.update(self.monitor, False, allowed)
+        return round_
+
+    def allowed(self, round_: Round) -> float | None:
+        """The chance that a round may exceed any of its thresholds; None if its outcome can prove nothing."""
         allowed = 0.0
         for spec in self.specs:
             risk = allowed_risk(spec, round_.baseline_cost, float(round_.number))
             if risk is None:
-                return round_._replace(watched=False)
+                return None
             allowed += risk
-        self.new_watched += 1
-        self.monitor = monitor.update(self.monitor, False, min(allowed, 1.0))
-        return round_
+        return min(allowed, 1.0)
 
-    def reported(self, round_: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False) -> None:
-        """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open."""
+    def reported(
+        self, round_: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False
+    ) -> list[float]:
+        """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open. Returns
+        what it added to `tails`, or [].
+        """
         if self.learner.watches_itself:
             judges = _throttled_judges if throttled else self.learner.judges
             if round_.watched and not judges(self.rules, sample, round_.action):
                 self.unseen(round_)
-            return
+            return []
         scatters = sample.weight > 0.0 and round_.number > self.tails_from
         parts = self.learner.parts(self.rules, sample) if scatters or round_.watched else []
-        if scatters:
-            self._observe(parts, context, norm)
+        added = self._observe(parts, context, norm) if scatters else []
+        over = self._exceeds(round_, sample, parts, throttled=throttled)
+        if over is None:
+            self.unseen(round_)
+        elif over and round_.number > self.watched_from:
+            self.monitor = monitor.revise(self.monitor)
+            self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
+        return added
+
+    def revised(self, round_: Round, before: Sample, after: Sample, added: list[float]) -> list[float]:
+        """Replace the outcome of a round, which had `added` to the tails; an alarm that has fired stays. Returns what
+        the new outcome added.
+        """
+        if added and round_.number > self.tails_from:
+            self.tails = [each - part for each, part in zip(self.tails, added, strict=True)]
+        parts = self.learner.parts(self.rules, before)
+        over = self._exceeds(round_, before, parts)
+        if over is None:
+            self.unseen(round_, -1)
+        elif over and round_.number > self.watched_from:
+            self.monitor = monitor.revise(self.monitor, -1.0)
+        return self.reported(round_, after, round_.context, round_.norm)
+
+    def _exceeds(self, round_: Round, sample: Sample, parts: list[Any], *, throttled: bool = False) -> bool | None:
+        """Whether a watched round exceeded its threshold; None if its outcome does not show it."""
         if not round_.watched:
-            return
+            return False
         advised_cost, over, unclear = _throttled_cost if throttled else cost_at_advice, False, sample.unknown
         for rules, _, part in parts:
             cost, limit = advised_cost(rules, part, round_.action), rules.spec.threshold
             unclear = unclear or cost is None
             over = over or (cost is not None and cost > limit and cost > counted_from(rules.spec, float(round_.number)))
-        if not over and unclear:
-            self.unseen(round_)
-        elif over and round_.number > self.watched_from:
-            self.monitor = monitor.revise(self.monitor)
-            self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
+        return None if unclear and not over else over
 
     def count(self, round_: Round, sample: Sample) -> None:
         """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
@@ -163,21 +193,23 @@ class Watch:
             risk = float(round_risk(self.rules.spec, float(round_.number)))
             self.monitor = monitor.update(self.monitor, False, risk)
 
-    def _observe(self, parts: list[Any], context: Vector, norm: float, *, rounding: float = 1.0) -> None:
+    def _observe(self, parts: list[Any], context: Vector, norm: float, *, rounding: float = 1.0) -> list[float]:
         """Compare the residuals of an outcome's parts (`Learner.parts`) with the stated noise. An estimate raised by
-        rounding is not noise; version 1 counted it as noise (`rounding` 0).
+        rounding is not noise; version 1 counted it as noise (`rounding` 0). Returns what was added to `tails`.
         """
         found = list(self.tails)
         for place, (rules, learner, part) in enumerate(parts, start=1):
             seen = learner.residuals(rules, context, norm, part)
             if seen is None:
-                return
+                return []
             reward, reward_slack, cost, cost_slack, raised = seen
             if place == 1:
                 found[0] = tails.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
             found[place] = tails.observe(found[place], cost, cost_slack + rounding * raised, rules.spec.cost_noise)
+        added = [new - old for new, old in zip(found, self.tails, strict=True)]
         self.tails, largest = found, max(found)
         self.noisy = self.noisy or (largest > 0.0 and bool(tails.alarm(largest, self.level / len(found))))
+        return added
 
     def packed(self) -> Any:
         """The monitor as an array, for a snapshot or a save file."""

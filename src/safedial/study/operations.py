@@ -12,6 +12,7 @@ from typing import Any
 from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.errors import require
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
+from safedial.study.corrections import IN_PLACE, folds
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical
 from safedial.study.event_bodies import QUESTION, Noted, body_of, noted_in
@@ -127,7 +128,9 @@ def correct(
     actor: str,
     key: str | None,
 ) -> Receipt:
-    """Replace values of an outcome; the log is replayed as if they had been reported at first."""
+    """Replace values of an outcome: in place where that can be done, or the log is replayed as if they had been
+    reported at first.
+    """
     need_reason(reason)
     check_decision(transaction, decision)
 
@@ -140,8 +143,13 @@ def correct(
             raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
         body = {**known.values, **({"unrelated": True} if known.unrelated else {}), **changed}
         context = context_of(transaction.state, advice["context"])
-        check_outcome(transaction, body, advice["action"], advice["baseline_cost"], context)
+        samples = [
+            check_outcome(transaction, values, advice["action"], advice["baseline_cost"], context)
+            for values in (known.values, body)
+        ]
         body |= {"outcome_seq": known.outcome.seq, "changed": sorted(changed)}
+        if "applied_action" not in changed and folds(transaction.state.study, known, samples):
+            body[IN_PLACE] = True
         return transaction.append("correction", body, decision=decision.seq, actor=actor, reason=reason)
 
     return receipt(decision, *once(transaction, key, ["correct", decision.seq, changed, reason], make))

@@ -66,7 +66,7 @@ def update_state(
     after a correction. `known` is the question of a new decision, or the checked sample of a new outcome; the caller
     has then called `learner.begin`.
 
-    An event that revises an outcome changes nothing here: the log is replayed with it as a fix (study/replay_log.py).
+    An event that revises an outcome changes nothing here: see study/corrections.py and study/replay_log.py.
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
     if means.decides:
@@ -125,9 +125,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
             learner.leave_out(place)
     if waits(body, learner.awaits_all):
-        watched = not body["doubt"] and PROMISES[body["promise"]].claimed
-        number, action, baseline = body["round"], body["action"], body["baseline_cost"]
-        round_ = Round(number, place, action, baseline, watched, vector, asked.norm)
+        round_ = round_of(body, asked, place)
         if now:
             round_ = state.watch.promised(round_._replace(at=event.at, tag=event.hash[:TAG].hex()))
         state.open[event.seq] = round_
@@ -137,6 +135,12 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
         state.watch.notice()
 
 
+def round_of(body: Body, asked: Asked, place: Any = None) -> Round:
+    """The round of a decision's event; `watched`: it claims something."""
+    watched = not body["doubt"] and PROMISES[body["promise"]].claimed
+    return Round(body["round"], place, body["action"], body["baseline_cost"], watched, asked.vector, asked.norm)
+
+
 def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:
     """Learn from an outcome, now or when the earlier rounds are known. A round without a dose is known already."""
     round_ = state.open.pop(decision, None) or _found_again(state, decision)
@@ -144,18 +148,18 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
         return
     now = state.study.rules_version > 1
     if "gone" in body:
-        seen = now and _voided(state, round_, body)
+        seen = now and _voided(state, decision, round_, body)
         _lose(state, decision, round_, skip=body["gone"] == "skip", counted=seen)
         return
     if body.get("throttled"):
         if now:
-            _throttled(state, round_, body)
+            _throttled(state, decision, round_, body)
         _lose(state, decision, round_, skip=False, counted=True)
         return
-    sample = _sample(state, round_, body) if known is None else known
-    _count(state, sample)
+    sample = sample_of(state, round_, body) if known is None else known
+    _count(state, decision, sample)
     if now:
-        state.watch.reported(round_, sample, round_.context, round_.norm)
+        keep_scatter(state, decision, state.watch.reported(round_, sample, round_.context, round_.norm))
         if round_.number > state.last_known:
             state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
     elif round_.number == state.rounds:
@@ -174,37 +178,45 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
         _learn(state, round_, sample)
 
 
-def _sample(state: State, round_: Round, body: Body) -> Sample:
+def keep_scatter(state: State, decision: int, added: list[float]) -> None:
+    """Keep what an outcome added to the evidence against the noise, for a later correction."""
+    if any(added) and state.study.folds:
+        state.scatter[decision] = added
+
+
+def sample_of(state: State, round_: Round, body: Body) -> Sample:
+    """The sample of a round, from the values of its outcome."""
     applied = body["applied_action"]
     given = round_.action if applied is None else applied
     outcome = Outcome(given, body["reward"], body["cost"], round_.baseline_cost)
     return normalise(state.study.rules, outcome, round_.context)
 
 
-def _count(state: State, sample: Sample) -> None:
+def _count(state: State, decision: int, sample: Sample) -> None:
     over = state.learner.is_over(state.study.rules, sample.measured)
     state.outcomes += 1
     state.violations += over
     state.recent.append(over)
+    state.recent_of.append(decision)
 
 
-def _throttled(state: State, round_: Round, body: Body) -> None:
+def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     """Nothing is learned from a setting that was lowered because of the outcome. A cost above the threshold still
     counts: the advised setting would have cost at least as much, unless more was applied.
     """
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
-    _count(state, sample)
+    _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
 
 
-def _voided(state: State, round_: Round, body: Body) -> bool:
+def _voided(state: State, decision: int, round_: Round, body: Body) -> bool:
     """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
     applied = round_.action if body["applied_action"] is None else body["applied_action"]
     sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
     over = state.watch.voided(round_, sample)
     if over:
-        _count(state, sample)
+        _count(state, decision, sample)
     return over
 
 
@@ -254,17 +266,22 @@ def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bo
             state.learner.leave_out(round_.place)
             state.watch.notice()
     elif not skip:
-        state.frozen = True
+        _freeze(state, state.seq + 1)
+
+
+def _freeze(state: State, at: int) -> None:
+    state.frozen, state.frozen_at = True, state.frozen_at or at
 
 
 def _advance(state: State) -> None:
     queue, held = state.queue, state.held
     while queue and queue[0] in held:
-        round_, sample, lost = held.pop(queue.popleft())
+        decision = queue.popleft()
+        round_, sample, lost = held.pop(decision)
         if sample is not None:
             _learn(state, round_, sample)
         elif lost:
-            state.frozen = True
+            _freeze(state, decision)
             if state.study.rules_version == 1:
                 state.watch.lost(round_)
 

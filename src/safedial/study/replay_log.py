@@ -1,7 +1,8 @@
 """A state from the log: the latest usable snapshot, and the events after it.
 
-A correction, or a void after an outcome, changes an earlier event. The log is then replayed with the new values, from a
-snapshot taken before the changed outcome; so the state is as if the right value had been reported at first.
+A correction, or a void after an outcome, changes an earlier event. Unless it can be folded in place
+(study/corrections.py), the log is then replayed with the new values, from a snapshot taken before the changed outcome;
+so the state is as if the right value had been reported at first.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from safedial.decision.rules import RULES
 from safedial.policies import FACTORIES, Policy
+from safedial.study.corrections import IN_PLACE, fold_correction
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
 from safedial.study.event_kinds import EVENT_KINDS
@@ -91,7 +93,9 @@ def apply_event(
 
     `trust`: whether a replay may start from a stored snapshot, and not only from states seen before.
     """
-    if _fix(event, body) is not None:
+    if body.get(IN_PLACE):
+        fold_correction(source.connection, source.study, state, event)
+    elif _fix(event, body) is not None:
         # Everything learned since depends on the old outcome, so it cannot be removed from the present state.
         seen = own_snapshots(state)
         snapshots = chain(seen, stored_snapshots(source, state.study, event.seq - 1)) if trust else seen
@@ -112,17 +116,22 @@ def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshot
     """
     for seq, make in snapshots:
         past = _fixes(source, seq, upto)
-        state = make() if all(outcome > seq for outcome, _, _ in past) else None
+        state = make() if all(fix.outcome > seq for fix in past) else None
         if state is not None:
             break
     else:
         state, past = State(spec), _fixes(source, 0, upto)
     fixes: dict[int, dict[str, Any]] = {}
-    for _, decision, values in past:  # a round may be corrected and then voided: its last cost stays known
-        fixes[decision] = {**fixes.get(decision, {}), **values}
+    for fix in past:  # a round may be corrected and then voided: its last cost stays known
+        fixes[fix.decision] = {**fixes.get(fix.decision, {}), **fix.values}
+    done = {fix.seq for fix in past}
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
-        update_state(state, event, event.fields(), fixes)
+        body = event.fields()
+        if body.get(IN_PLACE) and event.seq not in done:
+            fold_correction(source.connection, source.study, state, event)
+        else:
+            update_state(state, event, body, fixes)
         state.hash = event.hash
     return state
 
@@ -145,18 +154,31 @@ def own_snapshots(state: State) -> Snapshots:
         yield seq, lambda content=content: unpack(state.study, content)
 
 
-def _fixes(source: Source, after: int, upto: int) -> list[tuple[int, int, dict[str, Any]]]:
+class _Fix(NamedTuple):
+    """New values of an earlier outcome, which event `seq` brought."""
+
+    seq: int
+    decision: int
+    outcome: int
+    values: dict[str, Any]
+
+
+def _fixes(source: Source, after: int, upto: int) -> list[_Fix]:
+    """What a replay applies to the outcomes themselves: all changes of a round up to the last that needs a replay."""
     found = (_fix(event, event.fields()) for event in revisions(source.connection, source.study, after, upto))
-    return [fix for fix in found if fix is not None]
+    fixes = [fix for fix in found if fix is not None]
+    last = {fix.decision: fix.seq for fix in fixes if not fix.values.get(IN_PLACE)}
+    return [fix for fix in fixes if fix.seq <= last.get(fix.decision, 0)]
 
 
-def _fix(event: Event, body: dict[str, Any]) -> tuple[int, int, dict[str, Any]] | None:
-    """(seq of the earlier outcome, its decision, the new values) of an event that changes one; else None."""
+def _fix(event: Event, body: dict[str, Any]) -> _Fix | None:
+    """How an event changes an earlier outcome; None if it does not."""
     means = EVENT_KINDS[event.kind]
     if means.reports and means.revises:
-        return body["outcome_seq"], event.decision, body
+        return _Fix(event.seq, event.decision, body["outcome_seq"], body)
     if body.get("after_outcome"):
-        return body["outcome_seq"], event.decision, {"gone": "skip" if body["unrelated"] else "block"}
+        gone = {"gone": "skip" if body["unrelated"] else "block"}
+        return _Fix(event.seq, event.decision, body["outcome_seq"], gone)
     return None
 
 

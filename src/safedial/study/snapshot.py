@@ -24,7 +24,7 @@ EMPTY = (0.0,) * len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
 FLAGS = ("frozen", "broken", "stop_reason", "last_action")
 SINCE_2 = ("corrected_violations", "last_known", "resumes")
-"""What studies of version 2 and later add."""
+"""What studies of version 2 and later add; those that fold corrections add `frozen_at`."""
 WRITTEN = {"stop_reason": "stopped"}
 """Attributes that a snapshot keeps under their earlier names, so that digests stay the same."""
 
@@ -44,6 +44,11 @@ def pack(state: State) -> bytes:
         "recent": np.array(state.recent, dtype=bool),
         "monitor": state.watch.packed(),
     }
+    if state.study.folds:
+        arrays["recent_of"] = np.array(state.recent_of, dtype=np.int64)
+        arrays["scatter.of"] = np.array(list(state.scatter), dtype=np.int64)
+        rows = np.array(list(state.scatter.values()), dtype=np.float64)
+        arrays["scatter.added"] = rows.reshape(-1, len(state.watch.tails))
     if state.learner.reads_questions:
         arrays["named.seqs"] = np.array([seq for seq, _ in state.named], dtype=np.int64)
         arrays["named.tags"] = np.array([tag for _, tag in state.named], dtype="S8")
@@ -98,6 +103,9 @@ def unpack(study: StudySpec, content: bytes) -> State:
     state.queue.extend(arrays["queue"].tolist())
     state.recent.extend(arrays["recent"].tolist())
     state.watch.unpack(arrays["monitor"])
+    if study.folds:
+        state.recent_of.extend(arrays["recent_of"].tolist())
+        state.scatter = dict(zip(arrays["scatter.of"].tolist(), arrays["scatter.added"].tolist(), strict=True))
     if state.learner.reads_questions:
         tags = (tag.decode() for tag in arrays["named.tags"].tolist())
         state.named = list(zip(arrays["named.seqs"].tolist(), tags, strict=True))
@@ -113,6 +121,7 @@ def _plain_values(state: State) -> list[tuple[Any, str]]:
     """What is kept as plain values: (owner, attribute)."""
     later = state.study.rules_version > 1
     own, watched = (*COUNTS, *FLAGS, *(SINCE_2 if later else ())), (*watch.FLAGS, *(watch.COUNTS if later else ()))
+    own = (*own, *(("frozen_at",) if state.study.folds else ()))
     return [*((state, name) for name in own), *((state.watch, name) for name in watched)]
 
 

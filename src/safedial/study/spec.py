@@ -54,6 +54,11 @@ class StudySpec:
         return self.rules.learner
 
     @cached_property
+    def folds(self) -> bool:
+        """Whether corrections of rewards and costs change the state in place (study/corrections.py)."""
+        return self.rules_version > 2 and self.learner.revises(self.rules)
+
+    @cached_property
     def ordered(self) -> bool:
         """Whether outcomes are learned from in decision order."""
         return self.learning_order == "prefix" and self.learner.in_order

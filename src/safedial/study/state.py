@@ -30,6 +30,10 @@ HOUR = 3_600_000_000
 class State:
     """The state after event `seq`, whose hash is `hash`. Where the learner reads questions, `named` has the seq and the
     tag of each decision, by which its predictions name earlier rounds.
+
+    For corrections (study/corrections.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
+    added to the evidence against the noise, and `frozen_at` is the lost decision, or, where the order is not kept, the
+    event, from which on nothing was learned.
     """
 
     def __init__(self, study: StudySpec) -> None:
@@ -47,6 +51,9 @@ class State:
         self.stop_reason = ""
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
+        self.recent_of: deque[int] = deque(maxlen=study.guard.stop_of_last)
+        self.scatter: dict[int, list[float]] = {}
+        self.frozen_at = 0
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
         self.named: list[tuple[int, str]] = []

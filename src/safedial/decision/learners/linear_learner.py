@@ -41,9 +41,6 @@ REBUILD_ROUNDS, REBUILD_DIMS = 4096, 64
 """The inverse is recomputed from `gram` every max(REBUILD_ROUNDS, REBUILD_DIMS·d) samples. The schedule is fixed, so
 that the state depends only on the data; the cubic cost is spread over many quadratic updates."""
 
-ROWS = 4096
-"""Contexts that `read_many` reads at a time."""
-
 
 class LinearLearner(Learner):
     """Ridge regression of reward and cost on shared contexts. `extras` keeps what tighter bounds need;
@@ -58,7 +55,7 @@ class LinearLearner(Learner):
         self.inverse = np.asfortranarray(np.eye(dim) / ridge)
         self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
         self.pending = Pending(dim)
-        self.samples = 0
+        self.samples = self.revisions = 0
         self.norm_error = 1.0 + (dim + 8) * UNIT
         self.log_det = self.reward_squares = self.cost_squares = 0.0
         self.known: tuple[tuple[bytes, float], tuple[float, float, Array, float]] | None = None
@@ -133,6 +130,31 @@ class LinearLearner(Learner):
         if sample.weight > 0.0:
             self.update(context, norm, sample.reward, sample.cost, sample.weight)
 
+    @property
+    def terms(self) -> int:
+        """How many terms Σ and b are sums of, at most: two roundings for each revision."""
+        return self.samples + self.dim + 2 * self.revisions
+
+    @classmethod
+    def revises(cls, rules: Rules) -> bool:
+        """Energies of residuals, and margins that learn the noise, depend on the order in which outcomes came."""
+        return rules.policy.options.get("radius") != "noise-adaptive" and not rules.spec.learns_noise
+
+    def revise(self, context: Array, before: Sample, after: Sample) -> None:
+        """Σ stays; b changes by ω(y′ − y)x. With it goes what bounds its rounding: one more term in its sum, and, by
+        the triangle inequality, a larger norm of the targets.
+        """
+        weight, self.known = after.weight, None
+        reward, cost = after.reward - before.reward, after.cost - before.cost
+        daxpy(context, self.reward_rhs, a=weight * reward)
+        daxpy(context, self.cost_rhs, a=weight * cost)
+        share = math.sqrt(weight)
+        self.reward_squares = round_up((math.sqrt(self.reward_squares) + share * abs(reward)) ** 2)
+        self.cost_squares = round_up((math.sqrt(self.cost_squares) + share * abs(cost)) ** 2)
+        self.revisions += 1
+        for other in () if self.extras is None else self.extras.others:
+            other.revise(context, before, after)
+
     def coef(self, target: str) -> Array:
         """The least-squares estimate of "reward" or "cost"."""
         return self._direction(self.reward_rhs if target == "reward" else self.cost_rhs)
@@ -179,7 +201,7 @@ class LinearLearner(Learner):
         residual = self._residual(rhs, direction)
         return explained(
             self.ridge,
-            self.samples + self.dim,
+            self.terms,
             product=ddot(rhs, direction),
             direction_residual=ddot(direction, residual),
             residual_norm=dnrm2(residual),
@@ -189,34 +211,6 @@ class LinearLearner(Learner):
             scale_norm=self.scale_norm,
             target_norm=math.sqrt(self.cost_squares),
         )
-
-    def read_many(self, contexts: Array) -> tuple[Array, Array, Array]:
-        """(lower and upper bound on ⟨x,μ̂⟩, upper bound on the width) of many contexts, (n, d)."""
-        self._apply_pending()
-        inverse, gram = (np.tril(matrix) + np.tril(matrix, -1).T for matrix in (self.inverse, self.gram))
-        parts = [self._read_rows(contexts[at : at + ROWS], inverse, gram) for at in range(0, len(contexts), ROWS)]
-        lower, upper, width = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return lower, upper, width
-
-    def _read_rows(self, contexts: Array, inverse: Array, gram: Array) -> tuple[Array, Array, Array]:
-        directions = contexts @ inverse
-        residuals = contexts - directions @ gram
-        means = directions @ self.cost_rhs
-        width, slack, _ = certify(
-            self.ridge,
-            self.samples + self.dim,
-            quadratic=np.vecdot(contexts, directions),
-            direction_residual=np.vecdot(directions, residuals),
-            residual_norm=np.linalg.norm(residuals, axis=1),  # pyright: ignore[reportArgumentType] -- arrays, as xp = NumPy
-            context_norm=np.linalg.norm(contexts, axis=1),  # pyright: ignore[reportArgumentType]
-            direction_norm=np.linalg.norm(directions, axis=1),  # pyright: ignore[reportArgumentType]
-            scale_direction=np.abs(directions) @ self.scale,  # pyright: ignore[reportArgumentType]
-            scale_norm=self.scale_norm,
-            target_norm=math.sqrt(self.cost_squares),
-            xp=np,
-        )
-        room = 32.0 * UNIT * np.abs(means) + slack
-        return means - room, means + room, np.asarray(width)
 
     def _add(self, context: Array, direction: Array, weight: float, gain: float) -> None:
         """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when enough samples wait."""
@@ -229,12 +223,12 @@ class LinearLearner(Learner):
         row = math.sqrt(weight) * context
         pending.add(row, math.sqrt(gain) * direction)
         if pending.count == pending.room:
-            self._apply_pending()
+            self.apply_pending()
         else:
             self.diagonal += row * row
             self._set_scale()
 
-    def _apply_pending(self) -> None:
+    def apply_pending(self) -> None:
         self.pending.apply(self.gram, self.inverse)
         self._refresh_scale()
 
@@ -246,7 +240,7 @@ class LinearLearner(Learner):
         """
         self.known = None
         if self.pending.count:
-            self._apply_pending()
+            self.apply_pending()
         diagonal = self.inverse.diagonal().copy()
         copy_lower_to_upper(self.gram, self.inverse)
         _, failed = dpotrf(self.inverse, lower=0, clean=0, overwrite_a=1)
@@ -296,7 +290,7 @@ class LinearLearner(Learner):
         residual = self._residual(context, direction)
         return certify(
             self.ridge,
-            self.samples + self.dim,
+            self.terms,
             quadratic=ddot(context, direction),
             direction_residual=ddot(direction, residual),
             residual_norm=dnrm2(residual),
@@ -326,6 +320,7 @@ class LinearLearner(Learner):
             "reward_rhs": self.reward_rhs,
             "cost_rhs": self.cost_rhs,
             "scalars": scalars,
+            **({"revisions": np.array(self.revisions)} if self.revisions else {}),
             **self.pending.state(),
             **(self.extras.state() if self.extras is not None else {}),
         }
@@ -334,7 +329,7 @@ class LinearLearner(Learner):
         self.gram, self.inverse = np.asfortranarray(arrays["gram"]), np.asfortranarray(arrays["inverse"])
         self.reward_rhs, self.cost_rhs = arrays["reward_rhs"].copy(), arrays["cost_rhs"].copy()
         samples, self.log_det, self.reward_squares, self.cost_squares = (float(value) for value in arrays["scalars"])
-        self.samples = int(samples)
+        self.samples, self.revisions = int(samples), int(arrays.get("revisions", 0))
         self.known = None
         self.pending.restore(arrays)
         if self.extras is not None:

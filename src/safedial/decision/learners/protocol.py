@@ -111,6 +111,13 @@ class Learner(ABC):
         """Refuse rounds from before the first decision of a study."""
 
     @classmethod
+    def revises(cls, rules: Rules) -> bool:
+        """Whether it has a method `revise(context, before, after)` that replaces a learned sample by another of the
+        same weight; without it a correction replays the log of a study.
+        """
+        return False
+
+    @classmethod
     def least_setting(cls, rules: Rules) -> float | None:
         """The lowest setting given for a positive intensity; None: it may round down to nothing."""
         return None

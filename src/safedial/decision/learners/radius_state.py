@@ -7,6 +7,7 @@ did: energies and bᵀA_a⁻¹b from above, bᵀΣ⁻¹b from below.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ from numpy.typing import NDArray
 from safedial.core.confidence import cost_radius_of
 from safedial.core.estimate import Prediction, Ridges
 from safedial.core.noise import Rounds
-from safedial.core.rounding import UNIT, round_up
+from safedial.core.rounding import UNIT, certify, round_up
 from safedial.core.spec import SafetySpec
 from safedial.core.tighter_radii import energy, needs_more, other_ridges
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.policies import Policy
 
 Array = NDArray[np.float64]
+
+ROWS = 4096
+"""Contexts that `read_many` reads at a time."""
 
 
 def make_radius_state(policy: Policy, dim: int, spec: SafetySpec) -> RadiusState | None:
@@ -74,7 +78,7 @@ class RadiusState:
         if rounds is None or not rounds.due:
             return
         contexts = rounds.seen[0]
-        lower, upper, width = learner.read_many(contexts)
+        lower, upper, width = read_many(learner, contexts)
         here = Prediction(0.0, 0.0, 0.0, 0.0, learner.log_det, float(learner.samples), learner.dim)
         half = round_up(cost_radius_of(self.radius, here._replace(cost_energy=self.cost_energy), spec)) * width
         largest = spec.coefficient_bound * learner.norm_error * np.linalg.norm(contexts, axis=1)
@@ -101,3 +105,33 @@ class RadiusState:
                 self.rounds.append(context, float(cost))
             best, following = arrays["seen_noise"].tolist()
             self.rounds.best, self.rounds.next_look = best, int(following)
+
+
+def read_many(learner: LinearLearner, contexts: Array) -> tuple[Array, Array, Array]:
+    """(lower and upper bound on ⟨x,μ̂⟩, upper bound on the width) of many contexts, (n, d)."""
+    learner.apply_pending()
+    inverse, gram = (np.tril(matrix) + np.tril(matrix, -1).T for matrix in (learner.inverse, learner.gram))
+    parts = [_read_rows(learner, contexts[at : at + ROWS], inverse, gram) for at in range(0, len(contexts), ROWS)]
+    lower, upper, width = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return lower, upper, width
+
+
+def _read_rows(learner: LinearLearner, contexts: Array, inverse: Array, gram: Array) -> tuple[Array, Array, Array]:
+    directions = contexts @ inverse
+    residuals = contexts - directions @ gram
+    means = directions @ learner.cost_rhs
+    width, slack, _ = certify(
+        learner.ridge,
+        learner.terms,
+        quadratic=np.vecdot(contexts, directions),
+        direction_residual=np.vecdot(directions, residuals),
+        residual_norm=np.linalg.norm(residuals, axis=1),  # pyright: ignore[reportArgumentType] -- arrays, as xp = NumPy
+        context_norm=np.linalg.norm(contexts, axis=1),  # pyright: ignore[reportArgumentType]
+        direction_norm=np.linalg.norm(directions, axis=1),  # pyright: ignore[reportArgumentType]
+        scale_direction=np.abs(directions) @ learner.scale,  # pyright: ignore[reportArgumentType]
+        scale_norm=learner.scale_norm,
+        target_norm=math.sqrt(learner.cost_squares),
+        xp=np,
+    )
+    room = 32.0 * UNIT * np.abs(means) + slack
+    return means - room, means + room, np.asarray(width)

@@ -1,0 +1,166 @@
+"""A corrected reward or cost changes what its round taught and counted, as if it had been reported at first."""
+
+import numpy as np
+import pytest
+
+from safedial.study import Store, create_study, open_study
+from tests.study.conftest import SPEC
+
+CASES = {
+    "in order": {},
+    "as they arrive": {"folding": "arrival"},
+    "other ridges": {"radius": "constrained"},
+}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/trial.db") as opened:
+        yield opened
+
+
+def twins(store, **options):
+    """Two studies that shall end alike."""
+    rules = {**SPEC, "guard": {"alarm_level": 1e-300}, **options}
+    return [create_study(name, rules, storage=store) for name in ("first", "later")]
+
+
+def outcome_of(context, action, rng):
+    noise = 0.2 * rng.normal(size=2)
+    return {"reward": action * (context[0] + noise[0]), "cost": action * (0.5 * context[0] + noise[1])}
+
+
+def run(studies, rounds, rng, *, lost=-1, wrong=lambda number: number % 4 == 0):
+    """The same rounds in both; some are reported wrongly in the second, and corrected several rounds later."""
+    first, later = studies
+    waiting, advised = [], []
+    for number in range(rounds):
+        context = rng.uniform(-0.6, 0.6, 2).tolist()
+        ones = [study.ask(context) for study in studies]
+        advised.append([each.action for each in ones])
+        given = min(each.action for each in ones)  # before a correction the two may advise differently
+        right = outcome_of(context, given, rng)
+        if number == lost:
+            for study, each in zip(studies, ones, strict=True):
+                study.void(each.id, reason="never came back")
+            continue
+        first.tell(ones[0].id, **right, applied_action=given)
+        if wrong(number):
+            wrongly = {"reward": right["reward"] + 0.3, "cost": right["cost"] + rng.choice([-0.5, 0.5])}
+            later.tell(ones[1].id, **wrongly, applied_action=given)
+            waiting.append((ones[1].id, right))
+        else:
+            later.tell(ones[1].id, **right, applied_action=given)
+        if number % 10 == 9:
+            for decision, right in waiting:
+                later.correct(decision, cost=right["cost"] + 1.0, reason="misread")
+                later.correct(decision, **right, reason="misread again")
+            waiting.clear()
+    return advised
+
+
+def same(first, later):
+    one, other = first.status(), later.status()
+    for name in ("decisions", "outcomes", "violations", "void", "informative_rounds", "frozen", "unwatched"):
+        assert one[name] == other[name]
+    assert one["evidence"] == pytest.approx(other["evidence"], rel=1e-9)
+    contexts = np.random.default_rng(5).uniform(-0.6, 0.6, (5, 2)).tolist()
+    for context in contexts:
+        mine, theirs = first.ask(context), later.ask(context)
+        assert mine.action == pytest.approx(theirs.action, rel=1e-9)
+        assert mine.certificate["cost_upper"] == pytest.approx(theirs.certificate["cost_upper"], rel=1e-9, abs=1e-9)
+    return other
+
+
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("lost", [-1, 13], ids=["none lost", "one lost"])
+def test_corrected_rounds_count_as_if_reported_rightly_at_first_without_a_replay(store, options, lost, monkeypatch):
+    def no_replay(*_):
+        raise AssertionError("a log was replayed")
+
+    monkeypatch.setattr("safedial.study.replay_log.replay_again", no_replay)
+    first, later = twins(store, **options)
+    run((first, later), 40, np.random.default_rng(1), lost=lost)
+    end = same(first, later)
+    assert end["corrected_violations"] > 0
+    assert later.verify().ok
+    assert open_study("later", storage=store).state_digest() == later.state_digest()
+
+
+def test_a_round_that_still_waits_for_earlier_ones_is_corrected_too(store):
+    first, later = twins(store)
+    contexts = np.random.default_rng(3).uniform(-0.6, 0.6, (6, 2)).tolist()
+    for study, typed in ((first, 0.1), (later, 0.7)):
+        asked = [study.ask(context) for context in contexts]
+        study.tell(asked[1].id, reward=0.2, cost=typed)
+        assert study.status()["waiting"] == 1
+        if study is later:
+            study.correct(asked[1].id, cost=0.1, reason="misread")
+        for each in (asked[0], *asked[2:]):
+            study.tell(each.id, reward=0.1, cost=0.05)
+    same(first, later)
+
+
+def test_a_replay_for_another_reason_keeps_what_was_corrected_in_place(store):
+    first, later = twins(store)
+    advised = run((first, later), 20, np.random.default_rng(2))
+    ids = [[row["decision_id"] for row in study.rows()] for study in (first, later)]
+    for study, (voided, changed, *_) in zip((first, later), ids, strict=True):
+        study.correct(voided, cost=0.45, reason="a second look")
+        study.correct(changed, cost=0.15, reason="a second look")
+        study.correct(changed, applied_action=0.5 * min(advised[1]), reason="half was given")
+        study.correct(changed, cost=0.05, reason="a third look")
+        study.void(voided, reason="wrong patient", unrelated=True)
+    same(first, later)
+    assert later.verify().ok
+    assert open_study("later", storage=store).state_digest() == later.state_digest()
+    assert {"in_place", "applied_action"} <= set().union(*(event["body"] for event in later.about(ids[1][1])))
+
+
+def test_a_misread_cost_no_longer_counts_against_the_noise_once_it_is_corrected(store):
+    first, later = twins(store, guard={})
+    run((first, later), 30, np.random.default_rng(4), wrong=lambda number: False)
+    context = [0.5, 0.1]
+    mine, theirs = first.ask(context), later.ask(context)
+    first.tell(mine.id, reward=0.1, cost=0.1)
+    later.tell(theirs.id, reward=0.1, cost=1000.0)
+    assert later.status()["stopped"] == "noise_broken"
+    later.correct(theirs.id, cost=0.1, reason="a decimal point was missing")
+    assert later.status()["noise_evidence"] == pytest.approx(first.status()["noise_evidence"], rel=0.2)
+    assert later.status()["stopped"] == "noise_broken", "a person decides when to go on"
+    later.resume("the value was a typing error")
+    assert later.ask(context).promise == first.ask(context).promise
+    assert later.verify().ok
+
+
+def test_what_depends_on_the_order_of_outcomes_is_replayed(store):
+    study = create_study("adaptive", {**SPEC, "radius": "noise-adaptive"}, storage=store)
+    asked = study.ask([0.3, 0.1])
+    study.tell(asked.id, reward=0.1, cost=0.1)
+    study.correct(asked.id, cost=0.2, reason="misread")
+    assert "in_place" not in study.events()["events"][-1]["body"]
+    assert study.verify().ok
+
+
+def test_a_correction_of_a_round_from_before_a_resume_does_not_count_in_the_new_evidence(store):
+    study = create_study("stopped", {**SPEC, "guard": {"alarm_level": 0.5}}, storage=store)
+    asked = []
+    while not study.status()["stopped"]:
+        asked.append(study.ask([0.5, 0.1]))
+        study.tell(asked[-1].id, reward=0.1, cost=0.6)
+    study.resume("the pump was mended")
+    study.correct(asked[0].id, cost=0.1, reason="misread")
+    assert (study.status()["evidence"], study.status()["corrected_violations"]) == (1.0, 1)
+    assert study.verify().ok
+
+
+def test_a_corrected_outcome_that_shows_nothing_is_counted_once(store):
+    spec = {**SPEC, "noise_scale": {"scale": "power_scale", "exponent": 0.8}}
+    study = create_study("unclear", spec, storage=store)
+    asked = study.ask([0.5, 0.1])
+    study.tell(asked.id, reward=0.1, cost=0.2, applied_action=2 * asked.action)
+    before = study.status()
+    study.correct(asked.id, cost=0.3, reason="misread")
+    after = study.status()
+    assert (before["unwatched"], after["unwatched"]) == (1, 1)
+    assert study.verify().ok
