@@ -113,7 +113,7 @@ def bracket_scenarios(policy: Policy, spec: SafetySpec, assumed: Mapping[str, fl
     growth: Any = policy.options["growth"]
     spread = assumed["tolerance_spread"] * math.sqrt(1.0 - assumed.get("explained", 0.0))
     safe = {"least": policy.options["start_scale"], "spread": spread}
-    if growth is not None and growth.name == "spread":
+    if getattr(growth, "name", "") == "spread":
         sigma = growth.parameters["sigma"]
         given = {"as stated": sigma, "twice the spread": 2.0 * sigma, "half the spread": 0.5 * sigma}
         words = "costs of 0 or 1; log-tolerances with standard deviation"
