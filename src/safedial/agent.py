@@ -319,8 +319,8 @@ class Agent(InMemoryRounds):
             for row, (outcome, (vector, _)) in enumerate(zip(outcomes, vectors, strict=True))
         ]
         numbers = [*self._open, *[0] * len(vectors)][: len(vectors)]
-        for row, ((vector, _), number) in enumerate(zip(vectors, numbers, strict=True)):
-            in_row(row, self._check_open, vector, number)
+        for row, ((vector, _), sample, number) in enumerate(zip(vectors, samples, numbers, strict=True)):
+            in_row(row, self._check_open, vector, number, sample)
         for vector, sample, number in zip(vectors, samples, numbers, strict=True):
             self._learn(*vector, sample, number, unrelated=False)
 

@@ -206,6 +206,20 @@ def test_a_round_with_a_cost_that_is_not_known_is_lost():
     assert (agent.informative_rounds, agent.frozen) == (5, True)
 
 
+def test_an_earlier_round_with_a_cost_that_is_not_known_is_refused():
+    agent, contexts = Agent(2, SPEC, dial=DIAL), [draw(np.random.default_rng(seed)) for seed in range(2)]
+    known, unknown = {"heat": 0.1, "load": 0.1}, {"heat": None, "load": 0.1}
+    with pytest.raises(
+        InvalidInput, match=r"is not known, of a round before the first decision.*; leave the round out"
+    ):
+        agent.update(contexts[0], 1.0, 0.0, unknown)
+    with pytest.raises(InvalidInput, match="row 1: cost = "):
+        agent.update_many(contexts, [1.0, 1.0], [0.0, 0.0], [known, unknown])
+    assert agent.informative_rounds == 0
+    agent.update(contexts[0], 1.0, 0.0, known)
+    assert agent.informative_rounds == 1
+
+
 @pytest.mark.parametrize("lost", ["unknown", "withheld"])
 def test_several_outcomes_at_once_vouch_for_nothing(lost):
     agent, context = Agent(2, SPEC, dial=DIAL), draw(np.random.default_rng(0))

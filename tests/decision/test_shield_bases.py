@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Dial, InvalidInput, growth, make_policy
+from safedial.core.tolerated import offset_setting, scaled_setting
 from tests.conftest import make_spec
 from tests.decision.shield_oracle import Past, is_largest
 from tests.decision.shield_world import BRACKET, SPEC, Patients, make_agent, shield, treat
@@ -88,6 +89,39 @@ class Ranks(Squares):
 def test_a_regressor_that_looks_at_the_other_rows_is_refused():
     with pytest.raises(InvalidInput, match="must predict each row alike"):
         model_agent(regressor=Ranks())
+
+
+class Together(Squares):
+    """Answers many rows a little otherwise than each alone, as sums of 32 bits may."""
+
+    off = 1.0
+
+    def predict(self, rows):
+        return super().predict(rows) * (1.0 if len(rows) == 1 else self.off)
+
+
+@pytest.mark.parametrize(("family", "off"), [("scale", 1.0 + 5e-5), ("scale", 1.0 - 5e-5), ("offset", 1.0 + 5e-5)])
+def test_no_round_tolerates_a_level_above_its_own_whether_predicted_alone_or_among_others(family, off):
+    """T̂ is of rounds predicted together, and the setting of one that is predicted alone."""
+    model = Together()
+    model.off = off
+    options = {"learned": True, "regressor": model, "family": family}
+    agent = make_agent(options=options, dial=Dial(high=20.0, levels=tuple(np.arange(0.5, 20.5, 0.5).tolist())))
+    treat(agent, 140, Bent())
+    history = agent._learner.history
+    since = history.base.since
+    assert since >= 50
+    for place, scale in enumerate(history.window.values, since):
+        limit, start = history.columns["limit"][place], history.columns["start"][place]
+        if -math.inf < scale < math.inf:
+            base = history.base_at(history.contexts[place], history.columns["protocol"][place])
+            played = history.range(start)
+            given = (
+                offset_setting(scale, base, played, threshold=history.limit)
+                if family == "offset"
+                else scaled_setting(scale, base, played)
+            )
+            assert given <= max(limit, played.start)
 
 
 def test_another_regressor_is_refused_at_loading(tmp_path):

@@ -115,6 +115,19 @@ def test_saved_groups_go_on_alike(options, tmp_path):
     assert all(each == told[0] for each in told)
 
 
+def test_a_loaded_function_that_remembers_or_is_another_one_is_refused(tmp_path):
+    calls = iter(range(1000))
+    live(remembering := grouped(group=lambda raw: next(calls) // 12), 20, Wards())
+    remembering.save(tmp_path / "remembering")
+    with pytest.raises(InvalidInput, match=r"group\(context\) = '1': was '0' in round 1; .* on the context alone"):
+        Agent.load(tmp_path / "remembering", policy=remembering.policy)
+    live(agent := grouped(group=None, base=lambda raw: raw["dose"]), 5, Wards())
+    agent.save(tmp_path / "agent")
+    policy = shield(**{**agent.policy.options, "base": lambda raw: raw["dose"] + 1.0})
+    with pytest.raises(InvalidInput, match=r"base\(context\) = .*: was 4.\d+ in round 1"):
+        Agent.load(tmp_path / "agent", policy=policy)
+
+
 def test_groups_and_units_that_cannot_be_are_refused():
     for options, words in [
         ({"group": 3}, "group = 3: must be a feature's name or a function of the context"),

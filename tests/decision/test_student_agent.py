@@ -113,8 +113,14 @@ def test_history_counts_and_reports_must_fit_their_rounds():
     contexts = rng.standard_normal((8, 3))
     for context in contexts:
         agent.update(context, 0.1, reward=0.05, cost=0.1 * float(context @ COEF + 0.2 * rng.standard_normal()))
-    agent.update(contexts[0], 0.0, reward=0.0, cost=0.0)
-    assert agent.decide(contexts[0]).promise == "student"
+    agent.update(contexts[0], 0.0, reward=0.0, cost=0.6, baseline_cost=0.6)
+    with pytest.raises(InvalidInput, match=r"action = 0.0: was given, in a round before the first decision"):
+        agent.update(contexts[0], 0.0, reward=0.0, cost=0.0)
+    with pytest.raises(InvalidInput, match=r"row 1: action = 0.0: was given, .* all rounds up to the last of them"):
+        agent.update_many(contexts[:2], [0.1, 0.0], [0.05, 0.0], [0.1, 0.0])
+    assert agent.decide(contexts[0]).prediction.rounds == 8
+    anytime = make_agent(spec=RISKS | {"estimation_risk": 0.01}, promise="anytime")
+    anytime.update(contexts[0], 0.0, reward=0.0, cost=0.0)
     with pytest.raises(InvalidInput, match="differs from that of round 1"):
         agent.update(contexts[1], 0.1, reward=0.0, cost=0.0)
     agent.update(contexts[0], 0.1, reward=0.0, cost=0.0)

@@ -7,10 +7,10 @@ import pytest
 from scipy.special import ndtri
 from typer.testing import CliRunner
 
-from safedial import InvalidInput, SafetySpec, growth, make_policy, plan
+from safedial import Cost, InvalidInput, SafetySpec, growth, make_policy, plan
 from safedial.cli import make_app
 from safedial.planning import scenarios_of
-from safedial.report.plan_page import write_plan
+from safedial.report.plan_page import bracket_words, write_plan
 
 SPEC = SafetySpec(threshold=20.0, violation_risk=0.05, promise="bracket")
 TOML = """
@@ -110,6 +110,57 @@ def test_additive_brackets_slopes_by_feature_and_costs_of_0_or_1_are_planned_too
     assert [each["scenario"] for each in spread] == ["as stated", "twice the spread", "half the spread"]
 
 
+TWO = SafetySpec(
+    costs={
+        "trough": Cost(threshold=20.0, growth=growth.relative(0.7, 1.4, floor=2.0)),
+        "glucose": Cost(threshold=70.0, growth=growth.additive(4, "steepest"), direction="below"),
+    },
+    violation_risk=0.05,
+    promise="bracket",
+)
+
+
+def test_several_costs_are_planned_together_each_by_its_own_bracket():
+    policy = shield(growth=None)
+    chosen = [each for each in scenarios_of(policy, TWO, {}) if each.name in ("as stated", "flat units", "2 × high")]
+    made = plan(policy, TWO, rounds=40, seeds=60, scenarios=chosen)
+    within, flat, beyond = made.table
+    assert within["promise_holds"]
+    assert flat["promise_holds"]
+    assert not beyond["promise_holds"]
+    assert max(within["worst_rate"], flat["worst_rate"]) < 0.065 < beyond["worst_rate"]
+    words = made.words()
+    assert "with a cost beyond its threshold" in words[0]
+    assert "the others tolerate up to 1.6 times as much" in words[3]
+    assert bracket_words(made).startswith("trough: growth = relative, low = 0.7, high = 1.4")
+    assert "; glucose: growth = additive" in bracket_words(made)
+
+
+@pytest.mark.parametrize("options", [{"learned": True}, {"family": "offset"}], ids=["learned", "offset"])
+def test_a_learned_base_is_planned_with_features_that_tell_something(options):
+    """The chance of an excess is a mean over 60 studies and ten rounds, of chances that depend on the context."""
+    first = scenarios_of(shield(**options), SPEC, {})[:1]
+    made = plan(shield(**options), SPEC, rounds=120, seeds=60, dim=3, scenarios=first)
+    row = made.table[0]
+    assert row["promise_holds"]
+    assert row["worst_rate"] < 0.065
+    assert made.dim == 3
+    words = " ".join(made.words())
+    assert "times the protocol's setting" in words
+    assert "explained = 0.5" in words
+
+
+def test_a_learned_base_earns_more_than_its_protocol_the_more_the_features_tell():
+    """Of the same spread of tolerances, features tell nothing to a protocol and nine tenths to a learned base."""
+    given = {"rounds": 200, "seeds": 40, "dim": 3, "assumed": {"explained": 0.9}}
+    learned = shield(learned=True, base="proposal")
+    first = scenarios_of(learned, SPEC, given["assumed"])[:1]
+    told = plan(learned, SPEC, **given, scenarios=first)
+    assert told.dim == 4
+    plain = stated(shield(), rounds=200, seeds=40)
+    assert told.table[0]["last_dose"] > 1.3 * plain.table[0]["last_dose"]
+
+
 def test_what_cannot_be_planned_is_refused_with_the_way_out():
     for options, given, words in (
         ({}, {"cost_noise": 1.0}, r"assumed = \['cost_noise'\]: have no part in a bracket's plan; assume tolerance"),
@@ -117,9 +168,15 @@ def test_what_cannot_be_planned_is_refused_with_the_way_out():
         ({"start_scale": None}, {}, "a plan begins at a share of the base"),
         ({"start_scale": 0.5}, {"tolerance": 0.4}, "must be at most the tolerance that is assumed"),
         ({"growth": growth.relative(0.7, "steep", floor=2.0)}, {}, "are features, which a plan does not have"),
+        ({}, {"explained": 0.5}, r"assumed = \['explained'\]: have no part"),
+        ({"learned": True}, {"explained": 1.0}, "explained = 1.0: must be below 1"),
+        ({"learned": True}, {}, "dim = None: is missing; a learned base depends on"),
+        ({"growth": None}, {}, "growth = None: or costs with brackets: state one of them"),
     ):
         with pytest.raises(InvalidInput, match=words):
             plan(shield(**options), SPEC, rounds=20, seeds=2, assumed=given)
+    with pytest.raises(InvalidInput, match="no feature beside the protocol's setting"):
+        plan(shield(learned=True), SPEC, rounds=20, seeds=2, dim=1)
     with pytest.raises(InvalidInput, match="dim = None: is missing"):
         plan("hp_probe", SafetySpec(threshold=1, total_risk=0.05, reward_noise=1, cost_noise=1, coefficient_bound=1,
                                     context_bound=1), rounds=20)  # fmt: skip
@@ -133,6 +190,10 @@ def test_the_command_plans_a_bracket_spec(tmp_path):
     told = json.loads(done.stdout)
     assert told["assumed"] == {"tolerance": 1.5, "tolerance_spread": 0.5}
     assert len(told["scenarios"]) == 8
+    (tmp_path / "learned.toml").write_text(TOML.replace("[features]", "learned = true\n[features]"))
+    learned = ["plan", "--spec", str(tmp_path / "learned.toml"), "--rounds", "25", "--seeds", "2", "--explained", "0.3"]
+    done = CliRunner().invoke(make_app("plan"), [*learned, "--json"])
+    assert json.loads(done.stdout)["assumed"]["explained"] == 0.3
     done = CliRunner().invoke(make_app("plan"), words)
     assert "worst round" in done.stdout
     assert "all-knowing policy's scale" in done.stdout

@@ -136,6 +136,32 @@ def test_of_several_costs_any_may_bind_and_the_clairvoyant_is_as_exact():
         simulated_log("clairvoyant", world, spec, rounds=3)
 
 
+def test_each_of_several_costs_can_rise_as_its_own_bracket_says():
+    """Within the brackets at places from 0 to 1, and beyond them above 1; the binding one has the tolerance."""
+    brackets = {"trough": growth.relative(0.7, 1.4, floor=1.0), "glucose": growth.additive(0, 30)}
+    costs = {name: Cost(threshold=2.0, growth=bracket) for name, bracket in brackets.items()}
+    spec = SafetySpec(costs=costs, violation_risk=0.05, promise="bracket")
+    policy = make_policy("hp_shield", base=0, start_scale=0.1)
+    for places, holds in (((0.0, 1.0), True), ((0.0, 0.0), True), ((1.25, 1.25), False)):
+        world = DoseResponseWorld(curve="stated", low=places[0], high=places[1], least=0.1)
+        shown = exposure(world, spec)
+        given, other = (np.full(shown.cost_mean.shape, setting) for setting in (0.1, 0.4))
+        broken = False
+        for name, each in costs.items():
+            seen, true = (world.outcome(spec, at(setting, shown)).cost[name] for setting in (given, other))
+            broken |= bool(np.any(each.exceeded(true) & (each.tolerated(seen, given) >= other)))
+        assert broken != holds
+        assert promise_holds(policy, world, spec) == holds
+        best = world.outcome(spec, at(world.exact_intensity(spec, shown), shown)).cost
+        over = np.any([each.exceeded(best[name]) for name, each in costs.items()], axis=0)
+        assert binomtest(int(over.sum()), over.size, 0.05).pvalue > LEVEL
+    with pytest.raises(InvalidInput, match="curve = 'stated': needs costs in the spec"):
+        world.outcome(SPEC, shown)
+    by_feature = {"glucose": Cost(threshold=2.0, growth=growth.additive(0, "steepest"))}
+    with pytest.raises(InvalidInput, match="must be relative or additive, with numbers"):
+        world.outcome(SafetySpec(costs=by_feature, violation_risk=0.05, promise="bracket"), shown)
+
+
 def test_tolerances_have_the_stated_law_given_context_and_patient():
     world = DoseResponseWorld(dim=5, effect=0.4, units=3, spread=0.3)
     shown = exposure(world, SPEC, rounds=1500, seeds=4)

@@ -32,6 +32,9 @@ def plan(
     tolerance_spread: Annotated[
         float | None, typer.Option(help="For a bracket: the standard deviation of its logarithm [0.5].")
     ] = None,
+    explained: Annotated[
+        float | None, typer.Option(help="For a learned base: the share of its variance that features tell [0.5].")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Studies simulated in each scenario.")] = 100,
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
@@ -66,7 +69,7 @@ def plan(
     bracketed = PROMISES[chosen.promise].bracketed
     way_out = "give it, or a spec file with a [world] table"
     require(bracketed or known is not None, "--dim", dim, "is missing", way_out)
-    units = {"tolerance": tolerance, "tolerance_spread": tolerance_spread}
+    units = {"tolerance": tolerance, "tolerance_spread": tolerance_spread, "explained": explained}
     assumed |= {name: value for name, value in units.items() if value is not None}
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
     options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "baseline_cost": baseline_cost, "assumed": assumed}

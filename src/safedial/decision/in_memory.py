@@ -13,7 +13,7 @@ from safedial.core.rounding import rounded_spec
 from safedial.decision.decide import decide, intensity_of
 from safedial.decision.decision import Decision
 from safedial.decision.learners.kinds import make_learner
-from safedial.decision.outcome import Sample
+from safedial.decision.outcome import Sample, check_past
 from safedial.decision.rounds import Asked, Round, Vector
 from safedial.decision.rules import Rules
 from safedial.decision.watch import Watch
@@ -96,9 +96,11 @@ class InMemoryRounds:
         self._check_open(vector, number)
         return number
 
-    def _check_open(self, vector: Vector, number: int) -> None:
+    def _check_open(self, vector: Vector, number: int, sample: Sample | None = None) -> None:
         round_ = self._open.get(number)
         self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
+        if sample is not None and not number:
+            check_past(self._rules, sample)
 
     def _learn(
         self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
@@ -108,6 +110,8 @@ class InMemoryRounds:
         `unrelated` says whether the reason for a withheld dose, or a lost outcome, has nothing to do with the outcome;
         None: not stated.
         """
+        if not number:
+            check_past(self._rules, sample)
         self._expect()
         learner, round_ = self._learner, self._open.pop(number, None)
         nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)

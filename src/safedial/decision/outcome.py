@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from safedial.core.dose import DoseCurve
 from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.rules import RULES, Rules
 from safedial.decision.units import real, reals
@@ -89,6 +90,22 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
         baseline,
         cost_intensity,
     )
+
+
+def check_past(rules: Rules, sample: Sample) -> None:
+    """Refuse the outcome of a round from before the first decision, where passing over it could be a selection.
+
+    HP-Student needs that no outcome decides which rounds get nothing; for its anytime promise it is enough that this is
+    decided before the round's own outcome.
+    """
+    rule = "is not known, of a round before the first decision: leaving out those that were feared would mislead"
+    way_out = "leave the round out if the reason has nothing to do with its outcome"
+    require(not sample.unknown, "cost", sample.measured, rule, way_out)
+    given = sample.weight > 0.0 or sample.baseline_cost >= (rules.spec.threshold or 0.0)
+    if not given and PROMISES[rules.policy.promise].gaussian and rules.policy.options["promise"] != "anytime":
+        rule = "was given, in a round before the first decision: which rounds get nothing must not depend on outcomes"
+        way_out = "leave such rounds out if contexts alone decided it, and otherwise all rounds up to the last of them"
+        raise refusal("action", sample.applied, rule, way_out)
 
 
 def _several(rules: Rules, outcome: Outcome, harms: dict[str, float], context: Any) -> Sample:

@@ -5,6 +5,7 @@ spec, dose, dim, rounds, assumptions ─► scenarios ─► forecast (many trut
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,10 +15,11 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.decision.units import Dial, significant
 from safedial.errors import require
-from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, in_scales, tolerances
+from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, columns, in_scales, learns, tolerances
 from safedial.planning.forecast import SMALL, Forecast, forecast
 from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
 from safedial.policies import Policy, as_policy
+from safedial.worlds.dose_response import DoseResponseWorld
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +85,9 @@ class Plan:
 
     def _excesses(self) -> str:
         first, side = self.table[0], "below" if self.policy.options.get("direction") == "below" else "above"
+        limit = f"{side} {self.spec.threshold:g}" if self.spec.costs is None else "beyond its threshold"
         return (
-            f"Of {self.rounds} rounds expect {significant(first['violations'], 2)} with a cost {side} "
-            f"{self.spec.threshold:g}; at "
+            f"Of {self.rounds} rounds expect {significant(first['violations'], 2)} with a cost {limit}; at "
             f"most one study in twenty has more than {first['violations_high']:.0f}; {self._allowed()}."
         )
 
@@ -95,8 +97,9 @@ class Plan:
         leaves = first["first_above_start"]
         begun = f"is above that from about round {leaves} on" if leaves else "stays there in most studies"
         share = f"Over the whole study it is {first['reward_share']:.0%} of an all-knowing policy's."
+        base = "protocol's setting" if learns(self.policy) else "base"
         return [
-            f"The scale begins at {first['first_dose']:.3g} times the base, {begun}, and is {first['last_dose']:.3g} "
+            f"The scale begins at {first['first_dose']:.3g} times the {base}, {begun}, and is {first['last_dose']:.3g} "
             f"on average in the last tenth. {share}",
             f"In the worst round, {first['worst_round']}, the chance of an excess is {first['worst_rate']:.1%}.",
         ]
@@ -105,7 +108,13 @@ class Plan:
         if not self.assumed:
             return []
         told = ", ".join(f"{name} = {value:g}" for name, value in self.assumed.items())
-        return [f"Assumed, not stated: {told}. The forecast depends on these numbers; the promise does not."]
+        several = (
+            " One of the costs, drawn anew for each unit, sets what it tolerates; the others tolerate up to "
+            f"{math.exp(DoseResponseWorld.gap):.2g} times as much."
+            if self.spec.costs
+            else ""
+        )
+        return [f"Assumed, not stated: {told}.{several} The forecast depends on this; the promise does not."]
 
     def _small_doses(self) -> list[str]:
         """A warning about micro-doses and the errors of measurement that they magnify."""
@@ -160,13 +169,14 @@ def plan(
     """Simulate every scenario.
 
     Args:
-        dim: of the contexts; a bracket's plan needs none.
+        dim: of the contexts; for a bracket only a learned base needs it.
         seeds: studies in each scenario, with different true coefficients.
         dose: the dose curve, assumed exact.
         baseline_cost: the known cost without any action, in every round.
         assumed: constants of the world that a conformal spec does not state; the names are in `CONSTANTS`. For a
             bracket: `tolerance`, the median of what units tolerate in multiples of the base (1), and
-            `tolerance_spread`, the standard deviation of its logarithm (0.5).
+            `tolerance_spread`, the standard deviation of its logarithm (0.5); and, for a learned base, `explained`, the
+            share of the variance of that logarithm which the features tell (0.5).
         dial: the units of doses in words.
         scenarios: by default all of `SCENARIOS` in which the policy can be simulated.
         progress: called with the number of rounds just finished; a scenario has `rounds`.
@@ -182,11 +192,12 @@ def plan(
     require(len(given), "scenarios", given, "must hold at least one")
     common: dict[str, Any] = {"rounds": rounds, "seeds": seeds}
     if PROMISES[rule.promise].bracketed:
-        units = tolerances(added)
+        units = tolerances(rule, added)
+        common["dim"] = columns(rule, dim)
         simulated, scaled = in_scales(rule, spec, units)
-        options = common | {"median": units["tolerance"], "progress": progress}
+        options = common | {"assumed": units, "progress": progress}
         made = tuple(bracket_forecast(each, simulated, scaled, **options) for each in given)
-        return Plan(policy=rule, spec=spec, dim=1, dose=as_dose(None), **common, forecasts=made, assumed=units)
+        return Plan(policy=rule, spec=spec, dose=as_dose(None), **common, forecasts=made, assumed=units)
     require(dim is not None, "dim", dim, "is missing", "give the dimension of the contexts")
     whole = complete(rule, spec, added)
     if added:
@@ -208,8 +219,8 @@ def plan(
 def scenarios_of(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> tuple[Scenario, ...]:
     """The scenarios that `plan` simulates."""
     if PROMISES[policy.promise].bracketed:
-        units = tolerances(assumed)
-        return bracket_scenarios(in_scales(policy, spec, units)[0], units)
+        units = tolerances(policy, assumed)
+        return bracket_scenarios(*in_scales(policy, spec, units), units)
     return scenarios_for(policy, complete(policy, spec, assumed))
 
 

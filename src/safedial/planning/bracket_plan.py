@@ -2,9 +2,11 @@
 
 All is in multiples of the base: a unit tolerates up to T times its protocol's setting, T log-normal. For a relative
 bracket costs are (scale/T)^e, for an additive one they rise by a slope s from anything: then only e, or s as a share of
-`high`, and the floor as a share of the threshold matter, and neither units nor the dial. The reward of a round is its
-scale, so that the all-knowing policy plays the scale that a share δ of the units does not tolerate. Given a scale, the
-chance of an excess is known, which gives the worst round without the noise of counting.
+`high`, and the floor as a share of the threshold matter, and neither units nor the dial. Of several costs, one that is
+drawn anew for each unit sets T, and the others tolerate more. For a learned base, features tell a share of the variance
+of ln T. The reward of a round is its scale, so that the all-knowing policy plays the scale that a share δ of the units
+with the same features does not tolerate. Given a scale, the chance of an excess is known, which gives the worst round
+without the noise of counting.
 """
 
 from __future__ import annotations
@@ -17,44 +19,72 @@ import numpy as np
 
 from safedial.core.brackets import Growth
 from safedial.core.spec import SafetySpec
+from safedial.core.tolerated import Cost
 from safedial.errors import require
-from safedial.planning.forecast import Forecast, curves_of, reward_of, violations_of
+from safedial.planning.forecast import Forecast, curves_of, moving, reward_of, violations_of
 from safedial.planning.scenarios import Scenario
 from safedial.policies import Policy, make_policy
-from safedial.simulation.loop import Played
+from safedial.simulation.loop import Played, exceeded
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import simulate
 from safedial.worlds.dose_response import DoseResponseWorld
+from safedial.worlds.world import generators
 
 TOLERANCE = {"tolerance": 1.0, "tolerance_spread": 0.5}
 """What is assumed of units: the median of T, and the standard deviation of its logarithm."""
 
-FALL = 0.7
-KEPT = ("climb", "confidence", "adapt")
+EXPLAINED = {"explained": 0.5}
+"""What is assumed besides for a learned base: the share of the variance of ln T that the features tell."""
+
+FALL, STRETCH = 0.7, 10
+KEPT = ("climb", "confidence", "adapt", "learned", "family")
 
 
-def tolerances(assumed: Mapping[str, float]) -> dict[str, float]:
+def learns(policy: Policy) -> bool:
+    """Whether the base is learned."""
+    return policy.options["learned"] or policy.options["family"] == "offset"
+
+
+def tolerances(policy: Policy, assumed: Mapping[str, float]) -> dict[str, float]:
     """The assumed law of T, checked."""
-    odd = sorted(set(assumed) - set(TOLERANCE))
-    require(not odd, "assumed", odd, "have no part in a bracket's plan", "assume " + ", ".join(TOLERANCE))
-    found = TOLERANCE | dict(assumed)
+    usual = TOLERANCE | (EXPLAINED if learns(policy) else {})
+    odd = sorted(set(assumed) - set(usual))
+    require(not odd, "assumed", odd, "have no part in a bracket's plan", "assume " + ", ".join(usual))
+    found = usual | dict(assumed)
     for name, value in found.items():
         require(math.isfinite(value) and value > 0.0, name, value, "must be a number > 0")
+    share = found.get("explained", 0.0)
+    require(share < 1.0, "explained", share, "must be below 1: features do not tell everything")
+    return found
+
+
+def columns(policy: Policy, dim: int | None) -> int:
+    """The columns of a simulated context: the protocol's setting and, for a learned base, the features."""
+    if not learns(policy):
+        return 1
+    require(dim is not None, "dim", dim, "is missing", "a learned base depends on the dimension of the contexts")
+    base = policy.options["base"]
+    found = int(dim or 0) + (callable(base) or base == "proposal")
+    require(found > 1, "dim", dim, "leaves a learned base no feature beside the protocol's setting")
     return found
 
 
 def in_scales(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> tuple[Policy, SafetySpec]:
     """The policy and the spec in multiples of the base, with a threshold of 1."""
-    growth, start = policy.options["growth"], policy.options["start_scale"]
-    way_out = "plan each cost by itself: they share one risk"
-    require(growth is not None, "costs", "several", "cannot be planned together", way_out)
+    growth, start, costs = policy.options["growth"], policy.options["start_scale"], spec.costs
+    require((growth is None) != (costs is None), "growth", growth, "or costs with brackets: state one of them")
     require(start is not None, "start_scale", start, "is missing: a plan begins at a share of the base")
     options = {name: policy.options[name] for name in KEPT}
     share = start / assumed["tolerance"]
     require(share <= 1.0, "start_scale", start, "must be at most the tolerance that is assumed")
-    simulated = make_policy("hp_shield", base=0, growth=_plain(growth, spec.threshold), start_scale=share, **options)
+    options |= {"base": 0, "start_scale": share}
+    common: dict[str, Any] = {"violation_risk": spec.violation_risk, "promise": "bracket"}
+    if costs is not None:
+        plain = {name: Cost(threshold=1.0, growth=_plain(each.growth, each.threshold)) for name, each in costs.items()}
+        return make_policy("hp_shield", **options), SafetySpec(costs=plain, **common)
     threshold = 0.5 if growth.name == "spread" else 1.0
-    return simulated, SafetySpec(threshold=threshold, violation_risk=spec.violation_risk, promise="bracket")
+    simulated = make_policy("hp_shield", growth=_plain(growth, spec.threshold), **options)
+    return simulated, SafetySpec(threshold=threshold, **common)
 
 
 def _plain(growth: Growth, threshold: Any) -> Growth:
@@ -78,18 +108,22 @@ def _plain(growth: Growth, threshold: Any) -> Growth:
     return growth._replace(parameters=given | {"floor": given["floor"] / size, "error": given["error"] / size})
 
 
-def bracket_scenarios(policy: Policy, assumed: Mapping[str, float]) -> tuple[Scenario, ...]:
-    """What may be true, for a policy `in_scales`."""
-    growth, spread = policy.options["growth"], assumed["tolerance_spread"]
+def bracket_scenarios(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> tuple[Scenario, ...]:
+    """What may be true, for a policy and a spec `in_scales`."""
+    growth: Any = policy.options["growth"]
+    spread = assumed["tolerance_spread"] * math.sqrt(1.0 - assumed.get("explained", 0.0))
     safe = {"least": policy.options["start_scale"], "spread": spread}
-    if growth.name == "spread":
+    if getattr(growth, "name", "") == "spread":
         sigma = growth.parameters["sigma"]
         given = {"as stated": sigma, "twice the spread": 2.0 * sigma, "half the spread": 0.5 * sigma}
         words = "costs of 0 or 1; log-tolerances with standard deviation"
         made = [(name, f"{words} {value:g}", {"curve": "binary", "spread": value}) for name, value in given.items()]
         return tuple(Scenario(name=name, words=told, world=world) for name, told, world in made)
-    word, curve = ("elasticities", "power") if growth.name == "relative" else ("slopes", "hinge")
-    low, high = growth.parameters["low"], growth.parameters["high"]
+    if spec.costs is None:
+        word, curve = ("elasticities", "power") if growth.name == "relative" else ("slopes", "hinge")
+        low, high = growth.parameters["low"], growth.parameters["high"]
+    else:  # places between the ends of each cost's bracket
+        word, curve, low, high = "slopes of each cost", "stated", 0.0, 1.0
     stated = {"curve": curve, "low": low, "high": high, **safe}
     made = {
         "as stated": (f"{word} of units between both ends of the bracket", {}),
@@ -109,23 +143,32 @@ def bracket_forecast(
     policy: Policy,
     spec: SafetySpec,
     *,
+    dim: int,
     rounds: int,
     seeds: int,
-    median: float,
+    assumed: Mapping[str, float],
     progress: Any = None,
 ) -> Forecast:
-    """Simulate the scenario; `median` turns scales back into multiples of the base."""
-    fallen = scenario.world.get("fall", 1.0) != 1.0
-    world = DoseResponseWorld(**scenario.world, after=rounds // 2 if fallen else 0)
+    """Simulate the scenario with contexts of so many columns; `assumed` are the tolerances."""
+    world = _world(scenario, dim, rounds, assumed.get("explained", 0.0))
     chunks: list[Played] = []
     simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=1, progress=progress, record=chunks.append)
-    context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
-    scale, start = action / context[..., 0], policy.options["start_scale"]
+    context, action = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(2))
+    over = np.concatenate([exceeded(spec, chunk.cost)[0][:, 0] for chunk in chunks])
+    protocol, start = context[..., 0], policy.options["start_scale"]
+    scale = action / protocol
     fall = np.where(np.arange(rounds) >= world.after, world.fall, 1.0)[:, None]
-    best = np.broadcast_to(fall * max(_oracle(world, spec.violation_risk), world.least), scale.shape)
-    risk = np.where(scale > world.least * fall, _intolerant(world, scale / fall), 0.0).mean(axis=1)
+    # What the features tell of ln T; 0 where there are none.
+    middle = world.means(spec, world.draw_truth(spec, generators(list(range(seeds)))), context)[1]
+    tolerable = np.exp(middle + world.spread * _quantile(world.tails, spec.violation_risk))
+    best = np.minimum(fall * np.maximum(tolerable, world.least), 1.0 / protocol)
+    intolerant = _share(world.tails, (np.log(scale / fall) - middle) / world.spread)
+    risk = np.where(scale > world.least * fall, intolerant, 0.0).mean(axis=1)
+    if dim > 1:  # the chance also depends on the context: the mean of ten rounds, from the one that is named
+        size = min(STRETCH, rounds)
+        risk = moving(risk, size) / size
     above = (scale > 1.001 * start).mean(axis=1) >= 0.5
-    over, dose = cost > spec.threshold, median * scale
+    dose = assumed["tolerance"] * scale
     quantities = {
         "scenario": scenario.name,
         "promise_holds": promise_holds(policy, world, spec),
@@ -142,16 +185,22 @@ def bracket_forecast(
     return Forecast(scenario=scenario, quantities=quantities, curves=curves_of(scenario.name, dose, scale, best, over))
 
 
-def _oracle(world: DoseResponseWorld, risk: Any) -> float:
-    """The scale that a share `risk` of the units does not tolerate."""
+def _world(scenario: Scenario, dim: int, rounds: int, explained: float) -> DoseResponseWorld:
+    """The scenario's world: what the features tell is in proportion to what they leave open."""
+    fallen = scenario.world.get("fall", 1.0) != 1.0
+    effect = scenario.world["spread"] * math.sqrt(explained / (1.0 - explained))
+    return DoseResponseWorld(**scenario.world, dim=dim, effect=effect, after=rounds // 2 if fallen else 0)
+
+
+def _quantile(tails: str, share: Any) -> float:
+    """F⁻¹ of (ln T − its middle)/σ."""
     from scipy.special import ndtri, stdtrit
 
-    return math.exp(world.spread * float(stdtrit(2.0, risk) if world.tails == "t2" else ndtri(risk)))
+    return float(stdtrit(2.0, share) if tails == "t2" else ndtri(share))
 
 
-def _intolerant(world: DoseResponseWorld, scale: Any) -> Any:
-    """The share of units that do not tolerate a scale."""
+def _share(tails: str, size: Any) -> Any:
+    """F of it."""
     from scipy.special import ndtr, stdtr
 
-    size = np.log(scale) / world.spread
-    return stdtr(2.0, size) if world.tails == "t2" else ndtr(size)
+    return stdtr(2.0, size) if tails == "t2" else ndtr(size)

@@ -117,7 +117,7 @@ def reward_of(gain: Array, best: Array) -> dict[str, Any]:
     """The share of the clairvoyant's reward, and the first round from which a window has half of it (None: never)."""
     total = float(best.sum())
     size = window(len(gain))
-    current, possible = (_moving(values.sum(axis=1), size) for values in (gain, best))
+    current, possible = (moving(values.sum(axis=1), size) for values in (gain, best))
     half = np.flatnonzero(current >= 0.5 * possible)
     return {
         "reward_share": float(gain.sum()) / total if total > 0 else None,
@@ -125,7 +125,7 @@ def reward_of(gain: Array, best: Array) -> dict[str, Any]:
     }
 
 
-def _moving(values: Array, size: int) -> Array:
+def moving(values: Array, size: int) -> Array:
     """Sums over windows of `size` that begin at each round."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     return sums[size:] - sums[:-size]

@@ -120,16 +120,27 @@ def _body(plan: Plan, place: Path) -> list[str]:
     ]
 
 
+def bracket_words(plan: Plan) -> str:
+    """The bracket, or that of each cost."""
+    costs = plan.spec.costs
+    brackets = {"": plan.policy.options["growth"]}
+    if costs is not None:
+        brackets = {f"{name}: ": cost.growth for name, cost in costs.items()}
+    return "; ".join(
+        name + ", ".join(f"{part} = {value}" for part, value in each.to_dict().items())
+        for name, each in brackets.items()
+    )
+
+
 def _bracket_body(plan: Plan, place: Path, words: str, truths: str) -> list[str]:
-    growth = ", ".join(f"{name} = {value}" for name, value in plan.policy.options["growth"].to_dict().items())
     return [
         "<h1>What to expect of this study</h1>",
-        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, risk {plan.table[0]['promised_risk']:.3g} a round; bracket: {html.escape(growth)}; start {plan.policy.options['start_scale']:g} times the base, climb limit {plan.policy.options['climb']}. Every scenario was simulated {plan.seeds} times.</p>",
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, risk {plan.table[0]['promised_risk']:.3g} a round; bracket: {html.escape(bracket_words(plan))}; start {plan.policy.options['start_scale']:g} times the base, climb limit {plan.policy.options['climb']}. Every scenario was simulated {plan.seeds} times.</p>",
         f'<div class="claim">{words}</div>',
         image(place / "plan.png", "Scale and excesses over time, and the violation rate of every scenario"),
         "<h2>Operating characteristics</h2>",
         html_table(list(BRACKET_HEADS.values()), lines(plan, tuple(BRACKET_HEADS))),
-        "<p><small>* the promise is not proved there. Worst round: the largest chance of an excess in one round, over studies, and which round; climbs from: the first round in which most studies give more than the start; share: of an all-knowing policy's scale.</small></p>",
+        "<p><small>* the promise is not proved there. Worst round: the largest chance of an excess in one round, over studies, and which round (for a learned base the mean of ten rounds from there on); climbs from: the first round in which most studies give more than the start; share: of an all-knowing policy's scale.</small></p>",
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
         f"<p><small>A forecast of simulated dose-response worlds, not a promise about yours. safedial {__version__}.</small></p>",
     ]

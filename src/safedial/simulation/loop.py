@@ -196,7 +196,7 @@ class Batch:
         truth = Prediction(reward_mean, cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=context)
         best = self._knowing(self.exact, truth, rounds, numbers).intensity
         cost = outcome.cost if self.spec.threshold_on == "measured" else outcome.true_cost
-        over, finite = _exceeded(self.spec, cost)
+        over, finite = exceeded(self.spec, cost)
         require(finite, "dose", self.dose.to_dict(), "gave costs that are not finite")
         reward = rounds.reward_intensity * reward_mean
         optimal = self._applied(best)[1] * reward_mean
@@ -238,7 +238,7 @@ def _bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learne
     return Learner(*parts), Learner(*asked)
 
 
-def _exceeded(spec: SafetySpec, cost: Any) -> tuple[Any, bool]:
+def exceeded(spec: SafetySpec, cost: Any) -> tuple[Any, bool]:
     """Whether a cost, or any of several, lies on the wrong side of its threshold; and whether all are finite."""
     if spec.costs is None:
         return cost > spec.threshold, bool(np.all(np.isfinite(cost)))

@@ -13,6 +13,7 @@ from safedial.core.spec import SafetySpec
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy
 from safedial.worlds import DoseResponseWorld, LinearWorld, NonlinearWorld, World
+from safedial.worlds.dose_response import BRACKETED
 from safedial.worlds.noise import SUB_GAUSSIAN, exceeds_rarely, quantile
 from safedial.worlds.nonlinear import waves
 
@@ -62,13 +63,12 @@ def _bracket_holds(policy: Policy, world: DoseResponseWorld, spec: SafetySpec) -
 
 def _keeps(growth: Growth, world: DoseResponseWorld) -> bool:
     """0/1 costs with a least tolerance break a spread bracket: the share that exceeds leaps there."""
+    if world.curve == "stated":
+        return world.high <= 1.0
     if BRACKETED.get(growth.name) != world.curve:
         return False
     return bool(growth.parameters["low"] <= world.low and world.high <= growth.parameters["high"])
 
-
-BRACKETED = {"relative": "power", "additive": "hinge"}
-"""Which curve of the dose-response world a bracket can hold for, with a start that all units tolerate."""
 
 LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
 """The constants of the certified promise."""

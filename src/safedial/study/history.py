@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safedial.decision.outcome import Outcome, normalise
+from safedial.decision.outcome import Outcome, check_past, normalise
 from safedial.decision.rules import Rules
 from safedial.decision.units import real
 from safedial.decision.validation import in_row, read_new_context
@@ -35,7 +35,8 @@ def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
     raw = _context(rules, row)
     vector = read_new_context(rules, raw).vector
     applied, baseline = values["applied_action"], values["baseline_cost"]
-    normalise(rules, Outcome(applied, values["reward"], values["cost"], baseline), vector)
+    sample = normalise(rules, Outcome(applied, values["reward"], values["cost"], baseline), vector)
+    check_past(rules, sample)
     return {"context": raw, **values}
 
 

@@ -11,6 +11,7 @@ with 2 degrees of freedom; fall_t is 1 up to a round and `fall` after it. Given 
 | `power` | τ(a/T)^e, e uniform on [low, high] | `relative(low, high, floor=…)` |
 | `hinge` | τ + s(max(a, k) − T), s uniform on [low, high], k/T uniform on [0, knee] | `additive(low, high)` |
 | `binary` | 1 if a > T, else 0 | `spread(step, spread)`, with normal tails and least = 0 |
+| `stated` | a power or a hinge, as the bracket of the cost in the spec says | that bracket, if high ≤ 1 |
 
 A hinge is flat up to its knee, and at 0 it costs anything, also less than nothing: a baseline that nobody knows. If the
 spec has several costs, the tolerance is that of one of them, drawn anew for each unit; the others tolerate up to e^gap
@@ -30,15 +31,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.core.brackets import Growth
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.worlds.world import Draws, Exposure, Generators, Normalised, Outcome, World, normals
 
 Array = NDArray[np.float64]
 
-CURVES = ("power", "hinge", "binary")
+CURVES = ("power", "hinge", "binary", "stated")
 TOLERANCE, STEEPNESS, KNEE, BINDING, LOST, FALL = range(6)
 """What the last axis of a round's cost noise holds: five uniform numbers, and the logarithm of fall_t."""
+BRACKETED = {"relative": "power", "additive": "hinge"}
+"""The curve for which a bracket can hold."""
 GOLDEN = 0.381966
 """By how much the places of two costs' steepness differ, between 0 and 1."""
 CUT = 40.0
@@ -57,9 +61,10 @@ class DoseResponseWorld(World):
     """A dose-response world. It needs none of a spec's constants; `reward_noise` is used where it is given.
 
     Args:
-        curve: "power", "hinge" or "binary".
+        curve: "power", "hinge" or "binary"; or "stated", for costs with relative or additive brackets in the spec.
         dim: columns of a context: the protocol's setting, features, and a patient's number where there are units.
-        low, high: the ends of the exponents of `power`, or of the slopes of `hinge` per unit of the dial.
+        low, high: the ends of the exponents of `power`, or of the slopes of `hinge` per unit of the dial; for `stated`,
+            places in the bracket of each cost, 0 at its lower end, 1 at its upper one, above 1 multiples of that.
         knee: the largest share of the tolerance up to which a `hinge` may be flat, < 1.
         spread: σ. tails: of ξ, "normal" or "t2".
         least: no unit tolerates less than this share of the protocol's setting: a start there is wholly safe.
@@ -71,7 +76,7 @@ class DoseResponseWorld(World):
         missing: the share of outcomes that are lost, unrelated to anything.
     """
 
-    curve: Literal["power", "hinge", "binary"] = "power"
+    curve: Literal["power", "hinge", "binary", "stated"] = "power"
     dim: int = 1
     low: float = 1.0
     high: float = 1.0
@@ -153,13 +158,14 @@ class DoseResponseWorld(World):
         reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
         tolerance = self._tolerance(exposure, exposure.cost_noise[..., TOLERANCE])
         if spec.costs is None:
+            require(self.curve != "stated", "curve", self.curve, "needs costs in the spec", "choose another curve")
             cost: Any = self._cost(spec.threshold, exposure, tolerance)
             return Outcome(reward, cost, cost)
         place = exposure.cost_noise[..., BINDING] * len(spec.costs)
         costs = {}
         for number, (name, each) in enumerate(spec.costs.items()):
             more = np.where(np.floor(place) == number, 0.0, self.gap * (place % 1.0))
-            cost = self._cost(each.threshold, exposure, tolerance * np.exp(more), number)
+            cost = self._cost(each.threshold, exposure, tolerance * np.exp(more), number, each.growth)
             costs[name] = cost if each.direction == "above" else 2.0 * each.threshold - cost
         return Outcome(reward, costs, costs)
 
@@ -179,14 +185,29 @@ class DoseResponseWorld(World):
         fallen = np.exp(exposure.cost_noise[..., FALL])
         return exposure.context[..., 0] * np.maximum(factor, self.least) * fallen
 
-    def _cost(self, threshold: Any, exposure: Exposure, tolerance: Array, number: int = 0) -> Array:
-        setting, unit = exposure.cost_intensity, exposure.cost_noise
+    def _cost(
+        self, threshold: Any, exposure: Exposure, tolerance: Array, number: int = 0, growth: Growth | None = None
+    ) -> Array:
+        setting, unit, curve = exposure.cost_intensity, exposure.cost_noise, self.curve
         steep = self.low + (self.high - self.low) * ((unit[..., STEEPNESS] + GOLDEN * number) % 1.0)
-        if self.curve == "binary":
+        if curve == "stated":
+            curve, steep = _stated(growth, steep)
+        if curve == "binary":
             return (setting > tolerance).astype(float)
-        if self.curve == "power":
+        if curve == "power":
             return threshold * (setting / tolerance) ** steep
         return threshold + steep * (np.maximum(setting, self.knee * unit[..., KNEE] * tolerance) - tolerance)
+
+
+def _stated(growth: Any, place: Array) -> tuple[str, Array]:
+    """The curve of a cost with a bracket, and its steepness by place: 0 is the lower end, or a twentieth of the upper
+    one if that is more, 1 the upper end, and places above 1 are multiples of it.
+    """
+    known = growth.name in BRACKETED and not growth.features
+    require(known, "growth", growth.name, "must be relative or additive, with numbers, for the curve 'stated'")
+    high = growth.parameters["high"]
+    low = max(growth.parameters["low"], 0.05 * high)
+    return BRACKETED[growth.name], np.where(place <= 1.0, low + (high - low) * place, high * place)
 
 
 _ENDS = {

@@ -15,7 +15,7 @@ from safedial.core.count_window import CountWindow
 from safedial.core.tolerated import Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
 from safedial.decision.learners import shield_options
 from safedial.errors import require
-from safedial.policies.conformal.predictors import fit_each
+from safedial.policies.conformal.predictors import ALIKE, fit_each
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
 
 if TYPE_CHECKING:
@@ -146,11 +146,18 @@ class ShieldHistory:
         value = float(coef[0] + (coef[1:] * context).sum())
         return value if self.offset else protocol * math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
 
-    def _bases(self, base: Fit, contexts: Array, protocol: Array) -> Array:
+    def _bases(self, base: Fit, contexts: Array, protocol: Array, *, slack: float = 0.0) -> Array:
         """The same at contexts (n, d), for a learned base; NaN where a model's answer is no number. Such a round gets
         the start, and counts as not known: a model that fails for a while must not change the scale of others.
+
+        A user's model may answer many rows at once a little otherwise than each alone, as a decision asks it. `slack`
+        is how far, relatively; past rounds take the end of that at which they tolerate less, so that none is counted
+        for a setting above the one that it would get.
         """
         value = (base.own or base.value)(contexts[None])[0]
+        if base.own is not None:
+            least, sign = (self.limit / self.end, -1.0) if self.offset else (1.0, 1.0)
+            value = value + sign * slack * np.maximum(np.abs(value), least)
         return value if self.offset else protocol * np.exp(np.clip(value, -LARGEST_LOG, LARGEST_LOG))
 
     def find(self, base: float, raw_start: float, level: float | None) -> tuple[Any, ...]:
@@ -260,7 +267,7 @@ class ShieldHistory:
     def _scales(self, base: Fit) -> Array:
         """T̂ of all rounds since a base's fit, in its scale."""
         protocol, start, limit = (np.array(self.columns[name])[base.since :] for name in COLUMNS[:3])
-        bases = self._bases(base, np.array(self.contexts)[base.since :], protocol)
+        bases = self._bases(base, np.array(self.contexts)[base.since :], protocol, slack=ALIKE)
         return np.where(np.isnan(limit), math.nan, self._tolerated(limit, bases, start))
 
     def _use(self, base: Fit, scales: Array) -> None:
@@ -309,5 +316,7 @@ class ShieldHistory:
         self._use(self.bases.waiting[0], arrays["scales"])
         if self.base.own is not None:
             again = self._scales(self.base)
-            same = np.allclose(again, arrays["scales"], rtol=1e-3, atol=1e-9, equal_nan=True)
+            size = np.abs(arrays["scales"][np.isfinite(arrays["scales"])])
+            atol = 1e-3 * float(np.median(size)) if size.size else 0.0
+            same = np.allclose(again, arrays["scales"], rtol=1e-3, atol=atol, equal_nan=True)
             require(same, "regressor", self.options["regressor"], "predicts otherwise than the saved one did")

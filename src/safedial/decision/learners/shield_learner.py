@@ -329,6 +329,7 @@ class ShieldLearner(QuestionLearner):
             self.history.restore(arrays, numbers)
         else:
             self._restore_groups(arrays, numbers)
+        shield_options.check_functions(self.rules, self.histories)
         self.watch.restore(arrays)
         self.chooser.restore(arrays)
 

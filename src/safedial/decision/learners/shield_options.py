@@ -195,6 +195,20 @@ def _group(rules: Rules, context: Vector) -> str:
     return str(value)
 
 
+def check_functions(rules: Rules, histories: Mapping[str, Any]) -> None:
+    """Refuse the user's functions where they answer otherwise than they did in a round of a loaded agent's."""
+    options, way_out = rules.policy.options, "give the function that was saved; it must depend on the context alone"
+    for group, history in histories.items():
+        for number, context, then in zip(history.numbers, history.contexts, history.columns["protocol"], strict=True):
+            if callable(options["group"]):
+                now = _group(rules, context)
+                require(now == group, "group(context)", now, f"was {group!r} in round {number}", way_out)
+            if callable(options["base"]):
+                base = _protocol(rules, context, None)
+                same = math.isclose(base, then, rel_tol=1e-9)
+                require(same, "base(context)", base, f"was {then:g} in round {number}", way_out)
+
+
 def _request(rules: Rules, proposal: Any) -> float:
     """The setting that is asked for: any number from the dial's low end on, since no more than the cap is given."""
     way_out = "decide(..., proposal=...)"

@@ -24,6 +24,9 @@ Fitted = Callable[[Array], Array]
 FEWEST = 50
 """The fewest rounds to which a user's model is fitted; many models fail with only a few."""
 
+ALIKE = 1e-4
+"""How far a user's model may answer a row among others otherwise than alone, relatively: rounding to 32 bits does."""
+
 SMALLEST_SCALE = 0.1
 """ŝ(x) is at least this share of the mean absolute residual."""
 
@@ -92,7 +95,7 @@ def try_out(name: str, model: Any, dim: int) -> None:
         _trying(name, "fit", own.fit, rows, target)
         together = _one_each(name, _trying(name, "predict", own.predict, rows[:5]), 5)
         alone = np.concatenate([_predicted(name, own, rows[place : place + 1]) for place in range(5)])
-    same = np.isnan(alone) | np.isclose(together, alone, rtol=1e-4, atol=1e-9, equal_nan=True)
+    same = np.isnan(alone) | np.isclose(together, alone, rtol=ALIKE, atol=1e-9, equal_nan=True)
     rule = "must predict each row alike, alone and among others"
     require(np.all(same), name, model, rule, "past and new rounds are compared by it")
 
