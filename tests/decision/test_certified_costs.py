@@ -19,7 +19,6 @@ from safedial import (
     LinearWorld,
     SafetySpec,
     check_log,
-    create_study,
     growth,
     hill,
     identity,
@@ -315,12 +314,10 @@ def test_levels_out_of_reach_are_warned_about_and_a_dose_of_nothing_teaches_noth
     assert sum(part.violation_risk for part in split.values()) == pytest.approx(0.02)
 
 
-def test_other_tools_take_one_cost(tmp_path):
+def test_other_tools_take_one_cost():
     with pytest.raises(InvalidInput, match=r"costs = \['heat', 'load'\]: are for an Agent"):
         simulate("hp_probe", LinearWorld(dim=2), SPEC, rounds=2, seeds=1)
     log = simulated_log("hp_probe", LinearWorld(dim=2), make_spec(), rounds=30)
     for tool in (check_log, watch_log):
         with pytest.raises(InvalidInput, match=r"costs = \['heat', 'load'\]: are for an Agent"):
             tool(log, SPEC)
-    with pytest.raises(InvalidInput, match="a study takes several costs with hp_shield only"):
-        create_study("heat", SPEC, storage=f"sqlite:///{tmp_path}/store.db", dim=2)

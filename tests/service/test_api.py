@@ -80,6 +80,15 @@ def test_a_shield_study_is_asked_with_a_proposal_over_http(service):
     client.correct(name, cost={"heat": 1, "load": 7}, reason="came later")
     row = service.get("/v1/studies/two/decisions").json()["rows"][0]
     assert (row["cost"], row["violated"]) == ({"heat": 1.0, "load": 7.0}, True)
+    certified = {name: {"threshold": 0.5, "noise": 0.2} for name in ("heat", "load")}
+    both = {name: value for name, value in SPEC.items() if name not in ("threshold", "cost_noise")}
+    client.create_study("both", both | {"costs": certified})
+    name = client.ask("both", [0.5, 0.1]).id
+    client.tell(name, reward=0, cost={"heat": 0.6, "load": 0.1})
+    row = service.get("/v1/studies/both/decisions").json()["rows"][0]
+    assert (row["cost"], row["violated"]) == ({"heat": 0.6, "load": 0.1}, True)
+    assert set(client.ask("both", [0.5, 0.1]).certificate["costs"]) == {"heat", "load"}
+    assert client.verify("both")["ok"]
     client.close()
 
 

@@ -409,6 +409,19 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
     page.run("document.querySelectorAll('#rows tr')[1].click()")
     page.until("document.getElementById('certificate').open")
     assert "glucose 35, trough 10, reward 0" in page.run("document.getElementById('certificate').innerText")
+    both = {name: value for name, value in SPEC.items() if name not in ("threshold", "cost_noise")}
+    both |= {"costs": {name: {"threshold": 0.5, "noise": 0.2} for name in ("heat", "load")}}
+    study = create_study("both", both, storage=store)
+    for heat in (0.2, 0.6):
+        study.tell(study.ask([0.5, 0.1]).id, reward=0.0, cost={"heat": heat, "load": 0.1})
+    page.open(f"{service.url}/#both")
+    page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) == 5)
+    assert shown(page) == pytest.approx(stated(service, "both"))
+    assert "the heat is above 0.5 or the load is above 0.5 with probability at most" in read(page, "promise")
+    page.run("document.querySelectorAll('#rows tr')[0].click()")
+    page.until("document.getElementById('certificate').open")
+    text = page.run("document.getElementById('certificate').innerText")
+    assert "P(heat > 0.5 or load > 0.5) ≤ 0.1 in this round, if what is listed below is true." in text
     assert page.console == []
 
 

@@ -259,6 +259,40 @@ growth = {growth = "additive", low = 0, high = 90}
     assert (row["cost_trough"], row["cost_auc"], row["proposal"]) == ("12.0", "", "6.0")
 
 
+CERTIFIED = """
+[spec]
+violation_risk = 0.045
+estimation_risk = 0.005
+reward_noise = 0.3
+coefficient_bound = 1.0
+context_bound = 1.0
+[spec.costs.heat]
+threshold = 0.5
+noise = 0.2
+unit = "C"
+[spec.costs.load]
+threshold = 0.8
+noise = 0.3
+curve = {curve = "power", exponent = 2.0}
+[world]
+dim = 2
+"""
+
+
+def test_several_certified_costs_from_the_shell(study, tmp_path):
+    (tmp_path / "spec.toml").write_text(CERTIFIED)
+    assert study("create", "heat", "--spec", tmp_path / "spec.toml")[0] == 0
+    decision = answer(study("ask", "heat", "0.3,0.4", "--json"))
+    assert decision["certificate"]["statement"] == "P(heat > 0.5 C or load > 0.8) <= 0.05 in this round"
+    assert study("tell", decision["id"], "--reward", "0", "--cost", "heat=0.6", "--cost", "load=0.1")[0] == 0
+    assert study("correct", decision["id"], "--cost", "heat=0.4", "--cost", "load=0.1", "--reason", "typed")[0] == 0
+    (tmp_path / "past.csv").write_text("x0,x1,action,reward,cost_heat,cost_load\n0.1,0.2,0.5,0,0.1,0.1\n")
+    answered = study("import", "heat", tmp_path / "past.csv")
+    assert (answered[0], "import history before the first one" in answered[2]) == (2, True)
+    assert "The smallest of the largest settings counts: " in study("ask", "heat", "0.3,0.4")[1]
+    assert answer(study("verify", "heat", "--json"))["ok"]
+
+
 def test_the_program_itself_runs_on_postgresql(postgres):
     words = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", postgres.url(), *CREATE]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

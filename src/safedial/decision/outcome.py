@@ -58,8 +58,16 @@ def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """`normalise` for a round whose outcome is lost: it teaches nothing."""
     costs = rules.spec.costs
     unknown = math.nan if costs is None else dict.fromkeys(costs, math.nan)
-    nothing = 0.0 if rules.parts is None else {}
-    return Sample(0.0, nothing, 0.0, rules.dial.low, unknown, outcome.baseline_cost)
+    return for_the_watch(rules, rules.dial.low, unknown, outcome.baseline_cost)
+
+
+def for_the_watch(rules: Rules, applied: float, measured: Any, baseline_cost: float) -> Sample:
+    """A sample that teaches nothing, and tells the watch a cost, or each known one of several (`read_cost`)."""
+    sample = Sample(0.0, 0.0, 0.0, applied, measured, baseline_cost)
+    if rules.parts is None:
+        return sample
+    known = {name: cost for name, cost in measured.items() if not math.isnan(cost)}
+    return sample._replace(cost={name: sample._replace(measured=cost) for name, cost in known.items()})
 
 
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
@@ -116,9 +124,14 @@ def _several(rules: Rules, outcome: Outcome, harms: dict[str, float], context: A
         for name, part in rules.parts.items()
         if not math.isnan(harms[name])
     }
-    samples = list(parts.values())
-    if len(samples) < len(harms):
+    if len(parts) < len(harms):
         return Sample(0.0, parts, 0.0, float(outcome.action), harms, 0.0)
+    return joined(parts)
+
+
+def joined(parts: dict[str, Sample]) -> Sample:
+    """The sample of several costs, all known, from the sample of each."""
+    samples, harms = list(parts.values()), {name: part.measured for name, part in parts.items()}
     least = min(samples, key=lambda part: part.intensity)
     return Sample(samples[0].reward, parts, least.weight, least.applied, harms, 0.0, least.intensity)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.monitor import ODDS, Monitor, evidence
-from safedial.decision.outcome import Sample, cost_at_advice, counted_from
+from safedial.decision.outcome import Sample, cost_at_advice, counted_from, for_the_watch
 from safedial.service.timeline import EXPIRED, KNOWN, NOTHING, THROTTLED, VOID, Track
 
 
@@ -55,10 +55,9 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
 
 def unwatched(track: Track) -> int:
     """How many rounds with a promise ended without an outcome that the watch can count (version 2)."""
-    status, (watched, _) = track.column("status"), _watched(track)
-    _, over = over_threshold(track)
-    gone = (np.isin(status, (VOID, EXPIRED)) & ~over) | ((status == THROTTLED) & np.isnan(_throttled_costs(track)))
-    return int((watched & (gone | (track.has_status(*KNOWN) & np.isnan(_costs_at_advice(track))))).sum())
+    (watched, _), (_, over) = _watched(track), over_threshold(track)
+    gone = track.has_status(VOID, EXPIRED) & ~over
+    return int((watched & (gone | (track.has_status(THROTTLED, *KNOWN) & _judged(track)[1]))).sum())
 
 
 def _voided_excess(track: Track) -> Any:
@@ -70,40 +69,60 @@ def _voided_excess(track: Track) -> Any:
 
 
 def _watched(track: Track) -> tuple[Any, Any]:
-    """Which decisions are watched, and the allowed risk of each, as in `decision.outcome.allowed_risk`."""
-    spec, number = track.study.spec.rules.spec, track.column("number")
+    """Which decisions are watched, and the allowed risk of each, as in `decision.watch.Watch.promised`."""
+    study, number = track.study.spec, track.column("number")
     watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
-    risk = np.broadcast_to(round_risk(spec, number), number.shape)
-    if track.study.spec.learner.watches_itself:
-        return watched, risk
-    margin, room = tail_factor(spec, number) * spec.cost_sensor_noise, spec.threshold - track.column("baseline_cost")
-    if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:
-        return watched & (room >= 0.0), np.minimum(2.0 * risk, 1.0)
-    return watched & (room >= margin), risk
+    allowed = np.zeros(number.shape)
+    for spec in study.learner.specs(study.rules):
+        risk = round_risk(spec, number)
+        if not study.learner.watches_itself:
+            least = tail_factor(spec, number) * spec.cost_sensor_noise
+            if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:
+                risk, least = np.minimum(2.0 * risk, 1.0), 0.0
+            watched = watched & (spec.threshold - track.column("baseline_cost") >= least)
+        allowed = allowed + risk
+    return watched, np.minimum(allowed, 1.0)
 
 
-def _costs_at_advice(track: Track) -> Any:
-    """The measured cost of each decision; if more was applied than advised, the cost at the advised setting."""
-    cost, rules = track.column("cost"), track.study.spec.rules
+def _judged(track: Track) -> tuple[Any, Any]:
+    """By row, whether an outcome breaks the promise at the advised setting, and whether it does not tell."""
+    number: Any = track.column("number")
+    throttled = track.column("status") == THROTTLED
+    below = track.column("applied") <= track.column("action")
+    over, silent = np.zeros((2, track.rows), dtype=bool)
+    for rules, costs in _costs_at_advice(track):
+        # A throttled cost counts if it exceeds in spite of that, and not because of sensor error.
+        spec, high = rules.spec, track.column("over") > 0
+        if track.study.spec.rules.parts:
+            high = costs > spec.threshold
+        sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
+        costs = np.where(throttled & ~(high & below & (not sensors)), np.nan, costs)
+        silent |= np.isnan(costs)
+        if not rules.learner.watches_itself:
+            over |= costs > counted_from(spec, number)
+    return over, silent & ~over
+
+
+def _costs_at_advice(track: Track) -> list[tuple[Any, Any]]:
+    """The rules and the measured costs of each cost; if more was applied than advised, costs at the advised setting."""
+    rules = track.study.spec.rules
+    parts = {name: (part, np.array(track.costs[name])) for name, part in (rules.parts or {}).items()}
+    parts = parts or {"": (rules, track.column("cost"))}
     for row, sample, advised in _above_advice(track):
-        meant = cost_at_advice(rules, sample, advised) if rules.learner.judges(rules, sample, advised) else None
-        cost[row] = np.nan if meant is None else meant
-    return cost
+        for name, (part, costs) in parts.items():
+            one = sample.cost.get(name) if name else sample
+            meant = cost_at_advice(part, one, advised) if one and part.learner.judges(part, one, advised) else None
+            costs[row] = np.nan if meant is None else meant
+    return list(parts.values())
 
 
 def _above_advice(track: Track) -> Iterator[tuple[int, Sample, float]]:
     """The rounds for which more was applied than advised, as samples for the watch, with their advice."""
     cost, applied, action, baseline = (track.column(name) for name in ("cost", "applied", "action", "baseline_cost"))
+    rules = track.study.spec.rules
     for row in np.flatnonzero(applied > action):
-        yield int(row), Sample(0.0, 0.0, 0.0, applied[row], cost[row], baseline[row]), action[row]
-
-
-def _throttled_costs(track: Track) -> Any:
-    """The costs of throttled rounds that count against the promise (`decision.watch`); NaN for the others."""
-    spec, cost = track.study.spec.rules.spec, track.column("cost")
-    sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
-    tells = (track.column("over") > 0) & (track.column("applied") <= track.column("action")) & (not sensors)
-    return np.where((track.column("status") == THROTTLED) & tells, cost, np.nan)
+        told = {name: costs[row] for name, costs in track.costs.items()} if rules.parts else cost[row]
+        yield int(row), for_the_watch(rules, applied[row], told, baseline[row]), action[row]
 
 
 def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
@@ -111,14 +130,10 @@ def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
 
     Rounds that were open at a resume after an alarm are no longer revised.
     """
-    spec = track.study.spec.rules.spec
     watched, risk = _watched(track)
     seq, told = track.column("seq"), track.column("resolved")
-    status, cost = track.column("status"), track.column("cost")
-    cost = np.where(status == THROTTLED, _throttled_costs(track), _costs_at_advice(track))
-    number: Any = track.column("number")
-    told_of = np.isin(status, (*KNOWN, THROTTLED)) | _voided_excess(track)
-    over = watched & told_of & (cost > counted_from(spec, number))
+    told_of = track.has_status(*KNOWN, THROTTLED) | _voided_excess(track)
+    over = watched & told_of & _judged(track)[0]
     over &= np.searchsorted(resumes, seq) == np.searchsorted(resumes, np.nan_to_num(told))
     kept = -np.log1p(risk[watched, None] * (ODDS - 1.0))
     revised = np.broadcast_to(np.log(ODDS), (int(over.sum()), len(ODDS)))

@@ -42,7 +42,9 @@ class Spec(BaseModel):
         None, description="τ: the largest acceptable cost, > 0 (of any sign with promise bracket); or costs"
     )
     costs: dict[str, Any] | None = Field(
-        None, description='hp_shield: several costs by name, {"trough": {"threshold": 20, "growth": {...}}, ...}'
+        None,
+        description='several costs by name: {"trough": {"threshold": 20, "growth": {...}}, ...}; certified: '
+        '{"heat": {"threshold": 2, "noise": 0.2}, ...}',
     )
     violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk in each round")
     estimation_risk: float | None = Field(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from safedial.core.action import Choice
-from safedial.core.confidence import Bounds
 from safedial.core.promise import PROMISES
-from safedial.core.safe_set import SafeSet
 from safedial.decision.decision import Decision
 from safedial.decision.rules import Rules
+from safedial.decision.written_choice import read_choice, written_choice
 from safedial.study.state import State
 from safedial.version import __version__
 
@@ -38,8 +35,6 @@ def noted_in(body: Mapping[str, Any]) -> Noted:
 
 def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
     """Plain values; an infinite bound (nothing is known yet) is null. `state` is the state before the decision."""
-    choice = decision.choice
-    bounds, safe = choice.bounds, choice.safe
     return {
         **(_since_2(decision, state, noted) if decision.rules.version > 1 else {}),
         "action": decision.action,
@@ -56,18 +51,7 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
         "round": decision.round,
         "safe_action": decision.safe_action,
         "version": __version__,
-        "choice": {
-            "certified": bool(safe.certified),
-            "cost_radius": float(bounds.cost_radius),
-            "cost_upper": float(bounds.cost_upper),
-            "intensity": float(choice.intensity),
-            "refuted": bool(bounds.refuted),
-            "reward_index": float(choice.reward_index),
-            "reward_radius": float(bounds.reward_radius),
-            "reward_upper": float(bounds.reward_upper),
-            "safe_intensity": float(safe.intensity),
-            **({} if bounds.noise is None else {"noise": float(bounds.noise)}),
-        },
+        "choice": written_choice(decision.choice),
         "prediction": _prediction(decision, state),
     }
 
@@ -98,17 +82,6 @@ def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
 
 def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision:
     """The decision that `body_of` wrote, with its certificate."""
-    said = body["choice"]
-    bounds = Bounds(
-        _bound(said["reward_upper"]),
-        _bound(said["cost_upper"]),
-        said["reward_radius"],
-        said["cost_radius"],
-        said["refuted"],
-        _bound(said["noise"]) if "noise" in said else None,
-    )
-    safe = SafeSet(said["safe_intensity"], said["certified"])
-    choice = Choice(said["intensity"], safe, bounds, said["reward_index"])
     return Decision(
         body["action"],
         body["intensity"],
@@ -117,14 +90,10 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         not body["doubt"] and PROMISES[body["promise"]].from_constants,
         context,
         rules.learner.read_written(rules, body["prediction"]),
-        choice,
+        read_choice(body["choice"]),
         body["baseline_cost"],
         body["doubt"],
         rules,
         limiter=body["habit"],
         extrapolated=tuple(body.get("extrapolated", ())),
     )
-
-
-def _bound(value: float | None) -> float:
-    return math.inf if value is None else value

@@ -17,8 +17,9 @@ from safedial.errors import InvalidInput, import_extra, require
 def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The bodies of `imported` events.
 
-    A row has `action` (what was applied, in the dial's units), `reward`, `cost`, optionally `baseline_cost`, and the
-    context: one column for each feature, NAME or context.NAME; without feature names x0, x1, … or x1, x2, …
+    A row has `action` (what was applied, in the dial's units), `reward`, `cost`, or `cost_NAME` for each of several,
+    optionally `baseline_cost`, and the context: one column for each feature, NAME or context.NAME; without feature
+    names x0, x1, … or x1, x2, …
     """
     rules.learner.check_history(rules)
     rows = _table(Path(given)) if isinstance(given, (str, Path)) else list(given)
@@ -29,7 +30,7 @@ def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) 
 def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
     require(hasattr(row, "keys"), "row", type(row).__name__, "must be a mapping from names to values")
     action = row.get("applied_action", row.get("action"))
-    values = {name: _number(name, row.get(name)) for name in ("reward", "cost")}
+    values: dict[str, Any] = {"reward": _number("reward", row.get("reward")), "cost": _cost(rules, row)}
     values["applied_action"] = _number("action", action)
     values["baseline_cost"] = _number("baseline_cost", row.get("baseline_cost") or 0.0)
     raw = _context(rules, row)
@@ -38,6 +39,13 @@ def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
     sample = normalise(rules, Outcome(applied, values["reward"], values["cost"], baseline), vector)
     check_past(rules, sample)
     return {"context": raw, **values}
+
+
+def _cost(rules: Rules, row: Mapping[str, Any]) -> Any:
+    """A row's cost, or each of several by name."""
+    if rules.spec.costs is None:
+        return _number("cost", row.get("cost"))
+    return {name: _number(f"cost_{name}", row.get(f"cost_{name}")) for name in rules.spec.costs}
 
 
 def _context(rules: Rules, row: Mapping[str, Any]) -> list[float]:

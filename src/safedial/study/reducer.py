@@ -12,7 +12,7 @@ from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Outcome, Sample, normalise, read_cost
+from safedial.decision.outcome import Outcome, Sample, for_the_watch, normalise, read_cost
 from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
 from safedial.study.event_bodies import QUESTION, decision_of
@@ -192,6 +192,13 @@ def sample_of(state: State, round_: Round, body: Body) -> Sample:
     return normalise(state.study.rules, outcome, round_.context)
 
 
+def _watched(state: State, round_: Round, body: Body) -> Sample:
+    """What the watch is told of an outcome from which nothing is learned."""
+    rules, applied = state.study.rules, body["applied_action"]
+    given = round_.action if applied is None else applied
+    return for_the_watch(rules, given, read_cost(rules.spec, body["cost"]), round_.baseline_cost)
+
+
 def _count(state: State, decision: int, sample: Sample) -> None:
     over = state.learner.is_over(state.study.rules, sample.measured)
     state.outcomes += 1
@@ -204,16 +211,14 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     """Nothing is learned from a setting that was lowered because of the outcome. A cost above the threshold still
     counts: the advised setting would have cost at least as much, unless more was applied.
     """
-    applied = round_.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
+    sample = _watched(state, round_, body)
     _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
 
 
 def _voided(state: State, decision: int, round_: Round, body: Body) -> bool:
     """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
-    applied = round_.action if body["applied_action"] is None else body["applied_action"]
-    sample = Sample(0.0, 0.0, 0.0, applied, read_cost(state.study.rules.spec, body["cost"]), round_.baseline_cost)
+    sample = _watched(state, round_, body)
     over = state.watch.voided(round_, sample)
     if over:
         _count(state, decision, sample)

@@ -12,15 +12,16 @@ import numpy as np
 
 from safedial.decision import watch
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Sample
+from safedial.decision.outcome import Sample, joined
 from safedial.decision.rounds import Round
+from safedial.decision.rules import Rules
 from safedial.study.errors import StudyError
 from safedial.study.event import canonical, orjson
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
 
 FORMAT = 1
-EMPTY = (0.0,) * len(Sample._fields)
+WIDTH = len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
 FLAGS = ("frozen", "broken", "stop_reason", "last_action")
 SINCE_2 = ("corrected_violations", "last_known", "resumes")
@@ -33,7 +34,7 @@ def pack(state: State) -> bytes:
     """Everything the next event needs."""
     held = list(state.held.items())
     waiting = {"open": state.open, "expired": state.expired, "held": {seq: pair[0] for seq, pair in held}}
-    samples = np.array([sample or EMPTY for _, (_, sample, _) in held], dtype=np.float64).reshape(-1, len(EMPTY))
+    samples = _flat(state.study.rules, [sample for _, (_, sample, _) in held])
     fates = [(sample is None, lost) for _, (_, sample, lost) in held]
     arrays = {
         **{f"learner.{name}": value for name, value in state.learner.state().items()},
@@ -97,7 +98,7 @@ def unpack(study: StudySpec, content: bytes) -> State:
     state.open, state.expired, held = (_rounds(study, arrays, name) for name in ("open", "expired", "held"))
     fates, samples = arrays["held.fates"].tolist(), arrays["held.samples"].tolist()
     state.held = {
-        seq: (round_, None if gone else Sample(*sample), lost)
+        seq: (round_, None if gone else _sample(study.rules, sample), lost)
         for (seq, round_), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
     }
     state.queue.extend(arrays["queue"].tolist())
@@ -123,6 +124,22 @@ def _plain_values(state: State) -> list[tuple[Any, str]]:
     own, watched = (*COUNTS, *FLAGS, *(SINCE_2 if later else ())), (*watch.FLAGS, *(watch.COUNTS if later else ()))
     own = (*own, *(("frozen_at",) if state.study.folds else ()))
     return [*((state, name) for name in own), *((state.watch, name) for name in watched)]
+
+
+def _flat(rules: Rules, samples: list[Sample | None]) -> Any:
+    """A row for each sample; those of several costs, which are known where a sample is held, side by side."""
+    width = WIDTH * len(rules.parts or (1,))
+    rows: list[Any] = [sample or (0.0,) * width for sample in samples]
+    if rules.parts is not None:
+        rows = [np.ravel(list(sample.cost.values())) if isinstance(sample, Sample) else sample for sample in rows]
+    return np.array(rows, dtype=np.float64).reshape(-1, width)
+
+
+def _sample(rules: Rules, row: list[float]) -> Sample:
+    """The inverse of `_flat` for one row."""
+    if rules.parts is None:
+        return Sample(*row)
+    return joined({name: Sample(*row[WIDTH * at : WIDTH * (at + 1)]) for at, name in enumerate(rules.parts)})
 
 
 def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:

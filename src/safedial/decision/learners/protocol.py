@@ -203,6 +203,10 @@ class Learner(ABC):
         noise = {"noise": math.inf} if values.get("noise", 0.0) is None else {}
         return Prediction(**{**values, "ridges": ridges, **noise}, dim=rules.dim)
 
+    def recorded(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Any:
+        """What `choose` takes, with the numbers of a `written` prediction, where `rounding` is known."""
+        return Learner.read_written(rules, values)._replace(cost_slack=self.predict(context, norm).cost_slack)
+
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
         """Whether the option `name` of a given policy is the saved one."""

@@ -7,6 +7,7 @@ that the smallest of the settings keeps the promise. All learners see every outc
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,8 +20,9 @@ from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import several_terms
 from safedial.decision.learners.protocol import Learner
+from safedial.decision.learners.shield_options import any_exceeded
 from safedial.decision.outcome import Sample
-from safedial.errors import InvalidInput
+from safedial.decision.written_choice import read_choice, written_choice
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -51,11 +53,6 @@ class SeveralLearner(Learner):
         return rules
 
     @classmethod
-    def check_study(cls, rules: Rules) -> None:
-        way_out = "use an Agent, or state one cost"
-        raise InvalidInput(f"costs = {list(rules.parts)}: a study takes several costs with hp_shield only; {way_out}")
-
-    @classmethod
     def specs(cls, rules: Rules) -> list[SafetySpec]:
         return [part.spec for part in rules.parts.values()]
 
@@ -64,6 +61,10 @@ class SeveralLearner(Learner):
         return any(
             rules.parts[name].learner.exceeds(rules.parts[name], part, advised) for name, part in sample.cost.items()
         )
+
+    @classmethod
+    def is_over(cls, rules: Rules, cost: Any) -> bool:
+        return any_exceeded(rules.spec.costs or {}, cost)
 
     @classmethod
     def event(cls, rules: Rules) -> str:
@@ -81,12 +82,36 @@ class SeveralLearner(Learner):
     def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
         return several_terms.arithmetic(decision, facts)
 
+    @classmethod
+    def written(cls, prediction: View) -> dict[str, Any]:
+        seen, choices = prediction.predictions, prediction.choices
+        costs = {
+            name: {"prediction": super(SeveralLearner, cls).written(seen[name]), "choice": written_choice(choice)}
+            for name, choice in choices.items()
+        }
+        return {"costs": costs, "least": prediction.least}
+
+    @classmethod
+    def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> View:
+        read, costs = super().read_written, values["costs"]
+        predictions = {name: read(rules, costs[name]["prediction"]) for name in rules.parts}
+        return View(predictions, {name: read_choice(costs[name]["choice"]) for name in rules.parts}, values["least"])
+
     @property
     def samples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
         return next(iter(self.learners.values())).samples
 
     def predict(self, context: Array, norm: float) -> dict[str, Any]:
         return {name: learner.predict(context, norm) for name, learner in self.learners.items()}
+
+    def rounding(self, context: Array, norm: float) -> float | None:
+        return max(learner.rounding(context, norm) or 0.0 for learner in self.learners.values())
+
+    def recorded(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> dict[str, Any]:
+        return {
+            name: learner.recorded(rules, values["costs"][name]["prediction"], context, norm)
+            for name, learner in self.learners.items()
+        }
 
     def choose(
         self, rules: Rules, spec: SafetySpec, prediction: Any, *, round: float, coin: float, baseline_cost: float

@@ -53,9 +53,9 @@ const promiseWords = ({ threshold, risk, promise, below, costs }) => {
   const limit = shortNumber(threshold), share = percent(risk);
   const bad = costs ? Object.entries(costs).map(limitWords).join(" or ") : `the cost is ${beyond({ below })} ${limit}`;
   if (promise === "bracket") return `In each round ${bad} with probability at most ${share}, as long as new rounds are like earlier ones and costs keep to the stated bracket`;
-  if (promise === "joint") return `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
+  if (promise === "joint") return costs ? `In any round, ever, ${bad} with probability at most ${share}` : `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
   if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as new rounds are like earlier ones`;
-  return `In each round the cost is above ${limit} with probability at most ${share}`;
+  return `In each round ${bad} with probability at most ${share}`;
 };
 
 // What one decision promises, from its certificate.
@@ -64,6 +64,7 @@ const promised = (certificate, risk) => {
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
   if (certificate.promise === "bracket") return `${certificate.statement.replace("<=", "≤")}.`;
+  if (certificate.spec.costs) return `${certificate.statement.replace("<=", "≤")}, if what is listed below is true.`;
   return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
 
