@@ -236,6 +236,10 @@ class Learner(ABC):
         """How far rounding may move its predictions on another processor; None if unknown."""
         return None
 
+    def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Any:
+        """A recorded prediction, with what is not `written`: from it a decision of another processor is recomputed."""
+        return self.read_written(rules, values)
+
     def view(self, prediction: Any, choice: Choice) -> tuple[Any, Choice]:
         """The prediction and choice that a decision keeps: plain values that later rounds do not change. The bounds
         are marked as refuted if the data contradict the spec.
@@ -273,6 +277,11 @@ class Learner(ABC):
 
     def leave_out(self, place: Any) -> None:
         """The round at `place` has no outcome, for a reason unrelated to it."""
+
+    def lose(self, place: Any, baseline_cost: float = 0.0) -> None:
+        """The round at `place` has no outcome, for a reason that may be related to it; or it was given nothing, which a
+        baseline cost at the threshold or above would explain.
+        """
 
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, by its promise, if `starts` is a number."""
