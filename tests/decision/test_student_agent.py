@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student_t
 
-from safedial import Agent, Dial, InvalidInput, SafetySpec, create_study, hp_student
+from safedial import Agent, Dial, InvalidInput, SafetySpec, hp_student
 from safedial.core.student import tolerance_factor
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.05, "promise": "student"}
@@ -258,7 +258,7 @@ def test_the_certificate_names_every_condition_and_gives_the_arithmetic():
     assert "The largest intensity: 1, since" in free.preview([-1.0, 1.0, 0.0]).explain()
 
 
-def test_what_has_no_proof_online_is_refused(tmp_path):
+def test_what_has_no_proof_online_is_refused():
     with pytest.raises(InvalidInput, match="which rounds get none must not depend on outcomes"):
         Agent(3, SafetySpec(**RISKS), dial=Dial(levels=[0, 0.5, 1]), start_action=0.5)
     with pytest.raises(InvalidInput, match="does not match policy hp_student"):
@@ -267,6 +267,3 @@ def test_what_has_no_proof_online_is_refused(tmp_path):
         Agent(3, SafetySpec(**RISKS), policy="hp_probe")
     with pytest.raises(InvalidInput, match="sensor noise"):
         make_agent(spec={**RISKS, "cost_sensor_noise": 0.1})
-    fields = {**RISKS, "dim": 2, "policy": "hp_student", "start_action": 0.1}
-    with pytest.raises(InvalidInput, match="cannot run a study"):
-        create_study("one", fields, storage=f"sqlite:///{tmp_path}/one.db")

@@ -14,7 +14,7 @@ from safedial import Agent, load_spec, open_study
 from safedial.study import Store, verify_store
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid
-from tests.recorded import shield
+from tests.recorded import shield, student
 from tests.recorded.write import GRID, go_on, load_agent, play, restored
 
 HERE = Path(__file__).parent
@@ -113,3 +113,29 @@ def _numbers(value) -> list[float]:
     if isinstance(value, list):
         return [number for part in value for number in _numbers(part)]
     return [float(value)] if isinstance(value, (int, float)) else []
+
+
+@pytest.fixture(scope="module", params=sorted(path.parent.name for path in HERE.glob("*/student.json")))
+def studied(request):
+    folder = HERE / request.param
+    return folder, json.loads((folder / "student.json").read_text())
+
+
+@pytest.mark.parametrize("name", student.STUDIES)
+def test_a_recorded_study_of_hp_student_verifies_with_its_hash_and_goes_on_as_before(studied, name, tmp_path):
+    folder, said = studied
+    with Store(restored(folder, tmp_path / "store.db")) as store:
+        study = open_study(name, storage=store, actor="tester")
+        report = study.verify()
+        assert (report.ok, report.hash, report.problem) == (True, said[name]["hash"], "")
+        now, before = study.status(), said[name]["status"]
+        assert now["evidence"] == pytest.approx(before.pop("evidence"), rel=1e-9)
+        assert {key: now[key] for key in before} == before
+        assert student.go_on(study) == pytest.approx(said[name]["next_actions"], rel=0, abs=1e-9)
+        assert study.verify().ok
+
+
+def test_a_recorded_agent_of_hp_student_decides_as_before(studied):
+    folder, said = studied
+    again = Agent.load(folder / "student.save")
+    assert student.play(again, 30, 8) == pytest.approx(said["agent"], rel=0, abs=1e-9)

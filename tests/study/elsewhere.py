@@ -28,6 +28,7 @@ CONFORMAL = {
     "start_action": 0.1,
     "fallback_action": 0.0,
 }
+STUDENT = {"threshold": 0.5, "violation_risk": 0.1, "promise": "student", "start_action": 0.1, "lag": 4}
 STUDIES = {
     "dialled": {
         **PROMISE,
@@ -43,8 +44,10 @@ STUDIES = {
     "conformal": {**CONFORMAL, "dim": 4},
     "full": {**CONFORMAL, "dim": 4, "form": "full", "scaled": True},
     "coarse": {**CONFORMAL, "dim": 4, "scaled": True},
+    "student": {**STUDENT, "dim": 4, "ridge": 1.0},
+    "anytime": {**STUDENT, "dim": 3, "estimation_risk": 0.05, "policy": {"name": "hp_student", "promise": "anytime"}},
 }
-"""`stiff` and `precise` have a ridge far below their contexts' squares, where rounding is amplified; `coarse` has
+"""`stiff`, `precise` and `student` have columns of unequal sizes, where rounding is amplified; `coarse` has
 contexts and outcomes of few values, so that scores tie but for rounding.
 """
 

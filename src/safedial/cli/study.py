@@ -217,7 +217,7 @@ def resume(
     *,
     reason: Reason,
     forget: Annotated[
-        bool, typer.Option(help="hp_conformal and hp_shield: restart without the earlier rounds.")
+        bool, typer.Option(help="hp_conformal, hp_shield, hp_student: restart without the earlier rounds.")
     ] = False,
     format: Format = "table",
     json: JsonFlag = False,

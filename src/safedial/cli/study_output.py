@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.core.promise import PROMISES
 from safedial.errors import InvalidInput, printable, require
 
 Storage = Annotated[
@@ -42,6 +43,13 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
     """
     if unrelated:
         return "The study skips this round: you stated that the reason has nothing to do with its outcome."
+    if spec.learner.watches_itself and PROMISES[spec.rules.policy.promise].gaussian:
+        return (
+            "From this round on the start dose is advised, because what is learned from the others could be biased. "
+            "To start again without the earlier rounds: safedial study resume --forget --reason ..."
+            if final
+            else "Until the outcome is reported the start dose is advised."
+        )
     if spec.learner.watches_itself:
         return (
             "The round counts as if its cost were unbounded, which keeps doses low; a few such rounds can hold the "

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 
 from safedial.core.least_squares import SPARE, WORST, Fitted, is_due
 from safedial.core.rounding import SAFETY, UNIT, round_up
@@ -63,6 +63,8 @@ def append(before: Triangle, row: Array) -> Triangle:
     """With one more row (x, y_c, y_r)."""
     columns, rounds = before.columns + row * row, before.rounds + 1
     factor, *_ = dtpqrt(0, min(row.size, 32), before.factor, row[None, :])
+    # The sign of a row whose diagonal is nearly 0 hangs on rounding; without it processors agree.
+    factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
     dim, known = row.size - 2, before.condition
     if rounds < dim:
         known = math.inf
@@ -116,6 +118,15 @@ def certified(seen: Triangle, context: Array, norm: float) -> Fitted:
     reward = ddot(direction, factor[:, dim + 1], n=dim)
     width = round_up(length * reading.stretch)
     return Fitted(reward, cost, width, reading.spread, degrees, True, norm, float(rounds))
+
+
+def moved(seen: Triangle, context: Array) -> float:
+    """How far rounding may have moved the numbers of `certified`; nothing while they are not ready."""
+    if seen.reading is None:
+        return 0.0
+    dim, (slack, _, spread) = context.size, seen.reading
+    length = float(np.linalg.norm(solve_triangular(seen.factor[:dim, :dim], context, trans=1)))
+    return max(slack * max(length, 1.0), spread - abs(float(seen.factor[dim, dim])))
 
 
 def volume(seen: Triangle, ridge: float) -> tuple[float, float]:

@@ -58,7 +58,7 @@ class Spec(BaseModel):
     ridge: float | None = Field(None, gt=0, description="λ")
     promise: str | None = Field(None, description="certified, joint, conformal or bracket")
     policy: Any = Field(
-        None, description="hp_probe, hp_ucb, hp_conformal or hp_shield; a name, or an object with options"
+        None, description="hp_probe, hp_ucb, hp_conformal, hp_shield or hp_student; a name, or an object with options"
     )
     radius: str | None = Field(None, description="mixture, constrained, noise-adaptive, determinant or paper")
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
@@ -68,7 +68,7 @@ class Spec(BaseModel):
         description='{"names": [...], "center": [...], "scale": [...], "ranges": {"age": [0, 120]}, "units": {...}}',
     )
     start_action: float | None = Field(
-        None, description="hp_conformal and hp_shield: a setting declared safe for every context"
+        None, description="hp_conformal, hp_shield and hp_student: a setting declared safe for every context"
     )
     fallback_action: float | None = Field(
         None, description="the setting advised while the study is stopped; by default the dial's low end"
@@ -137,7 +137,9 @@ class Void(_Closed):
 
 class Resume(_Closed):
     reason: str = Field(min_length=1)
-    forget: bool = Field(False, description="hp_conformal and hp_shield: restart without the earlier rounds")
+    forget: bool = Field(
+        False, description="hp_conformal, hp_shield and hp_student: restart without the earlier rounds"
+    )
 
 
 class Decision(BaseModel):

@@ -141,7 +141,7 @@ class Track:
         *numbers, intensity, doubt, promise, key, meta, habit = fields
         said, learner = PROMISES[promise], self.study.spec.learner
         watched = not doubt and said.claimed
-        start = watched and not said.exchangeable and learner.watches_itself
+        start = watched and (said.from_constants or not said.proved) and learner.watches_itself
         given = waits({"intensity": intensity, "habit": habit}, learner.awaits_all)
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
         unknown = (nan, nan, nan, False, nan, CODE[next_status("", "open", given=given)], False, False)

@@ -3,14 +3,14 @@
 The same log gives the same bits in any process of one build on one machine. Elsewhere another BLAS kernel or
 mathematical library rounds differently, and the learner's predictions differ in their last digits: by 1e-14 if the
 ridge is as large as the contexts, by more if it is much smaller. From a prediction to a decision it takes only a few
-well-conditioned operations. So a linear decision agrees if
+well-conditioned operations. So a decision whose learner bounds its rounding (`Learner.rounding`) agrees if
 
 * the numbers of its prediction agree within 1e-9, or within the learner's own bound on rounding (core.rounding) if that
   is more; and
 * the decision recomputed from the recorded prediction has the same actions, within 1e-12, and the same other numbers,
   within 1e-9.
 
-A conformal decision is compared with the recomputed one, with the same two tolerances. Values that are not numbers must
+Any other decision is compared with the recomputed one, with the same two tolerances. Values that are not numbers must
 be equal. A choice that depends on the last digits (a reward index within rounding of 0, evidence within rounding of an
 alarm) may differ elsewhere; no tolerance can tell that from a changed log.
 """
@@ -67,7 +67,7 @@ class Agreement:
                 own, stated, NUMBER, room
             ):
                 return False
-        seen = learner.recorded(rules, body["prediction"], vector, norm)
+        seen = learner.reread(rules, body["prediction"], vector, norm)
         follows = decide_next(state, asked, raw, seen=seen)
         return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
 

@@ -120,7 +120,9 @@ class StudyDecision(NamedTuple):
             )
         if facts.get("frozen"):
             lines.append("  Learning has ended: a round was lost for a reason that may be related to its outcome.")
-        lines += [f"  Resumed after {each['rule']} on {each['at'][:10]}." for each in facts.get("resumed", ())]
+        for each in facts.get("resumed", ()):
+            what = f"Resumed after {each['rule']}" if each["rule"] else "Started again without the earlier rounds"
+            lines.append(f"  {what} on {each['at'][:10]}.")
         return Text("\n".join(lines))
 
     def _who(self, facts: dict[str, Any]) -> list[str]:

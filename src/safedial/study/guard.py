@@ -9,6 +9,7 @@ They only lower an action and use nothing from after it, so the promise still ho
 | `alarm` | the monitor's evidence (core.monitor) reaches 1/`alarm_level` |
 | `drift` | HP-Conformal: the evidence that rounds are not exchangeable reaches 1/`alarm_level` |
 | `bracket_drift` | HP-Shield: the evidence that rounds are not exchangeable, or break their bracket, reaches 100 |
+| `student_drift` | HP-Student: the evidence that noise is not Gaussian and of one size reaches 100 |
 | `start_refuted` | HP-Shield: the evidence that the start exceeds more often than the risk reaches 100 |
 | `assumption_broken` | the bounds lie outside what the stated norms allow |
 | `noise_broken` | the evidence that residuals exceed the stated noise (core.tails) reaches 2/`alarm_level` |

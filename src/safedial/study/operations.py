@@ -195,10 +195,11 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
 
     def make() -> Event:
         state = transaction.state
-        require(state.stop_reason, "study", transaction.source.name, "is not stopped", "there is nothing to resume")
         fits = not forget or state.learner.watches_itself
-        words = "is only for hp_conformal and hp_shield; the rounds of a certified learner stay valid"
+        words = "is only for hp_conformal, hp_shield and hp_student; the rounds of a certified learner stay valid"
         require(fits, "forget", forget, words)
+        way_out = "there is nothing to resume; with forget it starts again without the earlier rounds"
+        require(state.stop_reason or forget, "study", transaction.source.name, "is not stopped", way_out)
         body = {"rule": state.stop_reason, "forget": forget}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 

@@ -124,6 +124,8 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
             learner.count_start(body["promise"])
         if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
             learner.leave_out(place)
+        elif body["intensity"] == 0.0:
+            learner.lose(place, body["baseline_cost"])
     if waits(body, learner.awaits_all):
         round_ = round_of(body, asked, place)
         if now:
@@ -254,8 +256,8 @@ def _found_again(state: State, decision: int) -> Round | None:
 def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bool = False) -> None:
     """Skip a round without a usable outcome, or, if the reason may be related to the outcome, end learning.
 
-    HP-Conformal leaves it out in the first case and counts it as unbounded in the second. `counted`: the watch has
-    counted it already.
+    HP-Conformal leaves it out in the first case and counts it as unbounded in the second; HP-Student then needs to
+    start again. `counted`: the watch has counted it already.
     """
     # Why this can end learning: the bounds are proved for a run of rounds without gaps. Rounds that are missing because
     # of their outcomes (a patient who fell ill stays away) would bias the estimate towards safety, unnoticed.
@@ -270,6 +272,8 @@ def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bo
         if skip and state.study.rules_version > 1:
             state.learner.leave_out(round_.place)
             state.watch.notice()
+        elif not skip:
+            state.learner.lose(round_.place)
     elif not skip:
         _freeze(state, state.seq + 1)
 

@@ -25,7 +25,7 @@ OPTIONS = (
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
 SINCE_2 = ("baseline_range", "high_fallback")
 """Fields that only studies of version 2 and later may state."""
-STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield")
+STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student")
 
 
 @dataclass(frozen=True, kw_only=True)

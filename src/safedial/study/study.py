@@ -308,7 +308,7 @@ class Study(StudyReader):
         """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
 
         Args:
-            forget: HP-Conformal and HP-Shield only: start again without the earlier rounds.
+            forget: HP-Conformal, HP-Shield and HP-Student: start again without the earlier rounds, stopped or not.
         """
         require(isinstance(forget, bool), "forget", forget, "must be True or False")
         work = partial(

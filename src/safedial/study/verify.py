@@ -200,7 +200,7 @@ class _Check:
         due = state.due_at(event.at) if means.decides or means.stops else state.due
         if due != (body["rule"] if means.stops else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
-        if means.resumes and (body["rule"] != state.stop_reason or not state.stop_reason):
+        if means.resumes and (body["rule"] != state.stop_reason or not (state.stop_reason or body["forget"])):
             raise _Bad(
                 event.seq, f"clears {body['rule']!r}, but the study was stopped by {state.stop_reason or 'nothing'}"
             )

@@ -10,6 +10,7 @@ kept until the next sample, since an update mostly follows the decision for the 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -193,6 +194,9 @@ class LinearLearner(Learner):
         """
         largest = math.sqrt(max(1.0, self.reward_squares, self.cost_squares))
         return self._bounds(context, norm, self._certified(context, norm)[2], largest)[1]
+
+    def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Prediction:
+        return self.read_written(rules, values)._replace(cost_slack=self.predict(context, norm).cost_slack)
 
     def explained(self) -> tuple[float, float]:
         """Lower and upper bounds on bᵀΣ⁻¹b of the cost."""

@@ -203,10 +203,6 @@ class Learner(ABC):
         noise = {"noise": math.inf} if values.get("noise", 0.0) is None else {}
         return Prediction(**{**values, "ridges": ridges, **noise}, dim=rules.dim)
 
-    def recorded(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Any:
-        """What `choose` takes, with the numbers of a `written` prediction, where `rounding` is known."""
-        return Learner.read_written(rules, values)._replace(cost_slack=self.predict(context, norm).cost_slack)
-
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
         """Whether the option `name` of a given policy is the saved one."""
@@ -247,6 +243,10 @@ class Learner(ABC):
         """How far rounding may move its predictions on another processor; None if unknown."""
         return None
 
+    def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Any:
+        """A recorded prediction, with what is not `written`: from it a decision of another processor is recomputed."""
+        return self.read_written(rules, values)
+
     def view(self, prediction: Any, choice: Choice) -> tuple[Any, Choice]:
         """The prediction and choice that a decision keeps: plain values that later rounds do not change. The bounds
         are marked as refuted if the data contradict the spec.
@@ -284,6 +284,11 @@ class Learner(ABC):
 
     def leave_out(self, place: Any) -> None:
         """The round at `place` has no outcome, for a reason unrelated to it."""
+
+    def lose(self, place: Any, baseline_cost: float = 0.0) -> None:
+        """The round at `place` has no outcome, for a reason that may be related to it; or it was given nothing, which a
+        baseline cost at the threshold or above would explain.
+        """
 
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, by its promise, if `starts` is a number."""

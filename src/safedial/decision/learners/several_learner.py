@@ -107,9 +107,9 @@ class SeveralLearner(Learner):
     def rounding(self, context: Array, norm: float) -> float | None:
         return max(learner.rounding(context, norm) or 0.0 for learner in self.learners.values())
 
-    def recorded(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> dict[str, Any]:
+    def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> dict[str, Any]:
         return {
-            name: learner.recorded(rules, values["costs"][name]["prediction"], context, norm)
+            name: learner.reread(rules, values["costs"][name]["prediction"], context, norm)
             for name, learner in self.learners.items()
         }
 

@@ -7,8 +7,8 @@ outcomes). The anytime promise holds for every prefix, so it uses the longest kn
 
 The evidence: if the noise is Gaussian and contexts do not follow it, the residuals (Y_i − ⟨x_i,μ̂⟩)/(s√(1+w²)), each
 with the fit before its round, have independent and uniform p-values, whatever was late, so bets on small ones are fair
-(`core.exchangeability`). Contexts that react void this, so the anytime promise counts Y_i > U_i instead, which has
-probability ≤ δ given the past while its bound holds (`core.monitor`).
+(`core.exchangeability`). Contexts that react void this, so the anytime promise counts Y_i > U_i instead, U_i from that
+same fit, which has probability ≤ δ given the past while the bound holds (`core.monitor`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from scipy.linalg import solve_triangular
 
 from safedial.core import exchangeability, monitor
 from safedial.core.action import Choice
-from safedial.core.student import t_survival
-from safedial.core.triangle import append, certified, empty, triangle, volume
+from safedial.core.student import Mixture, cost_upper, t_survival
+from safedial.core.triangle import append, certified, empty, moved, triangle, volume
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
@@ -69,25 +69,23 @@ class Seen(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A decided round that is not learned yet: what became of it, (x, y_c, y_r) or, before the outcome, x, and the
-    bound that it was decided with.
-    """
+    """A decided round that is not learned yet: what became of it, and (x, y_c, y_r) or, before the outcome, x."""
 
     status: int
     row: Array
-    upper: float
 
 
 class StudentLearner(Learner):
     """The triangular factor of the rounds learned, and the rounds that wait."""
 
     in_order, watches_itself = False, True
+    stop_rules = ("student_drift", "alarm")
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
         self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
+        self.mixture = Mixture(self.ridge, options["mixture_shape"])
         self.starts = 0
-        self._upper = math.inf
         self.restart_evidence()
         self.forget()
 
@@ -133,6 +131,16 @@ class StudentLearner(Learner):
         return student_terms.arithmetic(decision, facts)
 
     @classmethod
+    def written(cls, prediction: Seen) -> dict[str, Any]:
+        condition = prediction.condition
+        plain = prediction._asdict() | {"condition": condition if math.isfinite(condition) else None}
+        return {name: value for name, value in plain.items() if name != "context"}
+
+    @classmethod
+    def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Seen:
+        return Seen(**{**values, "condition": math.inf if values["condition"] is None else values["condition"]})
+
+    @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
         return given.get(name) == saved or (name == "start_dose" and given.get(name) is None)
 
@@ -146,6 +154,9 @@ class StudentLearner(Learner):
         while self.learned < self._needed and self.waits[self.learned].status in (KNOWN, LEFT_OUT):
             self._absorb(self.waits.pop(self.learned))
             self.learned += 1
+        self._measure()
+
+    def _measure(self) -> None:
         if self.anytime and self.triangle.rounds > self.measured:
             self.log_det, self.least = volume(self.triangle, self.ridge)
             self.measured = self.triangle.rounds
@@ -154,17 +165,23 @@ class StudentLearner(Learner):
     def _needed(self) -> int:
         return self.opened - (0 if self.anytime else self.lag)
 
-    def _absorb(self, round_: Waiting) -> None:
+    def _absorb(self, round_: Waiting, *, history: bool = False) -> None:
+        """Bet on a round, and learn from it. A kept round from before the first decision is no evidence for an anytime
+        promise.
+        """
         if round_.status == LEFT_OUT:
             return
-        cost, risk = float(round_.row[self.dim]), self.rules.spec.violation_risk
-        if not self.anytime:
-            seen = certified(self.triangle, round_.row[: self.dim].copy(), 0.0)
-            if seen.ready and seen.spread > 0.0:
-                size = (cost - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
-                self.capital = exchangeability.update(self.capital, float(t_survival(seen.degrees, size)))
-        elif round_.upper < math.inf:
-            self.monitor = monitor.update(self.monitor, cost > round_.upper, risk)
+        cost, spec = float(round_.row[self.dim]), self.rules.spec
+        self._measure()
+        seen = certified(self.triangle, round_.row[: self.dim].copy(), 0.0)
+        if seen.ready and self.anytime and not history:
+            whole = seen._replace(log_det=self.log_det, least=self.least)
+            upper = cost_upper(whole, "anytime", spec.violation_risk, spec.estimation_risk, mixture=self.mixture)
+            if upper < math.inf:
+                self.monitor = monitor.update(self.monitor, cost > upper, spec.violation_risk)
+        elif seen.ready and seen.spread > 0.0 and not self.anytime:
+            size = (cost - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
+            self.capital = exchangeability.update(self.capital, float(t_survival(seen.degrees, size)))
         self._crossed = self._crossed or self.evidence >= 100.0
         self.triangle = append(self.triangle, round_.row)
 
@@ -176,6 +193,10 @@ class StudentLearner(Learner):
         parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, norm, fit.rounds)
         return Seen(*parts, self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
 
+    def rounding(self, context: Array, norm: float) -> float:
+        """Twice what rounding may have done to a prediction's numbers, as each of two processors may do it."""
+        return 2.0 * moved(self.triangle, context)
+
     def foresee(self, context: Array, norm: float) -> Seen:
         """`predict` after the rounds that the next decision would learn; they are not kept."""
         twin = copy.copy(self)
@@ -184,12 +205,11 @@ class StudentLearner(Learner):
         return twin.predict(context, norm)
 
     def view(self, prediction: Seen, choice: Choice) -> tuple[Seen, Choice]:
-        self._upper = choice.bounds.cost_upper
         return prediction, choice
 
     def open(self, context: Array) -> int:
         place = self.opened
-        self.waits[place] = Waiting(OPEN, context, self._upper)
+        self.waits[place] = Waiting(OPEN, context)
         self.opened += 1
         return place
 
@@ -207,25 +227,30 @@ class StudentLearner(Learner):
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
         row = np.append(context, [sample.cost, sample.reward])
-        if place is None:
-            if sample.weight > 0.0:
-                self.samples += 1
-                self._absorb(Waiting(KNOWN, row, math.inf))
-        elif sample.weight > 0.0:
+        if sample.weight <= 0.0:
+            self.lose(place, sample.baseline_cost)
+        elif place is None:
             self.samples += 1
-            self._end(place, Waiting(KNOWN, row, self.waits[place].upper))
-        else:
-            # A dose that the known baseline cost excludes was withheld because of the context alone.
-            harmless = sample.baseline_cost >= self.rules.spec.threshold
-            self.lost += not harmless
-            self._end(place, self.waits[place]._replace(status=LEFT_OUT if harmless else LOST))
+            self._absorb(Waiting(KNOWN, row), history=True)
+        elif self._end(place, KNOWN, row):
+            self.samples += 1
 
     def leave_out(self, place: int) -> None:
-        self._end(place, self.waits[place]._replace(status=LEFT_OUT))
+        self._end(place, LEFT_OUT)
 
-    def _end(self, place: int, round_: Waiting) -> None:
-        self.waits[place] = round_
+    def lose(self, place: int | None, baseline_cost: float = 0.0) -> None:
+        # A dose that the known baseline cost excludes was withheld because of the context alone.
+        self._end(place, LEFT_OUT if baseline_cost >= self.rules.spec.threshold else LOST)
+
+    def _end(self, place: int | None, status: int, row: Array | None = None) -> bool:
+        """What became of a decided round; False if it is not remembered: history, or from before a `forget`."""
+        kept = self.waits.get(-1 if place is None else place)
+        if kept is None or place is None:
+            return False
+        self.waits[place] = Waiting(status, kept.row if row is None else row)
+        self.lost += status == LOST
         self.begin()
+        return True
 
     def count_start(self, promise: str) -> None:
         self.starts += promise in ("declared", "certified")
@@ -266,7 +291,6 @@ class StudentLearner(Learner):
             "scalars": np.array([kept.condition, self.log_det, self.least]),
             "places": np.array([(place, round_.status) for place, round_ in late], dtype=np.int64).reshape(-1, 2),
             "rows": rows,
-            "uppers": np.array([round_.upper for _, round_ in late]),
             "capital": np.append(self.capital.held, self.capital.seen),
             "exceeded": np.append(self.monitor.log_evidence, [self.monitor.rounds, self.monitor.violations]),
         }
@@ -277,8 +301,8 @@ class StudentLearner(Learner):
         condition, self.log_det, self.least = arrays["scalars"].tolist()
         self.triangle = triangle(arrays["factor"], arrays["columns"].copy(), rounds, condition)
         self._crossed = bool(crossed)
-        late = zip(arrays["places"].tolist(), arrays["rows"], arrays["uppers"].tolist(), strict=True)
-        self.waits = {place: Waiting(status, row.copy(), upper) for (place, status), row, upper in late}
+        late = zip(arrays["places"].tolist(), arrays["rows"], strict=True)
+        self.waits = {place: Waiting(status, row.copy()) for (place, status), row in late}
         held = arrays["capital"]
         self.capital = exchangeability.Capital(held[:-1].copy(), held[-1])
         *log_evidence, seen, over = arrays["exceeded"].tolist()

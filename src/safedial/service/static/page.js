@@ -37,8 +37,9 @@ const setting = (value) => inUnit(value, told.dial.unit);
 
 const AXIS = "decision number";
 
-// Promises for rounds that are alike have their own evidence; their violations are counted and not tested.
-const isExchangeable = () => ["conformal", "bracket"].includes(told.promise);
+// Promises without stated constants have evidence of their own; their violations are counted and not tested.
+const OWN_EVIDENCE = { conformal: "that rounds have changed", bracket: "that rounds have changed", student: "against Gaussian noise of one size" };
+const against = () => `evidence ${OWN_EVIDENCE[told.promise] ?? "against the promise"}`;
 
 // Things worth knowing that no tile shows.
 const notes = () => {
@@ -81,23 +82,22 @@ const drawTiles = () => {
   at("violations-note").textContent = `${overLimit(told)}${counts.outcomes ? `: ${percent(rate)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])})` : ""}`;
   at("violations").parentNode.classList.toggle("bad", counts.outcomes > 0 && told.interval[0] > risk);
   set("evidence", counts.evidence, counts.evidence < 0.01 ? "< 0.01" : shortNumber(counts.evidence));
-  const against = isExchangeable() ? "evidence that rounds have changed" : "evidence against the promise";
-  const stoppedBy = stop && ["alarm", "drift", "bracket_drift"].includes(stop.rule);
-  at("evidence-note").textContent = !stop ? `${against}; ${shortNumber(told.alarm_at)} stops the study` : stoppedBy ? `${against}; it was ${shortNumber(stop.evidence ?? told.alarm_at)} when the study stopped` : `${against}; not why the study stopped`;
+  const stoppedBy = stop && ["alarm", "drift", "bracket_drift", "student_drift"].includes(stop.rule);
+  at("evidence-note").textContent = !stop ? `${against()}; ${shortNumber(told.alarm_at)} stops the study` : stoppedBy ? `${against()}; it was ${shortNumber(stop.evidence ?? told.alarm_at)} when the study stopped` : `${against()}; not why the study stopped`;
   at("evidence").parentNode.classList.toggle("bad", Boolean(stoppedBy) || counts.evidence >= told.alarm_at);
   set("open", counts.open);
   at("open-note").textContent = counts.oldest_open ? `outcomes open, the oldest for ${since(counts.oldest_open)}` : "outcomes open";
 };
 
 const drawStudy = () => {
-  const { counts, curves, threshold, risk } = told, alike = isExchangeable(), over = overLimit(told);
+  const { counts, curves, threshold, risk } = told, alike = told.promise in OWN_EVIDENCE, over = overLimit(told);
   drawHead();
   drawTiles();
   at("unit").textContent = told.dial.unit ? `in ${told.dial.unit}; mean of each step` : "mean of each step";
   at("rate-title").textContent = `Share of outcomes ${over}`;
   at("cost-title").textContent = told.costs ? "Measured costs" : "Measured cost";
   at("worst").textContent = told.costs ? "the worst of each step; 1 is the limit, and more is beyond it" : `mean and ${told.below ? "smallest" : "largest"} of each step`;
-  at("evidence-title").textContent = alike ? "Evidence that rounds have changed" : "Evidence against the promise";
+  at("evidence-title").textContent = against().replace("e", "E");
   at("evidence-words").textContent = `1 at the start; ${shortNumber(told.alarm_at)} stops the study`;
   at("evidence-count").hidden = !alike || !counts.outcomes;
   at("evidence-count").textContent = `${over.replace(/^[a-z]/, (letter) => letter.toUpperCase())}: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;

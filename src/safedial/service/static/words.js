@@ -5,6 +5,7 @@ const STOPS = {
   alarm: "Costs were above the limit more often than promised.",
   drift: "New costs are higher than earlier rounds suggest, so earlier rounds no longer show what is safe.",
   bracket_drift: "Rounds exceed at settings that earlier rounds tolerated, more than rounds alike and within the stated bracket would.",
+  student_drift: "New costs are higher than earlier rounds suggest, more than Gaussian noise of one size would make them.",
   start_refuted: "Costs were beyond the limit at the start setting, more often than promised, so the start is not safe.",
   noise_broken: "Outcomes vary more than the study assumes.",
   assumption_broken: "Outcomes lie outside what the study assumes to be possible.",
@@ -55,6 +56,7 @@ const promiseWords = ({ threshold, risk, promise, below, costs }) => {
   if (promise === "bracket") return `In each round ${bad} with probability at most ${share}, as long as new rounds are like earlier ones and costs keep to the stated bracket`;
   if (promise === "joint") return costs ? `In any round, ever, ${bad} with probability at most ${share}` : `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
   if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as new rounds are like earlier ones`;
+  if (promise === "student") return `In each round ${bad} with probability at most ${share}, as long as the cost's noise is Gaussian`;
   return `In each round ${bad} with probability at most ${share}`;
 };
 
@@ -63,7 +65,7 @@ const promised = (certificate, risk) => {
   const limit = shortNumber(certificate.spec.threshold);
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
-  if (certificate.promise === "bracket") return `${certificate.statement.replace("<=", "≤")}.`;
+  if (["bracket", "student"].includes(certificate.promise)) return `${certificate.statement.replace("<=", "≤")}.`;
   if (certificate.spec.costs) return `${certificate.statement.replace("<=", "≤")}, if what is listed below is true.`;
   return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
