@@ -90,9 +90,10 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]})"
 
-    def create_study(self, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def create_study(self, name: str, spec: Mapping[str, Any], *, pseudonymise: bool = False) -> dict[str, Any]:
         """Create a study, or return the existing one with the same specification."""
-        return self._send("POST", "/v1/studies", {"name": name, "spec": dict(spec)}, key=f"create-{name}")
+        body = {"name": name, "spec": dict(spec)} | ({"pseudonymise": True} if pseudonymise else {})
+        return self._send("POST", "/v1/studies", body, key=f"create-{name}")
 
     def studies(self) -> list[dict[str, Any]]:
         return self._send("GET", "/v1/studies")["studies"]
@@ -112,18 +113,19 @@ class Client:
         allow_extrapolation: bool = False,
         proposal: float | None = None,
         unit: str | None = None,
+        visit: str | None = None,
     ) -> Advice:
         """Advice for a context; the fallback action if the service does not answer.
 
-        `key` (for example a visit) and `meta` ({"patient": "P-04"}) are stored with the decision; without a key, one is
-        generated. `proposal` and `unit` are for policies that take them, as in `Study.ask`. If the service refuses the
-        request (a wrong context, a key without the right), `ask` raises `InvalidInput`.
+        The arguments are those of `Study.ask`; without a key, one is generated. If the service refuses the request (a
+        wrong context, a key without the right), `ask` raises `InvalidInput`.
         """
         body: dict[str, Any] = {"context": context if isinstance(context, Mapping) else list(context)}
         body |= {"baseline_cost": baseline_cost}
         body |= {"meta": dict(meta)} if meta else {}
         body |= {"allow_extrapolation": True} if allow_extrapolation else {}
-        body |= {name: value for name, value in (("proposal", proposal), ("unit", unit)) if value is not None}
+        noted = {"proposal": proposal, "unit": unit, "visit": visit}
+        body |= {name: value for name, value in noted.items() if value is not None}
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
             answer = self._send("POST", path, body, key=key or uuid.uuid4().hex)
@@ -177,6 +179,25 @@ class Client:
     def resume(self, study: str, reason: str, *, forget: bool = False) -> dict[str, Any]:
         body = {"reason": reason, "forget": forget}
         return self._send("POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
+
+    def decisions(
+        self,
+        study: str,
+        *,
+        unit: str | None = None,
+        visit: str | None = None,
+        search: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> dict[str, Any]:
+        """A page of decisions with their outcomes, newest first: `rows`, and `before` to ask for the next page."""
+        given = {"unit": unit, "visit": visit, "search": search, "before": before, "limit": limit}
+        query = urllib.parse.urlencode({name: value for name, value in given.items() if value is not None})
+        return self._send("GET", f"/v1/studies/{_quoted(study)}/decisions?{query}")
+
+    def unit(self, study: str, unit: str) -> dict[str, Any]:
+        """One unit: its course, its own counts, and its long-run statement where there is one."""
+        return self._send("GET", f"/v1/studies/{_quoted(study)}/units/{_quoted(unit)}")
 
     def explain(self, decision_id: str) -> str:
         """Why this action, in plain words."""

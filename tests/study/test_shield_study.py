@@ -183,7 +183,7 @@ def test_a_key_belongs_to_one_proposal(shelf):
 @pytest.mark.parametrize(
     ("given", "words"),
     [({}, "proposal.*missing"), ({"proposal": 0}, "proposal.*> 0"), ({"proposal": "six"}, "proposal"),
-     ({"proposal": math.nan}, "proposal"), ({"proposal": 4, "unit": "P-1"}, "unit.*not for this policy"),
+     ({"proposal": math.nan}, "proposal"), ({"proposal": 4, "unit": ""}, "unit.*must not be empty"),
      ({"proposal": 4, "unit": "P\n1"}, "unit.*printable"),
      ({"proposal": 4, "baseline_cost": 1.0}, "baseline_cost.*not for hp_shield")],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 
 from safedial.decision.rounds import STATUSES
 from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
-from safedial.service.timeline import EXPIRED, KNOWN, OPEN, THROTTLED, VOID, Track, Turn
+from safedial.service.timeline import EXPIRED, KNOWN, NOT_NOTED, OPEN, THROTTLED, VOID, Track, Turn
 from safedial.stats import violation_interval
 from safedial.study.event import moment
 from safedial.study.ids import id_text
@@ -43,6 +43,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "dial": rules.dial.to_dict(),
             "fallback_action": rules.fallback_action,
             "units": dict(rules.features.units or {}) if rules.features else {},
+            "pseudonyms": bool(track.study.spec.unit_check),
             "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
             "counts": counts(track, path),
             "interval": list(_interval(over.sum(), known.sum())),
@@ -193,37 +194,19 @@ def plain(values: Any) -> list[float | None]:
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
 
-def rows_page(track: Track, before: int | None, limit: int, search: str = "") -> dict[str, Any]:
-    """Decisions before `before`, newest first; with `search`, only those whose number, visit or metadata contain it."""
-    with track.lock:
-        last = track.rows if before is None else int(np.searchsorted(track.column("seq"), before))
-        found = (row for row in range(last - 1, -1, -1) if not search or _matches(track, row, search.lower()))
-        rows = list(itertools.islice(found, limit))
-        more = len(rows) == limit and rows[-1] > 0
-        return {
-            "rows": [_row(track, row) for row in rows],
-            "before": int(track.value("seq", rows[-1])) if more else None,
-        }
-
-
-def _matches(track: Track, row: int, words: str) -> bool:
-    key, meta = track.visits.get(row, (None, {}))
-    named = (key or "", *(f"{name} {value}" for name, value in meta.items()))
-    return words == str(int(track.value("seq", row))) or any(words in each.lower() for each in named)
-
-
-def _row(track: Track, row: int) -> dict[str, Any]:
+def shown_row(track: Track, row: int) -> dict[str, Any]:
+    """A decision with its outcome, as the page and the API show it."""
     tag = int(track.value("tag", row)).to_bytes(TAG, "big")
     seq, status = int(track.value("seq", row)), STATUSES[int(track.value("status", row))]
     names = ("action", "safe_action", "proposal", "applied", "reward", "cost")
     values = {name: track.value(name, row) for name in names}
     over = status in ("known", "corrected", "throttled") and bool(track.value("over", row))
-    key, meta = track.visits.get(row, (None, {}))
+    noted = track.visits.get(row, NOT_NOTED)
     return {
         "id": id_text(track.study.spec.rules_version, track.study.name, seq, tag),
         "seq": seq,
-        "key": key,
-        "meta": meta,
+        **noted._asdict(),
+        "meta": noted.meta or {},
         "at": moment(int(track.value("at", row))),
         **{name: None if math.isnan(value) else value for name, value in values.items()},
         **_costs(track, row),

@@ -23,10 +23,10 @@ _CODES = {
     400: ("malformed", "too_deep"),
     401: ("unauthenticated",),
     403: ("forbidden",),
-    404: ("unknown_study", "unknown_decision", "unknown_key", "not_found"),
+    404: ("unknown_study", "unknown_decision", "unknown_key", "unknown_unit", "unknown_visit", "not_found"),
     405: ("method_not_allowed",),
     408: ("slow_body",),
-    409: ("study_exists", "conflict", "own_policy"),
+    409: ("study_exists", "conflict", "visit_taken", "own_policy", "unit_key"),
     413: ("too_large",),
     415: ("not_json",),
     422: (

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from safedial.service import schemas
 from safedial.service.access import Caller
 from safedial.service.app_state import Service
-from safedial.service.charts import counts, rows_page, series
+from safedial.service.charts import counts, series
 from safedial.service.problem import Problem
 from safedial.service.routing import number, reply, route
+from safedial.service.visits import Wanted, rows_page, unit_page, units_page
 from safedial.study import StudyError, list_studies
 from safedial.study.event import orjson
 from safedial.version import __version__
@@ -92,15 +93,39 @@ def draw(track: Any, points: int) -> bytes:
     query={
         "before": "decisions before this seq",
         "limit": "the largest number of decisions",
-        "search": "only decisions whose number, visit or metadata contain this",
+        "search": "only decisions whose number, unit, visit, key or metadata contain this",
+        "unit": "only decisions of this unit",
+        "visit": "only decisions of this visit",
     },
 )
 async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Decisions with their outcomes, newest first, one page at a time."""
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
-    track = await service.track(request.path_params["name"], LOOK_SECONDS)
-    search = request.query_params.get("search", "")[:200]
-    return reply(await asyncio.to_thread(rows_page, track, before, most, search))
+    query = request.query_params
+    wanted = Wanted(query.get("search", "")[:200], query.get("unit"), query.get("visit"), caller.may("decide"))
+    seconds = LOOK_SECONDS if wanted.unit is None and wanted.visit is None else 1e9
+    track = await service.track(request.path_params["name"], seconds)
+    return reply(await asyncio.to_thread(rows_page, track, before, most, wanted))
+
+
+@route(
+    "GET",
+    "/v1/studies/{name}/units",
+    gives=schemas.Units,
+    query={"after": "units after this many", "limit": "the largest number of units"},
+)
+async def units(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """The study's units, each with its own count of outcomes over the threshold and a 95 % interval."""
+    after, most = number(request, "after", 0, 2**62), max(1, number(request, "limit", 100, 500))
+    track = await service.track(request.path_params["name"])
+    return reply(await asyncio.to_thread(units_page, track, after, most))
+
+
+@route("GET", "/v1/studies/{name}/units/{unit:path}", gives=schemas.Unit)
+async def unit(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """One unit: its course, its own counts, and its long-run statement where the policy keeps a level for each unit."""
+    track = await service.track(request.path_params["name"])
+    return reply(await asyncio.to_thread(unit_page, track, request.path_params["unit"], caller.may("decide")))
 
 
 @route("GET", "/healthz", role=None, gives=schemas.Health)

@@ -19,7 +19,7 @@ from safedial.service.problem import Problem
 from safedial.service.routing import Handler, idempotency_key, reply, route
 from safedial.study import Receipt, list_studies
 from safedial.study.errors import StudyError
-from safedial.study.manage import make_study
+from safedial.study.manage import UnitKey, make_study
 from safedial.study.spec import read_spec
 
 LARGEST_DIM = 1_000
@@ -34,7 +34,13 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
     again = idempotency_key(request) is not None
     check_spec(fields["spec"])
     made, notes = await asyncio.to_thread(
-        make_study, fields["name"], fields["spec"], storage=service.store, actor=caller.actor, load_if_exists=again
+        make_study,
+        fields["name"],
+        fields["spec"],
+        storage=service.store,
+        actor=caller.actor,
+        load_if_exists=again,
+        units=UnitKey(fields.get("pseudonymise", False)),
     )
     service.studies[made.name] = made
     again = not made.created
@@ -85,6 +91,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
         allow_extrapolation=fields.get("allow_extrapolation", False),
         proposal=fields.get("proposal"),
         unit=fields.get("unit"),
+        visit=fields.get("visit"),
         key=idempotency_key(request),
         actor=caller.actor,
         wait=False,

@@ -95,7 +95,7 @@ def _study_of(request: Request) -> str | None:
     return None if decision is None else str(decision).partition(".")[0]
 
 
-_KIND = {"checkpoint": "string", "search": "string"}
+_TEXTS = ("checkpoint", "search", "unit", "visit")
 """Query parameters that are text; the others are whole numbers."""
 
 
@@ -106,7 +106,8 @@ def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str],
         return {"name": name, "in": place, "required": False, "description": words, "schema": kind}
 
     parameters = [
-        parameter(name, "query", words, {"type": _KIND.get(name, "integer")}) for name, words in query.items()
+        parameter(name, "query", words, {"type": "string" if name in _TEXTS else "integer"})
+        for name, words in query.items()
     ]
     if key:
         words = "the same key and body give the same answer; another body is refused"

@@ -83,6 +83,9 @@ class Spec(BaseModel):
 class NewStudy(_Closed):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
     spec: Spec
+    pseudonymise: bool = Field(
+        False, description="store the HMAC-SHA-256 of each unit; the service must have been started with --unit-key"
+    )
 
 
 class Ask(_Closed):
@@ -91,7 +94,7 @@ class Ask(_Closed):
     context: list[float] | dict[str, float]
     baseline_cost: float = Field(0.0, description="the known cost at action 0; in the study's baseline_range")
     meta: dict[str, str | float | bool] | None = Field(
-        None, description="stored with the decision: {patient: P-04}; at most 20 short names and values"
+        None, description="stored with the decision: {ward: 3b}; at most 20 short names and values"
     )
     allow_extrapolation: bool = Field(
         False, description="accept a context outside the stated ranges of its features, and mark the decision"
@@ -99,8 +102,9 @@ class Ask(_Closed):
     proposal: float | None = Field(
         None, description="hp_shield, where it takes one: the proposed or requested setting, in the dial's units"
     )
-    unit: str | None = Field(
-        None, max_length=200, description="hp_shield with levels of their own: the label, for example a patient's"
+    unit: str | None = Field(None, min_length=1, max_length=200, description="who gets it, for example a patient")
+    visit: str | None = Field(
+        None, min_length=1, max_length=200, description="the visit; a unit's visit has one decision that is not void"
     )
 
 
@@ -253,6 +257,30 @@ class Rows(BaseModel):
 
     rows: list[dict[str, Any]]
     before: int | None
+
+
+class UnitRow(BaseModel):
+    """One unit's own counts, with a 95 % interval for its share of outcomes over the threshold."""
+
+    unit: str
+    decisions: int
+    outcomes: int
+    violations: int
+    interval: list[float]
+
+
+class Units(BaseModel):
+    """A page of units, in the order of their first decisions; `after` asks for the next page."""
+
+    units: list[UnitRow]
+    after: int | None
+
+
+class Unit(UnitRow):
+    """One unit: its latest decisions, oldest first, and its long-run statement."""
+
+    course: list[dict[str, Any]]
+    long_run: dict[str, Any] | None = Field(description="where the policy keeps a level for each unit")
 
 
 class ProblemDetails(BaseModel):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from safedial.errors import import_extra, require
@@ -20,27 +20,37 @@ uvicorn = import_extra("uvicorn", "service")
 STORAGE = "SAFEDIAL_STORAGE"
 HOST = "SAFEDIAL_HOST"
 RATE = "SAFEDIAL_RATE"
+UNIT_KEYS = "SAFEDIAL_UNIT_KEYS"
+"""Where the keys of pseudonyms are, env:NAME or file:PATH, one on a line; never a key itself."""
 
 QUIET: dict[str, Any] = {"access_log": False, "log_level": "warning", "server_header": False, "timeout_keep_alive": 30}
 """The settings of every server: without an access log, so that no address or id is written anywhere."""
 
 
 def serve(
-    storage: str, *, host: str = "127.0.0.1", port: int = 8000, workers: int = 1, rate: float | None = None
+    storage: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    workers: int = 1,
+    rate: float | None = None,
+    unit_keys: Sequence[str] = (),
 ) -> None:
     """Serve a store until interrupted. An address that other machines can reach needs a key first."""
     require(1 <= workers <= 64, "workers", workers, "must lie between 1 and 64")
     require(0 <= port <= 65535, "port", port, "must lie between 0 and 65535")
-    with Store(storage) as store:
+    with Store(storage, unit_keys=unit_keys) as store:
         refuse_open_address(store, host)
-    os.environ.update({STORAGE: storage, HOST: host} | ({} if rate is None else {RATE: repr(rate)}))
+    os.environ.update(
+        {STORAGE: storage, HOST: host, UNIT_KEYS: "\n".join(unit_keys)} | ({} if rate is None else {RATE: repr(rate)})
+    )
     options = {"factory": True, "lifespan": "on", "timeout_graceful_shutdown": 10, **QUIET}
     uvicorn.run("safedial.service.server:worker", host=host, port=port, workers=workers, **options)
 
 
 def worker() -> Any:
     """The app of one worker process; the store's URL comes from the environment."""
-    store = Store(os.environ[STORAGE])
+    store = Store(os.environ[STORAGE], unit_keys=os.environ.get(UNIT_KEYS, "").splitlines())
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
     return make_app(store, allow_keyless=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)

@@ -41,7 +41,7 @@ COLUMNS = (
 )
 _DECIDED = (
     *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence", "proposal"),
-    *("intensity", "doubt", "promise", "key", "meta", "habit"),
+    *("intensity", "doubt", "promise", "habit", "key", "meta", "unit", "visit"),
 )
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
 
@@ -57,6 +57,15 @@ class Row(NamedTuple):
     fields: list[Any]
 
 
+class Visit(NamedTuple):
+    """What was noted with a decision."""
+
+    key: str | None = None
+    meta: dict[str, Any] | None = None
+    unit: str | None = None
+    visit: str | None = None
+
+
 class Turn(NamedTuple):
     """An alarm or a resume: when, which rule, and on what evidence."""
 
@@ -66,8 +75,13 @@ class Turn(NamedTuple):
     evidence: float | None = None
 
 
+NOT_NOTED = Visit()
+
+
 class Track:
-    """The columns of one study, its visits by row, and its guard's alarms. `refresh` may be called from any thread."""
+    """The columns of one study, its visits by row, the rows of each unit, and its guard's alarms. `refresh` may be
+    called from any thread.
+    """
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -76,7 +90,8 @@ class Track:
         self.stops: list[Turn] = []
         self.resumes: list[Turn] = []
         self.stopped = ""
-        self.visits: dict[int, tuple[str | None, dict[str, Any]]] = {}
+        self.visits: dict[int, Visit] = {}
+        self.units: dict[str, list[int]] = {}
         self.imported = 0
         self.lock = threading.RLock()
         self._columns = {name: array("d") for name in COLUMNS}
@@ -138,7 +153,8 @@ class Track:
             turns.append(Turn(event.seq, event.at, stated["rule"] or "", stated["evidence"]))
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
-        *numbers, intensity, doubt, promise, key, meta, habit = fields
+        *numbers, intensity, doubt, promise, habit = fields[:-4]
+        visit = Visit(*fields[-4:])
         said, learner = PROMISES[promise], self.study.spec.learner
         watched = not doubt and said.claimed
         start = watched and (said.from_constants or not said.proved) and learner.watches_itself
@@ -149,8 +165,10 @@ class Track:
             column.append(value)
         for column in self.costs.values():
             column.append(nan)
-        if key is not None or meta:
-            self.visits[self.rows] = key, meta or {}
+        if visit != NOT_NOTED:
+            self.visits[self.rows] = visit
+        if visit.unit is not None:
+            self.units.setdefault(visit.unit, []).append(self.rows)
         self._row_of[seq] = self.rows
         self.rows += 1
 

@@ -126,10 +126,12 @@ class StudyDecision(NamedTuple):
         return Text("\n".join(lines))
 
     def _who(self, facts: dict[str, Any]) -> list[str]:
-        """The visit, the metadata and the features."""
+        """The unit, the visit, the metadata and the features. Without a visit's label, the key stands for it."""
         features, lines = self.decision.rules.features, []
-        if facts.get("key") is not None:
-            lines.append(f"  Visit: {facts['key']}.")
+        named = {"Unit": facts.get("unit"), "Visit": facts.get("visit"), "Key": facts.get("key")}
+        if named["Visit"] is None:
+            named["Visit"] = named.pop("Key")
+        lines += [f"  {word}: {label}." for word, label in named.items() if label is not None]
         if facts.get("meta"):
             lines.append("  Noted: " + ", ".join(f"{name} {value}" for name, value in facts["meta"].items()) + ".")
         if features is not None:

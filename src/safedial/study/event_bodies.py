@@ -14,18 +14,25 @@ from safedial.version import __version__
 
 
 class Noted(NamedTuple):
-    """What a caller gives with a request: the idempotency key, metadata, a proposed setting, and the label of who gets
-    it.
+    """What a caller gives with a request: the idempotency key, metadata, a proposed setting, the label of who gets it,
+    and the label of the visit.
     """
 
     key: str | None = None
     meta: Mapping[str, Any] | None = None
     proposal: float | None = None
     unit: str | None = None
+    visit: str | None = None
 
 
 QUESTION = Noted._fields[2:]
-"""What of it belongs to the question, and so to the advice, where the learner reads it."""
+"""What of it events, certificates and tables hold under its own name, where it was given."""
+
+
+def read_by_learner(rules: Rules, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a question the learner reads: a proposal, and the unit where levels are kept for each."""
+    by_unit = rules.policy.options.get("unit") is not None
+    return {"proposal": given.get("proposal"), "unit": given.get("unit") if by_unit else None}
 
 
 def noted_in(body: Mapping[str, Any]) -> Noted:

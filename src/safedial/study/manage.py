@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
@@ -14,6 +14,7 @@ from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
 from safedial.study.ids import NAME, no_decision, read_id
 from safedial.study.log import add_study, find_study, lock_head, removed_study, study_names
+from safedial.study.pseudonyms import WHERE, first_event, read_unit_key
 from safedial.study.replay_log import Source
 from safedial.study.requests import actor_name
 from safedial.study.schema import STORE_LOG
@@ -32,6 +33,8 @@ def create_study(
     storage: str | Store,
     load_if_exists: bool = False,
     actor: str | None = None,
+    pseudonymise: bool = False,
+    unit_key: str | bytes | None = None,
     **more: Any,
 ) -> Study:
     """Create a study, or open an existing one. Choices worth a second thought cause a warning.
@@ -45,30 +48,66 @@ def create_study(
             plain options, and you give the policy again whenever you open the study.
         storage: sqlite:///file.db or postgresql://user@host/database, or an open `Store`.
         load_if_exists: open a study of that name if there is one; a given specification must match its own.
+        pseudonymise: store the HMAC-SHA-256 of each unit's label in place of the label (not of visits and metadata).
+        unit_key: the key for it, env:NAME, file:PATH or bytes. It never enters the log; you give it again to open the
+            study.
     """
     given = spec.to_dict() if isinstance(spec, SafetySpec) else {} if spec is None else spec
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be a SafetySpec or a mapping")
-    made, notes = make_study(name, {**given, **more}, storage=storage, load_if_exists=load_if_exists, actor=actor)
+    units = UnitKey(pseudonymise, unit_key)
+    opening = {"storage": storage, "load_if_exists": load_if_exists, "actor": actor}
+    made, notes = make_study(name, {**given, **more}, units=units, **opening)
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return made
 
 
+class UnitKey(NamedTuple):
+    """Whether a new study stores pseudonyms, and their key, as `create_study` takes them."""
+
+    pseudonymise: bool = False
+    key: str | bytes | None = None
+
+    def first_event(self, store: Store, name: str) -> dict[str, Any]:
+        """What a new study's first event says about it."""
+        require(isinstance(self.pseudonymise, bool), "pseudonymise", self.pseudonymise, "must be True or False")
+        if not self.pseudonymise:
+            way_out = "state pseudonymise, or leave the key out"
+            require(self.key is None, "unit_key", "...", "is given, but units would be stored as they are", way_out)
+            return {}
+        keys = store.unit_keys if self.key is None else [read_unit_key(self.key)]
+        require(len(keys) == 1, "pseudonymise", True, "needs one key", f"give unit_key, {WHERE}")
+        return first_event(keys[0], name)
+
+
+AS_GIVEN = UnitKey()
+
+
 def make_study(
-    name: str, whole: Mapping[str, Any], *, storage: str | Store, load_if_exists: bool, actor: str | None
+    name: str,
+    whole: Mapping[str, Any],
+    *,
+    storage: str | Store,
+    load_if_exists: bool,
+    actor: str | None,
+    units: UnitKey = AS_GIVEN,
 ) -> tuple[Study, list[str]]:
     """`create_study`, with its warnings as a list."""
     require(
         isinstance(name, str) and NAME.fullmatch(name), "name", name, "must be letters, digits, - and _, at most 64"
     )
     with _store(storage) as store:
-        notes = _created(store, name, whole, actor_name(actor))
+        notes = _created(store, name, whole, units, actor_name(actor))
         if notes is None and not load_if_exists:
             raise StudyError(
                 "study_exists", f"name = {name!r}: there already is such a study; load_if_exists=True opens it"
             )
-        opened = Study(store, name, actor=actor, policy=own_policy(whole))
+        opened = Study(store, name, actor=actor, policy=own_policy(whole), unit_key=units.key)
         opened.created = notes is not None
+        if notes is None:
+            rule = f"differs from the study's own, which stores {'' if opened.spec.unit_check else 'no '}pseudonyms"
+            same = units.pseudonymise == bool(opened.spec.unit_check)
+            require(same or not whole, "pseudonymise", units.pseudonymise, rule)
         if notes is None and whole:
             same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
             require(
@@ -81,10 +120,19 @@ def make_study(
         return opened, notes or []
 
 
-def open_study(name: str, *, storage: str | Store, actor: str | None = None, policy: Policy | None = None) -> Study:
-    """Open an existing study; `policy` is the one it was created with, if that is your own."""
+def open_study(
+    name: str,
+    *,
+    storage: str | Store,
+    actor: str | None = None,
+    policy: Policy | None = None,
+    unit_key: str | bytes | None = None,
+) -> Study:
+    """Open an existing study; `policy` is the one it was created with, if that is your own, and `unit_key` the key of
+    its pseudonyms, if it stores any.
+    """
     with _store(storage, create=False) as store:
-        return Study(store, name, actor=actor, policy=policy)
+        return Study(store, name, actor=actor, policy=policy, unit_key=unit_key)
 
 
 @contextmanager
@@ -125,7 +173,7 @@ def _check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
     require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
 
 
-def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> list[str] | None:
+def _created(store: Store, name: str, fields: Mapping[str, Any], units: UnitKey, actor: str) -> list[str] | None:
     """Create the study. Returns warnings, or None if it exists. Creations wait for each other."""
     with writing(store.engine) as connection:
         lock_head(connection, STORE_LOG)
@@ -137,11 +185,12 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = read_spec(fields)
+        pseudonyms = units.first_event(store, name)
         _check_fallback(fields, made)
         transaction = StudyTransaction(
             Source(connection, add_study(connection, name), name, own_policy(fields)), State(made)
         )
-        spec = {"name": name, "rules": made.rules_version, "spec": made.fields}
+        spec = {"name": name, "rules": made.rules_version, "spec": made.fields, **pseudonyms}
         first = transaction.append("study_created", spec, actor=actor)
         transaction.flush()
         body = {"id": transaction.source.study, "name": name, "hash": first.hash.hex()}

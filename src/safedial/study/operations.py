@@ -47,6 +47,32 @@ def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
     return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
 
 
+VISIT = "\x01visit:"
+"""Begins the entries of visits among the idempotency keys; a key that a caller gives is printable."""
+
+
+def visit_entry(noted: Noted) -> tuple[str, bytes]:
+    """The entry of a unit's visit among the idempotency keys."""
+    digest = request_digest(["visit", noted.unit, noted.visit])
+    return VISIT + digest.hex(), digest
+
+
+def check_visit(transaction: StudyTransaction, noted: Noted) -> None:
+    """Refuse a second decision for the same visit of a unit, unless the first was declared void."""
+    key, _ = visit_entry(noted)
+    seq = transaction.seq_of(key)
+    event = None if seq is None else transaction.event(seq)
+    if seq is None or event is None:
+        return
+    first = id_of(transaction.state.study.rules_version, transaction.source.name, seq, event.hash)
+    if history_of(transaction, first).void:
+        transaction.release_key(key)
+        return
+    whose = "" if noted.unit is None else f"unit {noted.unit!r} "
+    words = f"already has a decision, {first}; report its outcome, or declare it void before asking again"
+    raise StudyError("visit_taken", f"visit = {noted.visit!r}: {whose}{words}", public=f"visit: {words}")
+
+
 def once(transaction: StudyTransaction, key: str | None, request: Any, make: Callable[[], Event]) -> tuple[Event, bool]:
     """The event that `make` appends, or the one that the same request with this key appended before."""
     if key is None:
@@ -68,10 +94,15 @@ def ask(transaction: StudyTransaction, request: Request, *, actor: str) -> Study
     raw, asked, noted = request
 
     def make() -> Event:
+        if noted.visit is not None:
+            check_visit(transaction, noted)
         at = transaction.time_of_decision()
         decision = decide_next(transaction.state, asked, raw)
         bodies.append(body_of(decision, raw, transaction.state, noted))
-        return transaction.append("decided", bodies[0], actor=actor, known=asked, at=at)
+        event = transaction.append("decided", bodies[0], actor=actor, known=asked, at=at)
+        if noted.visit is not None:
+            transaction.keep_key(*visit_entry(noted), event.seq)
+        return event
 
     event, created = once(transaction, noted.key, asking(raw, asked.baseline_cost, noted), make)
     if not created and not EVENT_KINDS[event.kind].decides:

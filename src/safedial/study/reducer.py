@@ -15,7 +15,7 @@ from safedial.decision.learners.blas import dnrm2
 from safedial.decision.outcome import Outcome, Sample, for_the_watch, normalise, read_cost
 from safedial.decision.rounds import Asked, Round
 from safedial.study.event import Event
-from safedial.study.event_bodies import QUESTION, decision_of
+from safedial.study.event_bodies import decision_of, read_by_learner
 from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
 from safedial.study.guard import with_limits
 from safedial.study.state import State
@@ -103,7 +103,7 @@ def question_of(state: State, body: Body) -> Asked:
     asked = Asked(vector, dnrm2(vector), baseline_cost=body["baseline_cost"])
     if not rules.learner.reads_questions:
         return asked
-    return rules.learner.read_question(rules, asked, **{name: body.get(name) for name in QUESTION})
+    return rules.learner.read_question(rules, asked, **read_by_learner(rules, body))
 
 
 def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:

@@ -8,6 +8,7 @@ so the state is as if the right value had been reported at first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -61,7 +62,8 @@ def read_study(source: Source) -> StudySpec:
         words = f"its policy {policy!r} is your own, which a log cannot hold"
         way_out = "open the study in Python and give it again: open_study(name, storage=..., policy=...)"
         raise StudyError("own_policy", f"study {name!r}: {words}; {way_out}")
-    return read_spec(body["spec"], quiet=True, version=version, own=source.policy)
+    spec = read_spec(body["spec"], quiet=True, version=version, own=source.policy)
+    return replace(spec, unit_check=body["units"]["key_check"]) if "units" in body else spec
 
 
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:

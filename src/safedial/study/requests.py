@@ -16,7 +16,7 @@ from safedial.decision.validation import read_question
 from safedial.errors import refusal, require
 from safedial.study.errors import StudyError
 from safedial.study.event import now
-from safedial.study.event_bodies import QUESTION, Noted
+from safedial.study.event_bodies import Noted, read_by_learner
 
 LONGEST = 10_000
 """The longest text in an event: a reason, an actor, a key."""
@@ -42,9 +42,9 @@ def read_request(
     values = context if rules.features is None else rules.features.values(context)
     if noted.proposal is not None:
         noted = noted._replace(proposal=real("proposal", noted.proposal))
-    if noted.unit is not None:
-        noted = noted._replace(unit=_label("unit", noted.unit))
-    given = {name: getattr(noted, name) for name in QUESTION}
+    for name in ("unit", "visit"):
+        read_label(rules.version, name, getattr(noted, name))
+    given = read_by_learner(rules, noted._asdict())
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
     raw = asked.vector if rules.features is None else values
     return Request(raw.tolist(), asked, noted)
@@ -76,16 +76,22 @@ def read_values(rules: Rules, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
     """The metadata of a decision: a few short names with short values."""
-    require(
-        version > 1,
-        "meta",
-        type(meta).__name__,
-        f"cannot be stored by a study of rules {version}, whose events keep their first form",
-        "leave it out, or create a new study",
-    )
+    _check_version(version, "meta", type(meta).__name__)
     proper = isinstance(meta, Mapping) and len(meta) <= MOST_META
     require(proper, "meta", type(meta).__name__, f"must be a mapping of at most {MOST_META} names to plain values")
     return {_meta_name(name): _meta_value(name, value) for name, value in meta.items()} or None
+
+
+def read_label(version: int, name: str, value: Any) -> None:
+    """Check the label of a unit or a visit, if there is one."""
+    if value is not None:
+        _check_version(version, name, value)
+        require(_label(name, value), name, value, "must not be empty", "leave it out where there is none")
+
+
+def _check_version(version: int, name: str, value: Any) -> None:
+    rule = f"cannot be stored by a study of rules {version}, whose events keep their first form"
+    require(version > 1, name, value, rule, "leave it out, or create a new study")
 
 
 def _label(name: str, value: Any) -> str:

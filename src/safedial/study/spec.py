@@ -34,13 +34,15 @@ class StudySpec:
 
     `learning_order` is "prefix" (the learner uses the longest run of rounds, from the first, whose outcomes are all
     known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
-    outcomes). The written form calls it `folding`.
+    outcomes). The written form calls it `folding`. `unit_check` is the check value of the key of its pseudonyms, from
+    its first event; "" if it stores units as they are given (study/pseudonyms.py).
     """
 
     rules: Rules
     guard: Guard
     learning_order: str
     fields: dict[str, Any]
+    unit_check: str = ""
     folding = renamed_attribute("StudySpec.folding", "learning_order")
 
     @cached_property

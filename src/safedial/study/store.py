@@ -12,7 +12,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from safedial.study import failpoints
 from safedial.study.database import connect, is_read_only, reading, shown, writing
 from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.log import Head, find_study, lock_head, read_event, removed_study
+from safedial.study.pseudonyms import read_unit_key
 from safedial.study.replay_log import Kept, Source, load_state, read_study
 from safedial.study.schema import meta
 from safedial.study.spec import StudySpec
@@ -50,13 +51,15 @@ class Store:
     Args:
         storage: sqlite:///file.db or postgresql://user@host/database.
         create: create the tables if there are none; False refuses a file that does not exist.
+        unit_keys: keys of studies that store pseudonyms of their units, each env:NAME, file:PATH or bytes.
 
     A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
     `status` answer, and everything that writes is refused.
     """
 
-    def __init__(self, storage: str, *, create: bool = True) -> None:
+    def __init__(self, storage: str, *, create: bool = True, unit_keys: Iterable[str | bytes] = ()) -> None:
         self.storage = storage
+        self.unit_keys = [read_unit_key(each) for each in unit_keys]
         self.engine = connect(storage, create=create)
         self._begin = reading if is_read_only(self.engine) else writing
         self._ids: dict[str, int] = {}
@@ -247,7 +250,9 @@ class Store:
 
 
 def _same(one: StudySpec, other: StudySpec) -> bool:
-    return one is other or (one.rules_version, one.fields) == (other.rules_version, other.fields)
+    if one is other:
+        return True
+    return (one.rules_version, one.fields, one.unit_check) == (other.rules_version, other.fields, other.unit_check)
 
 
 def _run(job: _Job, transaction: StudyTransaction) -> tuple[_Job, Any, InvalidInput | None]:

@@ -30,13 +30,7 @@ from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.event_bodies import Noted
 from safedial.study.history import read_history
 from safedial.study.ids import read_own_id
-from safedial.study.requests import (
-    checked_text,
-    microseconds,
-    read_outcome,
-    read_request,
-    read_values,
-)
+from safedial.study.requests import checked_text, microseconds, read_outcome, read_request, read_values
 from safedial.study.store import Answer
 from safedial.study.study_reader import StudyReader
 from safedial.study.transaction import StudyTransaction
@@ -61,6 +55,7 @@ class Study(StudyReader):
         allow_extrapolation: bool = False,
         proposal: float | None = None,
         unit: str | None = None,
+        visit: str | None = None,
         actor: str | None = None,
         wait: Literal[True] = True,
     ) -> StudyDecision: ...
@@ -76,6 +71,7 @@ class Study(StudyReader):
         allow_extrapolation: bool = False,
         proposal: float | None = None,
         unit: str | None = None,
+        visit: str | None = None,
         actor: str | None = None,
         wait: Literal[False],
     ) -> Future[StudyDecision]: ...
@@ -90,20 +86,21 @@ class Study(StudyReader):
         allow_extrapolation: bool = False,
         proposal: float | None = None,
         unit: str | None = None,
+        visit: str | None = None,
         actor: str | None = None,
         wait: bool = True,
     ) -> StudyDecision | Future[StudyDecision]:
         """Advise an action for `context`.
 
         Args:
-            key: a name for the request, such as a visit. Asking again with the same key gives the same decision. The
-                certificate and exports show it.
-            meta: other notes on the decision, {"patient": "P-04", "ward": "3b"}: at most 20 names with text of at most
-                200 characters, numbers or booleans. They do not change the advice.
+            key: a name for the request. Asking again with the same key gives the same decision.
+            meta: other notes on the decision, {"ward": "3b"}: at most 20 names with text of at most 200 characters,
+                numbers or booleans. They do not change the advice.
             allow_extrapolation: accept a context outside the stated ranges of its features, and mark the decision.
-            proposal, unit: as for `Agent.decide`, where the policy takes them.
+            proposal: as for `Agent.decide`, where the policy takes it.
+            unit, visit: who gets it, for example a patient, and at which visit. A unit's visit has one decision.
         """
-        rules, noted = self.spec.rules, Noted(key, meta, proposal, unit)
+        rules, noted = self.spec.rules, Noted(key, meta, proposal, self.stored_unit(unit), visit)
         asked = read_request(rules, context, noted, baseline_cost, allow_extrapolation=allow_extrapolation)
         return self._write(partial(operations.ask, request=asked, actor=self._who(actor)), wait, key)
 

@@ -17,11 +17,13 @@ from safedial.study.event import Event, moment, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
 from safedial.study.log import event_hashes, events_about, read_event, read_events
-from safedial.study.requests import actor_name
+from safedial.study.pseudonyms import matching_key, no_key, pseudonym, read_unit_key
+from safedial.study.requests import actor_name, read_label
 from safedial.study.spec import StudySpec
 from safedial.study.store import Answer, Store
 from safedial.study.tables import effective_rows, write_rows
 from safedial.study.transaction import StudyTransaction
+from safedial.study.units import by_unit, counts_of, long_run_of, unknown_unit, unknown_visit
 from safedial.study.verify import Report
 from safedial.study.verify_parts import verify_study
 
@@ -32,11 +34,21 @@ if TYPE_CHECKING:
 class StudyReader:
     """One study in a store, for reading."""
 
-    def __init__(self, store: Store, name: str, *, actor: str | None = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        actor: str | None = None,
+        policy: Policy | None = None,
+        unit_key: str | bytes | None = None,
+    ) -> None:
         self.store, self.name, self.actor = store, name, actor_name(actor)
         self.created = False
         self._id = store.find(name)
         self.spec: StudySpec = store.spec(self._id, name, policy)
+        keys = store.unit_keys if unit_key is None else [read_unit_key(unit_key)]
+        self._unit_key = matching_key(name, self.spec.unit_check, keys, must=unit_key is not None)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
@@ -95,16 +107,66 @@ class StudyReader:
         """Check the chain of hashes, replay the log, and recompute every decision."""
         return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
 
-    def rows(self) -> Iterable[dict[str, Any]]:
-        """One mapping for each decision: the advice, what was applied, and the outcome."""
-        with reading(self.store.engine) as connection:
-            yield from effective_rows(self.spec.rules, self.name, read_events(connection, self._id))
+    def rows(self, *, unit: str | None = None, visit: str | None = None) -> Iterable[dict[str, Any]]:
+        """One mapping for each decision: the advice, what was applied, and the outcome; all, or those of a unit, a
+        visit or both. A unit or visit that no decision has is an error.
+        """
+        found = self._rows()
+        if unit is not None:
+            found = self._of_unit(unit)
+        if visit is not None:
+            found = [row for row in found if row.get("visit") == visit]
+            if not found:
+                raise unknown_visit(visit, unit)
+        return found
 
-    def frame(self) -> DataFrame:
+    def frame(self, *, unit: str | None = None, visit: str | None = None) -> DataFrame:
         """`rows` as a pandas DataFrame."""
         from safedial.errors import import_extra
 
-        return import_extra("pandas", "data").DataFrame(list(self.rows()))
+        return import_extra("pandas", "data").DataFrame(list(self.rows(unit=unit, visit=visit)))
+
+    def units(self) -> list[dict[str, Any]]:
+        """The units of the study: how many decisions, outcomes and outcomes over the threshold each has, with a 95 %
+        interval for the share of these.
+        """
+        return [{"unit": unit, **counts_of(rows)} for unit, rows in by_unit(self._rows()).items()]
+
+    def unit(self, unit: str) -> dict[str, Any]:
+        """One unit: its counts as in `units`, its `course` (its `rows`), and, where the policy keeps a level for each
+        unit, its `long_run` statement, else None.
+        """
+        course = self._of_unit(unit)
+        label = course[0]["unit"]
+        return {"unit": label, **counts_of(course), "long_run": self.long_run(label), "course": course}
+
+    def long_run(self, stored: str) -> dict[str, Any] | None:
+        """The long-run statement for a unit, by its label as the log has it; None where no level is kept for it."""
+        return self._run(lambda transaction: long_run_of(self.spec.rules, transaction.state.learner, stored))
+
+    def stored_unit(self, unit: str | None) -> str | None:
+        """A unit's label as the log has it: as it is given, or its pseudonym."""
+        if unit is None or not self.spec.unit_check:
+            return unit
+        read_label(self.spec.rules_version, "unit", unit)
+        if self._unit_key is None:
+            raise no_key(self.name)
+        return pseudonym(self._unit_key, unit)
+
+    def unit_names(self, unit: str) -> tuple[str, ...]:
+        """What a unit that a query names may be stored as: as it is, or where the key is known as its pseudonym."""
+        return (unit,) if self._unit_key is None else (unit, pseudonym(self._unit_key, unit))
+
+    def _rows(self) -> Iterable[dict[str, Any]]:
+        with reading(self.store.engine) as connection:
+            yield from effective_rows(self.spec.rules, self.name, read_events(connection, self._id))
+
+    def _of_unit(self, unit: str) -> list[dict[str, Any]]:
+        names = self.unit_names(str(unit))
+        found = [row for row in self._rows() if row.get("unit") in names]
+        if not found:
+            raise unknown_unit(str(unit), pseudonyms=bool(self.spec.unit_check))
+        return found
 
     def export(self, path: str | Path) -> Path:
         """Write the decisions to .csv or .parquet, or the whole log to .jsonl."""

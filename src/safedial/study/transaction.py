@@ -93,17 +93,29 @@ class StudyTransaction:
 
     def known_key(self, key: str, digest: bytes) -> int | None:
         """The seq of the event of an idempotency key, or None if it is new; refused for a different request."""
+        seq = self.seq_of(key)
+        if seq is None:
+            return None
+        if self._is_old(seq):
+            self.release_key(key)
+            return None
+        found = self._used[key]
+        if found is not None and found[0] != digest:
+            words = "was used for another request; repeat that request, or use a new key"
+            raise StudyError("key_reused", f"key = {key[:80]!r}: {words}")
+        return seq
+
+    def seq_of(self, key: str) -> int | None:
+        """The seq of the event of an idempotency key, or None if it is new."""
         if key not in self._used:
             self.look_up([key])
         found = self._used[key]
-        if found is None or self._is_old(found[1]):
-            self._old |= {key} if found else set()
-            self._used[key] = None
-            return None
-        if found[0] != digest:
-            words = "was used for another request; repeat that request, or use a new key"
-            raise StudyError("key_reused", f"key = {key[:80]!r}: {words}")
-        return found[1]
+        return None if found is None else found[1]
+
+    def release_key(self, key: str) -> None:
+        """Let a key be used again."""
+        self._old.add(key)
+        self._used[key] = None
 
     def _is_old(self, seq: int) -> bool:
         """Whether a key's event is older than keys are kept (version 1 of the rules keeps them for ever)."""

@@ -18,7 +18,7 @@ from safedial.study.event import START, Event, canonical, follows
 from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
-from safedial.study.operations import request_digest, request_of
+from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
 from safedial.study.reducer import decide_next, question_of
 from safedial.study.replay_log import Source, apply_event, read_study, snapshot_body
 from safedial.study.snapshot import pack
@@ -106,6 +106,15 @@ def read_checkpoint(given: Mapping[str, Any] | str | None) -> dict[int, bytes]:
     return dict([mark])
 
 
+def _entry(event: Event, key: str) -> tuple[str, bytes]:
+    """The entry, among the idempotency keys, that an event's own request made."""
+    body = event.fields()
+    if key.startswith(VISIT):
+        return visit_entry(noted_in(body))
+    stated = body.get("key", key) if EVENT_KINDS[event.kind].decides else key
+    return stated, request_digest(request_of(event))
+
+
 class _Check:
     def __init__(self, source: Source, recompute: bool, start: State | None, stop: int | None) -> None:
         self.source, self.recompute, self.stop = source, recompute, stop
@@ -165,9 +174,11 @@ class _Check:
                 if fields[0] is None:
                     raise _Bad(seq, "is missing: an idempotency key refers to it")
                 event = Event(seq, *fields)
-                stated = event.fields().get("key", key) if EVENT_KINDS[event.kind].decides else key
-                if request_digest(request_of(event)) != bytes(name) or stated != key:
-                    raise _Bad(seq, "has the idempotency key of another request")
+                if (key, bytes(name)) != _entry(event, key):
+                    words = (
+                        "visit of another decision" if key.startswith(VISIT) else "idempotency key of another request"
+                    )
+                    raise _Bad(seq, f"has the {words}")
 
     def link(self, event: Event) -> None:
         """The event must have the next seq and the right hash."""

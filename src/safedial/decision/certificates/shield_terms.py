@@ -15,6 +15,7 @@ from safedial.decision.units import rounded_down, significant
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
+    from safedial.decision.learners.shield_levels import Tally
     from safedial.decision.rules import Rules
 
 SHOWN = 20
@@ -243,14 +244,17 @@ def _brackets(rules: Rules) -> dict[str, Any]:
 
 def adaptive(decision: Decision) -> dict[str, Any] | None:
     """The long-run statement for any sequence of rounds; None where the level does not adapt."""
-    rate, seen = decision.rules.policy.options["adapt"], decision.prediction
-    if rate is None:
-        return None
-    tally, waiting = seen.tally, seen.tally.decided - seen.tally.ended
+    seen = decision.prediction
+    return None if decision.rules.policy.options["adapt"] is None else long_run(decision.rules, seen.tally, seen.unit)
+
+
+def long_run(rules: Rules, tally: Tally, label: str) -> dict[str, Any]:
+    """The long-run statement for the rounds of a label, from their counts."""
+    rate, waiting = rules.policy.options["adapt"], tally.decided - tally.ended
     late = {"open_at_once": max(tally.open_at_once, 1), "at_start": tally.at_start}
-    bound = excess_bound(tally.followed, risk=decision.rules.spec.violation_risk, rate=rate, **late)
+    bound = excess_bound(tally.followed, risk=rules.spec.violation_risk, rate=rate, **late)
     counts = {"known": tally.followed, "exceeded": tally.exceeded, "exceeded_at_start": tally.at_start}
-    unit = {"unit": seen.unit} if seen.unit else {}
+    unit = {"unit": label} if label else {}
     return {
         "rate": rate,
         **unit,

@@ -1,0 +1,100 @@
+"""Decisions by unit and visit, for the operator page and the API, from a study's columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.service.charts import shown_row
+from safedial.service.evidence_path import over_threshold
+from safedial.service.timeline import NOT_NOTED, Track
+from safedial.study.units import unit_counts, unknown_unit, unknown_visit
+
+LONGEST_COURSE = 500
+"""The most decisions in a unit's course, the latest ones."""
+
+
+class Wanted(NamedTuple):
+    """Which decisions a query asks for. `by_label`: whether the caller may name a unit by its label where the study
+    stores pseudonyms: only who may ask for decisions, because the answers tell whose pseudonym it is.
+    """
+
+    search: str = ""
+    unit: str | None = None
+    visit: str | None = None
+    by_label: bool = False
+
+
+def rows_page(track: Track, before: int | None, limit: int, wanted: Wanted) -> dict[str, Any]:
+    """Decisions before `before`, newest first, that a query asks for."""
+    with track.lock:
+        last = track.rows if before is None else int(np.searchsorted(track.column("seq"), before))
+        found = (row for row in _matching(track, wanted) if row < last)
+        rows = list(itertools.islice(found, limit))
+        more = len(rows) == limit and rows[-1] > 0
+        return {
+            "rows": [shown_row(track, row) for row in rows],
+            "before": int(track.value("seq", rows[-1])) if more else None,
+        }
+
+
+def _matching(track: Track, wanted: Wanted) -> Iterable[int]:
+    """The rows that a query asks for, the latest first."""
+    rows: Iterable[int] = range(track.rows - 1, -1, -1)
+    if wanted.unit is not None:
+        rows = reversed(track.units[_stored(track, wanted.unit, wanted.by_label)])
+    if wanted.visit is not None:
+        rows = [row for row in rows if track.visits.get(row, NOT_NOTED).visit == wanted.visit]
+        if not rows:
+            raise unknown_visit(wanted.visit, wanted.unit)
+    if not wanted.search:
+        return rows
+    names = track.study.unit_names(wanted.search) if wanted.by_label else ()
+    return (row for row in rows if _matches(track, row, wanted.search.lower(), names))
+
+
+def _matches(track: Track, row: int, words: str, names: tuple[str, ...]) -> bool:
+    noted = track.visits.get(row, NOT_NOTED)
+    texts = (*(noted.key or "", noted.unit or "", noted.visit or ""), *_pairs(noted.meta or {}))
+    found = words == str(int(track.value("seq", row))) or any(words in each.lower() for each in texts)
+    return found or noted.unit in names
+
+
+def _pairs(meta: dict[str, Any]) -> list[str]:
+    return [f"{name} {value}" for name, value in meta.items()]
+
+
+def _stored(track: Track, unit: str, by_label: bool) -> str:
+    """A unit's label as the log has it."""
+    names = track.study.unit_names(unit) if by_label else (unit,)
+    found = next((name for name in names if name in track.units), None)
+    if found is None:
+        raise unknown_unit(unit, pseudonyms=bool(track.study.spec.unit_check))
+    return found
+
+
+def units_page(track: Track, after: int, limit: int) -> dict[str, Any]:
+    """Units with their counts, in the order of their first decisions."""
+    with track.lock:
+        known, over = over_threshold(track)
+        some = list(itertools.islice(track.units.items(), after, after + limit))
+        rows = [{"unit": unit, **_counts(rows, known, over)} for unit, rows in some]
+        more = after + limit < len(track.units)
+        return {"units": rows, "after": after + limit if more else None}
+
+
+def unit_page(track: Track, unit: str, by_label: bool) -> dict[str, Any]:
+    """One unit: its counts, its course and its long-run statement."""
+    with track.lock:
+        stored = _stored(track, unit, by_label)
+        rows = track.units[stored]
+        told = {"unit": stored, **_counts(rows, *over_threshold(track))}
+        told["course"] = [shown_row(track, row) for row in rows[-LONGEST_COURSE:]]
+    return {**told, "long_run": track.study.long_run(stored)}
+
+
+def _counts(rows: list[int], known: Any, over: Any) -> dict[str, Any]:
+    return unit_counts(len(rows), int(known[rows].sum()), int(over[rows].sum()))

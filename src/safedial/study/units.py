@@ -1,0 +1,66 @@
+"""A study seen from one unit (a patient, a cell, a vehicle): its course, its own count of excesses, its own long-run
+statement where the policy keeps levels for each unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from safedial.core.promise import PROMISES
+from safedial.decision.certificates.shield_terms import long_run
+from safedial.decision.rules import Rules
+from safedial.stats import violation_interval
+from safedial.study.errors import StudyError
+
+COUNTED = ("known", "corrected", "throttled")
+"""The statuses of rounds whose outcomes count."""
+
+
+def unit_counts(decisions: int, outcomes: int, violations: int) -> dict[str, Any]:
+    """Counts of one unit, with a 95 % interval for its share of outcomes over the threshold."""
+    interval = violation_interval([violations], outcomes) if outcomes else (0.0, 1.0)
+    return {"decisions": decisions, "outcomes": outcomes, "violations": violations, "interval": list(interval)}
+
+
+def counts_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """`unit_counts` of rows of a study's table."""
+    rows = list(rows)
+    counted = [row for row in rows if row["status"] in COUNTED or _voided_excess(row)]
+    return unit_counts(len(rows), len(counted), sum(bool(row["violated"]) for row in counted))
+
+
+def _voided_excess(row: Mapping[str, Any]) -> bool:
+    """A round that was declared void after an excess was reported still counts, as in `Study.status`."""
+    return bool(row["status"] == "void" and row["violated"] and not row["doubt"] and PROMISES[row["promise"]].claimed)
+
+
+def by_unit(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of each unit, in the order of the units' first decisions."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row.get("unit") is not None:
+            found.setdefault(row["unit"], []).append(row)
+    return found
+
+
+def long_run_of(rules: Rules, learner: Any, unit: str) -> dict[str, Any] | None:
+    """The long-run statement for a unit now; None unless the policy keeps a level for each."""
+    options = rules.policy.options
+    if options.get("unit") is None or options.get("adapt") is None:
+        return None
+    level, tally = learner.levels.at(unit)
+    return {**long_run(rules, tally, unit), "level": level}
+
+
+def unknown_unit(unit: str, *, pseudonyms: bool) -> StudyError:
+    way_out = "check the label"
+    if pseudonyms:
+        way_out = "this study stores pseudonyms: give the pseudonym, or the label where the key is known"
+    words = f"no decision of this study has it; {way_out}"
+    return StudyError("unknown_unit", f"unit = {unit[:80]!r}: {words}", public=f"unit: {words}")
+
+
+def unknown_visit(visit: str, unit: str | None) -> StudyError:
+    words = f"no decision of this {'study' if unit is None else 'unit'} has it"
+    return StudyError("unknown_visit", f"visit = {visit[:80]!r}: {words}", public=f"visit: {words}")

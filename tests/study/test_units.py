@@ -1,0 +1,270 @@
+"""Units and visits: who gets a decision and when, for every policy, and pseudonyms in place of labels."""
+
+import csv
+import hmac
+import json
+
+import pytest
+
+from safedial import InvalidInput, SafetySpec, growth, open_study
+from safedial.decision.units import Dial, Features
+from safedial.policies import hp_shield
+from safedial.study import Store, StudyError, create_study, list_studies
+from safedial.study.operations import request_digest
+from tests.recorded.test_recorded import HERE
+from tests.recorded.write import restored
+from tests.study.conftest import SPEC
+
+CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+SHIELD = {
+    "spec": SafetySpec(threshold=2.0, violation_risk=0.1, promise="bracket"),
+    "dial": Dial(high=20.0, unit="mg"),
+    "features": Features(names=("dose",), center=(4,), scale=(4,), intercept=False),
+}
+KEY = b"a key of more than sixteen bytes"
+
+
+def shield(store, name="shield", **options):
+    policy = hp_shield(base="dose", growth=growth.relative(0.7, 1.4, floor=0.5), start_scale=0.25, **options)
+    return create_study(name, **SHIELD, policy=policy, storage=store)
+
+
+def visits(study, rounds, units=3, context=(0.3, 0.3)):
+    """Rounds of several units in turn; every fourth outcome of the first unit is over the threshold."""
+    made = []
+    for number in range(rounds):
+        unit, visit = f"P-{number % units:02d}", str(number // units + 1)
+        made.append(study.ask(list(context), unit=unit, visit=visit))
+        high = number % units == 0 and (number // units) % 4 == 3
+        study.tell(made[-1].id, reward=0.1, cost=0.51 if high else 0.1)
+    return made
+
+
+@pytest.mark.parametrize("spec", [SPEC, {**SPEC, "policy": "hp_ucb"}, CONFORMAL], ids=["probe", "ucb", "conformal"])
+def test_unit_and_visit_stand_in_the_log_the_certificate_the_words_and_the_exports(store, tmp_path, spec):
+    study = create_study("ward", spec, storage=store)
+    bare, noted = study.ask([0.3, 0.2]), study.ask([0.3, 0.2], unit="P-04", visit="day 2", meta={"ward": "3b"})
+    assert noted.action == bare.action
+    assert not {"unit", "visit"} & bare.body.keys()
+    for told in (noted, study.decision(noted.id)):
+        assert (told.certificate["unit"], told.certificate["visit"]) == ("P-04", "day 2")
+    words = str(study.explain(noted.id))
+    assert "Unit: P-04." in words
+    assert "Visit: day 2." in words
+    study.export(tmp_path / "out.csv")
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert [(row["unit"], row["visit"]) for row in rows] == [("", ""), ("P-04", "day 2")]
+    assert [row["decision_id"] for row in study.rows(unit="P-04")] == [noted.id]
+    assert study.frame(unit="P-04", visit="day 2")["meta.ward"].tolist() == ["3b"]
+    assert study.verify().ok
+
+
+def test_a_shield_without_levels_for_each_unit_takes_one_and_its_advice_does_not_move(store):
+    study = shield(store)
+    first, second = study.ask({"dose": 4.0}), study.ask({"dose": 4.0}, unit="P-04")
+    assert first.action == second.action
+    assert second.certificate["unit"] == "P-04"
+    study.tell(second.id, reward=0.0, cost=1.0)
+    assert study.unit("P-04")["long_run"] is None
+    assert study.verify().ok
+
+
+def test_a_units_visit_has_one_decision_until_that_one_is_void(study):
+    first = study.ask([0.1, 0.2], unit="P-04", visit="1")
+    before = study.status()["seq"]
+    with pytest.raises(StudyError, match=rf"visit = '1': unit 'P-04' already has a decision, {first.id}") as refused:
+        study.ask([0.2, 0.2], unit="P-04", visit="1")
+    assert refused.value.code == "visit_taken"
+    assert "P-04" not in refused.value.public
+    assert study.status()["seq"] == before
+    for other in ({"unit": "P-05", "visit": "1"}, {"unit": "P-04", "visit": "2"}, {"visit": "1"}, {"unit": "P-04"}):
+        study.ask([0.2, 0.2], **other)
+    study.void(first.id, reason="typing error", unrelated=True)
+    again = study.ask([0.2, 0.2], unit="P-04", visit="1")
+    with pytest.raises(StudyError, match=again.id):
+        study.ask([0.2, 0.2], unit="P-04", visit="1")
+    assert [row["status"] for row in study.rows(unit="P-04", visit="1")] == ["void", "open"]
+    assert study.verify().ok
+
+
+def test_a_visit_is_taken_for_every_process_and_its_outcome_is_told_once(study, storage):
+    first = study.ask([0.1, 0.2], unit="P-04", visit="1", key="k")
+    with Store(storage) as other:
+        there = open_study("trial", storage=other)
+        assert there.ask([0.1, 0.2], unit="P-04", visit="1", key="k").id == first.id
+        with pytest.raises(StudyError, match="already has a decision"):
+            there.ask([0.1, 0.2], unit="P-04", visit="1")
+        there.tell(first.id, reward=0.1, cost=0.1)
+    with pytest.raises(StudyError, match="correct") as refused:
+        study.tell(first.id, reward=0.1, cost=0.2)
+    assert refused.value.code == "conflict"
+
+
+def test_two_requests_for_one_visit_in_one_commit_make_one_decision(lite):
+    asked = [lite.ask([0.1, 0.2], unit="P-04", visit="1", wait=False) for _ in range(20)]
+    failed = [future.exception() for future in asked]
+    assert sum(error is None for error in failed) == 1
+    assert {error.code for error in failed if error is not None} == {"visit_taken"}
+    assert lite.status()["decisions"] == 1
+
+
+def test_a_key_belongs_to_one_unit_and_visit_and_old_requests_keep_their_digests(lite):
+    first = lite.ask([0.1, 0.2], key="k", unit="P-04", visit="1")
+    for other in ({}, {"unit": "P-05", "visit": "1"}, {"unit": "P-04", "visit": "2"}, {"unit": "P-04"}):
+        with pytest.raises(StudyError, match="key") as refused:
+            lite.ask([0.1, 0.2], key="k", **other)
+        assert refused.value.code == "key_reused"
+    assert lite.ask([0.1, 0.2], key="k", unit="P-04", visit="1").id == first.id
+    lite.ask([0.1, 0.2], key="plain")
+    with lite.store.engine.begin() as connection:
+        stored = connection.exec_driver_sql("SELECT digest FROM idempotency WHERE key = 'plain'").scalar()
+    assert bytes(stored) == request_digest(["ask", [0.1, 0.2], 0.0])
+
+
+@pytest.mark.parametrize("name", ["unit", "visit"])
+@pytest.mark.parametrize("label", ["", "a\nb", "x" * 201, 7, "\ud800"])
+def test_a_bad_label_is_refused_and_nothing_is_written(lite, name, label):
+    with pytest.raises(InvalidInput, match=name):
+        lite.ask([0.1, 0.2], **{name: label})
+    assert lite.status()["seq"] == 1
+
+
+def test_a_unit_or_visit_that_is_not_there_is_a_clear_error(lite):
+    lite.ask([0.1, 0.2], unit="P-04", visit="1")
+    for query, code in (
+        ({"unit": "P-05"}, "unknown_unit"),
+        ({"unit": "P-04", "visit": "2"}, "unknown_visit"),
+        ({"visit": "2"}, "unknown_visit"),
+    ):
+        with pytest.raises(StudyError, match="no decision of this") as refused:
+            lite.rows(**query)
+        assert refused.value.code == code
+    with pytest.raises(StudyError, match="unit = 'P-05': no decision of this study has it; check the label"):
+        lite.unit("P-05")
+
+
+def test_a_study_of_earlier_rules_refuses_both(tmp_path):
+    with Store(restored(HERE / "85a7184", tmp_path / "store.db")) as store:
+        study = open_study("linear", storage=store)
+        before = study.status()["seq"]
+        for noted in ({"unit": "P-04"}, {"visit": "1"}):
+            with pytest.raises(InvalidInput, match=r"rules 1.*new study"):
+                study.ask([0.1, 0.2], **noted)
+        assert study.status()["seq"] == before
+
+
+def test_the_counts_of_all_units_add_up_to_the_studys(lite):
+    made = visits(lite, 24)
+    lite.void(made[0].id, reason="wrong device", unrelated=True)
+    lite.void(made[9].id, reason="wrong device", unrelated=True)
+    lite.tell(lite.ask([0.3, 0.3], unit="P-01").id, reward=0.1, cost=0.6, throttled=True)
+    lite.ask([0.3, 0.3], unit="P-01")
+    found, total = lite.units(), lite.status()
+    assert [each["unit"] for each in found] == ["P-00", "P-01", "P-02"]
+    for name in ("decisions", "outcomes", "violations"):
+        assert sum(each[name] for each in found) == total[name], name
+    first = lite.unit("P-00")
+    assert (first["decisions"], first["outcomes"], first["violations"]) == (8, 7, 2)
+    assert 0.0 < first["interval"][0] < 2 / 7 < first["interval"][1] < 1.0
+    assert [row["visit"] for row in first["course"]] == [str(number) for number in range(1, 9)]
+
+
+def test_a_units_long_run_statement_is_the_one_that_its_next_decision_certifies(store):
+    study = shield(store, adapt=0.05, unit="patient")
+    for number in range(24):
+        decision = study.ask({"dose": 4.0}, unit=f"P-{number % 2}")
+        if number != 20:
+            study.tell(decision.id, reward=0.0, cost=3.0 if number % 8 == 0 else 1.0)
+    told = study.unit("P-0")["long_run"]
+    certified = study.ask({"dose": 4.0}, unit="P-0").certificate["adaptive"]
+    assert {name: value for name, value in told.items() if name != "level"} == certified
+    assert (told["unit"], told["known"], told["open"]) == ("P-0", 11, 1)
+    assert told["exceeded"] <= told["bound"]
+    assert study.unit("P-1")["long_run"]["exceeded"] == 0
+
+
+@pytest.fixture
+def ward(lite):
+    return create_study("ward", SPEC, storage=lite.store, pseudonymise=True, unit_key=KEY)
+
+
+def test_a_study_with_pseudonyms_holds_neither_label_nor_key(ward, tmp_path):
+    decision = ward.ask([0.1, 0.2], unit="Jane Roe", visit="1", key="k")
+    pseudonym = hmac.digest(KEY, b"Jane Roe", "sha256").hex()
+    assert decision.certificate["unit"] == pseudonym
+    assert ward.ask([0.1, 0.2], unit="Jane Roe", visit="1", key="k").id == decision.id
+    ward.tell(decision.id, reward=0.1, cost=0.1)
+    for named in ("Jane Roe", pseudonym):
+        assert ward.unit(named)["unit"] == pseudonym
+    first = ward.events()["events"][0]["body"]
+    assert first["units"]["stored_as"] == "HMAC-SHA-256"
+    ward.export(tmp_path / "out.jsonl")
+    ward.store.close()
+    for file in tmp_path.iterdir():
+        content = file.read_bytes()
+        assert b"Jane" not in content
+        assert KEY not in content
+
+
+def test_the_same_key_is_needed_to_name_units_and_no_key_to_read(ward, tmp_path):
+    ward.ask([0.1, 0.2], unit="Jane Roe")
+    (tmp_path / "key").write_bytes(KEY + b"\r\n")
+    again = open_study("ward", storage=ward.store, unit_key=f"file:{tmp_path}/key")
+    assert again.ask([0.1, 0.2], unit="Jane Roe").certificate["unit"] == again.units()[0]["unit"]
+    assert len(again.units()) == 1
+    with pytest.raises(StudyError, match="is not the key that study 'ward' was created with") as refused:
+        open_study("ward", storage=ward.store, unit_key=b"another key of many bytes")
+    assert refused.value.code == "unit_key"
+    blind = open_study("ward", storage=ward.store)
+    assert blind.verify().ok
+    before = blind.status()["seq"]
+    with pytest.raises(StudyError, match="stores pseudonyms of its units; give the key"):
+        blind.ask([0.1, 0.2], unit="Jane Roe")
+    with pytest.raises(StudyError, match="stores pseudonyms: give the pseudonym") as refused:
+        blind.unit("Jane Roe")
+    assert refused.value.code == "unknown_unit"
+    assert blind.status()["seq"] == before
+    with Store(ward.store.storage, unit_keys=[b"some other key, also long", KEY]) as store:
+        assert open_study("ward", storage=store).unit("Jane Roe")["decisions"] == 2
+
+
+def test_a_key_is_needed_where_pseudonyms_are_asked_for_and_only_there(lite, monkeypatch, tmp_path):
+    store = lite.store
+    monkeypatch.setenv("WARD_KEY", "short")
+    for given, words in (
+        ({"pseudonymise": True}, "pseudonymise = True: needs one key; give unit_key, env:NAME"),
+        ({"pseudonymise": "yes"}, "must be True or False"),
+        ({"unit_key": KEY}, "units would be stored as they are; state pseudonymise"),
+        ({"pseudonymise": True, "unit_key": "env:WARD_KEY"}, "at least 16 bytes"),
+        ({"pseudonymise": True, "unit_key": "env:NOT_SET"}, "'env:NOT_SET': names an environment variable that is not"),
+        ({"pseudonymise": True, "unit_key": f"file:{tmp_path}/none"}, "cannot be read"),
+        ({"pseudonymise": True, "unit_key": "a key in plain sight"}, "must be env:NAME"),
+    ):
+        with pytest.raises(InvalidInput, match=words) as refused:
+            create_study("new", SPEC, storage=store, **given)
+        assert "plain sight" not in str(refused.value)
+    assert [row["name"] for row in list_studies(store)] == ["trial"]
+    with pytest.raises(InvalidInput, match="is not for study 'trial', which stores units as given"):
+        open_study("trial", storage=store, unit_key=KEY)
+
+
+def test_an_existing_study_is_opened_only_as_it_was_created(ward):
+    same = {"storage": ward.store, "load_if_exists": True}
+    assert not create_study("ward", SPEC, pseudonymise=True, unit_key=KEY, **same).created
+    with pytest.raises(InvalidInput, match="which stores pseudonyms"):
+        create_study("ward", SPEC, **same)
+    with pytest.raises(InvalidInput, match="which stores no pseudonyms"):
+        create_study("trial", SPEC, pseudonymise=True, **same)
+    with pytest.raises(StudyError, match="is not the key"):
+        create_study("ward", SPEC, pseudonymise=True, unit_key=KEY + b"!", **same)
+
+
+def test_verify_finds_a_visit_whose_entry_was_moved(lite):
+    lite.ask([0.1, 0.2], unit="P-04", visit="1")
+    lite.ask([0.1, 0.2], unit="P-04", visit="2")
+    assert lite.verify().ok
+    with lite.store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE idempotency SET seq = 3 WHERE seq = 2")
+    report = lite.verify()
+    assert (report.ok, report.first_bad, report.problem) == (False, 3, "has the visit of another decision")
+    assert json.dumps(report.to_dict())
