@@ -17,13 +17,9 @@ import numpy as np
 
 from safedial import Agent, LinearWorld, SafetySpec, hp_conformal, hp_probe, hp_student, simulate
 from safedial.core import least_squares
-from safedial.core.action import Choice, choose
-from safedial.core.confidence import Bounds
-from safedial.core.safe_set import SafeSet
 from safedial.core.student import cost_upper
 from safedial.policies import Policy
 from safedial.worlds.noise import NOISES
-from safedial.worlds.world import generators
 
 Array = np.ndarray
 CONSTANTS = {"coefficient_bound": 1.0, "context_bound": 1.0}
@@ -45,19 +41,6 @@ def policies() -> dict[str, tuple[Policy, dict[str, Any]]]:
     }
 
 
-def attainable(world: LinearWorld, spec: SafetySpec, rounds: int, seeds: int) -> float:
-    """The reward of a policy that knows the cost exactly and learns the sign of the reward by least squares."""
-    coef = world.draw_truth(spec, generators(list(range(seeds)))).cost_coef
-
-    def knowing(seen: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        mean = np.vecdot(seen.context, coef)
-        safe = SafeSet(world.exact_intensity(spec, seen.context, mean), np.full(mean.shape, True))
-        return choose(seen.reward, safe, Bounds(seen.reward, mean, 0.0, 0.0, False), probe=0.001)
-
-    policy = hp_student()._replace(name="knowing", decide=knowing)
-    return float(simulate(policy, world, spec, rounds=rounds, seeds=seeds).reward.sum())
-
-
 def shares(seeds: int) -> None:
     tables = [(5, 0.05, noise, (100, 200, 500, 1000), seeds) for noise in (1.0, 0.3)]
     for dim, risk, noise, times, runs in [*tables, (10, 0.02, 1.0, (10_000,), seeds // 5)]:
@@ -65,14 +48,13 @@ def shares(seeds: int) -> None:
             f"\nShare of the exact clairvoyant (of the attainable; exceeded), d = {dim}, delta = {risk}, noise {noise}"
         )
         world = LinearWorld(dim=dim)
-        most = {rounds: attainable(world, stated(noise, risk), rounds, runs) for rounds in times}
         print("  " + " " * 28 + "".join(f"T = {rounds:<18}" for rounds in times))
         for label, (policy, changes) in policies().items():
             cells = []
             for rounds in times:
                 run = simulate(policy, world, stated(noise, risk, **changes), rounds=rounds, seeds=runs)
-                share, top = run.reward.sum() / run.exact_clairvoyant_reward.sum(), run.reward.sum() / most[rounds]
-                cells.append(f"{share:.3f} ({top:.3f}; {run.violations.mean() / rounds:.4f})")
+                share = run.reward.sum() / run.exact_clairvoyant_reward.sum()
+                cells.append(f"{share:.3f} ({run.attainable_share:.3f}; {run.violations.mean() / rounds:.4f})")
             print(f"  {label:<28}" + "".join(f"{cell:<22}" for cell in cells), flush=True)
 
 

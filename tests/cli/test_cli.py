@@ -58,7 +58,7 @@ def test_simulate_prints_one_object_alone_on_stdout():
         "policy", "dim", "threshold", "rounds", "seeds", "violation_rate", "violation_ci", "regret", "reward",
         "clairvoyant_reward", "rounds_per_second", "exact_clairvoyant_reward", "full_dose_rounds",
         "full_dose_violation_rate", "promised_risk", "regret_ci", "informative_rounds", "uncertified_rounds",
-        "alarmed_seeds", "settings",
+        "alarmed_seeds", "exact_share", "attainable_share", "settings",
     ]  # fmt: skip
     assert report["promised_risk"] == 0.02
     assert done.stderr == ""

@@ -97,14 +97,14 @@ def _print(made: Any, paths: list[Path]) -> None:
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
     shown = {"violations": "viol.", "violations_high": "19 of 20", "violation_rate": "rate", "reward_share": "reward"}
-    shown |= {"half_reward_round": "half from", "last_dose": f"dose, {made.dial.unit}" if made.dial.unit else "dose"}
+    shown |= {"attainable_share": "attainable", "half_reward_round": "half from"}
+    shown |= {"last_dose": f"dose, {made.dial.unit}" if made.dial.unit else "dose"}
     if made.bracketed:
         shown = {"violations": "viol.", "violation_rate": "rate", "worst_rate": "worst round", "reward_share": "share"}
         shown |= {"first_above_start": "climbs from", "last_dose": "scale"}
     print_table(title, ("scenario", *shown.values()), lines(made, ("scenario", *shown)))
     typer.echo("\n".join(made.words()))
-    what = (
-        "Share: of an all-knowing policy's scale" if made.bracketed else "Reward: as a share of an all-knowing policy's"
-    )
+    reward = "Reward: as a share of an all-knowing policy's; attainable: of one's who has only its sign to learn"
+    what = "Share: of an all-knowing policy's scale" if made.bracketed else reward
     typer.echo(f"(* the promise is not proved there. {what}.)")
     print_written(paths)

@@ -44,6 +44,12 @@ def cells(row: dict[str, Any], forms: Sequence[str]) -> list[str]:
     return [form.format_map(row) for form in forms]
 
 
+def cell_or_dash(row: dict[str, Any], name: str, form: str) -> str:
+    """One cell of a table's line; a dash where a file, or an older one, has nothing."""
+    value = row.get(name, "")
+    return "–" if value == "" else format(value, form)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment.

@@ -22,7 +22,7 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
+from safedial.experiments.experiment import Experiment, Result, Rows, Table, cell_or_dash, cells, write_results
 from safedial.experiments.table1 import UNIT
 from safedial.io import output_folder, read_rows, write_rows
 from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
@@ -75,6 +75,7 @@ def share_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> I
             "contexts": world.contexts,
             "noise": world.noise,
             "reward_share": _share(run),
+            "attainable_share": run.attainable_share,
             "violation_rate": float(run.violations.mean() / rounds),
             "promised_risk": spec.promised_risk,
         }
@@ -244,8 +245,10 @@ def table(folder: Path) -> list[Table | str]:
     """A table for each part; for the overstated constant, a sentence for each radius."""
     rows, settings = _read(folder), read_provenance(folder, "toolkit")["settings"]
     size = f"d = {settings['dim']}, {len(settings['seeds'])} seeds × {settings['rounds']} rounds"
-    forms = ("{series}", "{reward_share:.4f}", "{violation_rate:.5f}", "{promised_risk:g}")
-    shares = [cells(row, forms) for row in rows["shares"]]
+    forms = ("{series}", "{reward_share:.4f}"), ("{violation_rate:.5f}", "{promised_risk:g}")
+    shares = [
+        cells(row, (*forms[0], cell_or_dash(row, "attainable_share", ".4f"), *forms[1])) for row in rows["shares"]
+    ]
     losses = [
         f"{row['radius']}: told κ × {row['factor']:g} in the radius alone, it loses {row['loss']:.1%}."
         for row in rows["overstated"]
@@ -260,7 +263,7 @@ def table(folder: Path) -> list[Table | str]:
     margins = list(dict.fromkeys(row["margin"] for row in rows["broken"]))
     learned = "The learned quantile over the sub-Gaussian margin (d = 5)"
     over = "Full doses over τ at δ = 0.01 (!: the margin's assumption is broken)"
-    heads = ["radius, margin", "share", "over τ", "promised"]
+    heads = ["radius, margin", "share", "of the attainable", "over τ", "promised"]
     return [
         Table(f"Reward, share of the clairvoyant's ({size})", heads, shares),
         *losses,
@@ -272,8 +275,8 @@ def table(folder: Path) -> list[Table | str]:
 def section(folder: Path) -> list[str]:
     parts, record = _read(folder), read_provenance(folder, "toolkit")
     shares, lost, broken, settings = parts["shares"], parts["overstated"], parts["broken"], record["settings"]
-    forms = ("{series}", "{reward_share:.1%}", "{violation_rate:.3%}", "{promised_risk:.0%}")
-    lines = [cells(row, forms) for row in shares]
+    forms = ("{series}", "{reward_share:.1%}"), ("{violation_rate:.3%}", "{promised_risk:.0%}")
+    lines = [cells(row, (*forms[0], cell_or_dash(row, "attainable_share", ".1%"), *forms[1])) for row in shares]
     told = "; ".join(f"{row['radius']} {row['loss']:.0%}" for row in lost)
     over = [
         f"{row['margin']} under {row['noise']} noise ({row['full_dose_violation_rate']:.1%} of full doses)"
@@ -291,7 +294,7 @@ def section(folder: Path) -> list[str]:
             folder / "toolkit.png",
             "Reward by radius and margin, an overstated κ, the learned quantile, broken assumptions",
         ),
-        html_table(["radius, margin", "reward share", "violations", "risk"], lines),
+        html_table(["radius, margin", "reward share", "of the attainable", "violations", "risk"], lines),
         footer(record),
     ]
 

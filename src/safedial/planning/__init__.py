@@ -59,8 +59,10 @@ class Plan:
         if self.bracketed:
             return [self._excesses(), *self._scales(), *self._assumptions(), *self._doubts()]
         half, share = first["half_reward_round"], first["reward_share"]
+        most = first["attainable_share"]
+        beside = "" if most is None else f", and {most:.0%} of what one earns who has only the reward's sign to learn"
         earned = (
-            f"Over the whole study it is {share:.0%} of that."
+            f"Over the whole study it is {share:.0%} of that{beside}."
             if share is not None
             else "No policy can earn a reward here."
         )

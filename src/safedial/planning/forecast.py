@@ -62,7 +62,7 @@ def forecast(
     true = scenario.true_spec(stated)
     chosen = deciding_by(stated, policy) if scenario.factors else policy
     chunks: list[Played] = []
-    simulate(
+    run = simulate(
         chosen, world, true, rounds=rounds, seeds=seeds, dose=dose, points=1, progress=progress, record=chunks.append
     )
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
@@ -73,6 +73,7 @@ def forecast(
         "promise_holds": promise_kept(policy, scenario, stated),
         **violations_of(over, stated, policy),
         **reward_of(gain, best),
+        "attainable_share": run.attainable_share,
         "first_dose": float(action[0].mean()),
         "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
         "small_doses": float((action < SMALL).mean()),

@@ -24,6 +24,7 @@ HEADS = {
     "violation_rate": "rate",
     "any_violation": "any",
     "reward_share": "reward",
+    "attainable_share": "attainable",
     "half_reward_round": "half from",
     "last_dose": "last dose",
     "small_doses": "small doses",
@@ -53,7 +54,7 @@ def cell(name: str, value: Any) -> str:
         return "–"
     if name in ("violation_rate", "worst_rate"):
         return f"{100.0 * value:.2g}%"
-    if name in ("any_violation", "reward_share", "alarms", "small_doses"):
+    if name in ("any_violation", "reward_share", "attainable_share", "alarms", "small_doses"):
         return f"{value:.0%}"
     return value if isinstance(value, str) else significant(value, 3)
 
@@ -113,7 +114,7 @@ def _body(plan: Plan, place: Path) -> list[str]:
         image(place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"),
         "<h2>Operating characteristics</h2>",
         html_table(list(HEADS.values()), lines(plan)),
-        "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; "
+        "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; attainable: of what one earns who knows the cost and has only the sign of the reward to learn; "
         f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
         f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
+from safedial.simulation.attainable import attainable_reward
 from safedial.simulation.loop import Batch, Played, Round
 from safedial.worlds.world import World
 
@@ -72,6 +74,21 @@ class Simulation:
             f"rounds={self.rounds}, violation_rate={rate:.4g}, regret={self.regret.mean():.4g})"
         )
 
+    @cached_property
+    def attainable_reward(self) -> Array | None:
+        """By (spec row, seed): the reward of one who knows the cost exactly and learns the sign of the reward.
+
+        Computed when first asked for, on the same random numbers. None where there is none (`simulation.attainable`).
+        """
+        settings = {"rounds": self.rounds, "seeds": self.seeds, "dose": self.dose}
+        return attainable_reward(self.world, self.spec, **settings, chunk=CHUNK)
+
+    @property
+    def attainable_share(self) -> float | None:
+        """The reward of all rows and seeds over the attainable one; None where there is none."""
+        most = self.attainable_reward
+        return None if most is None or most.sum() <= 0.0 else float(self.reward.sum() / most.sum())
+
     @property
     def rounds_per_second(self) -> float:
         return self.violations.size * self.rounds / self.seconds
@@ -88,6 +105,8 @@ class Simulation:
         table["violation_rate"] = (self.violations / self.rounds).ravel()
         for name in ("regret", "reward", "clairvoyant_reward", "informative_rounds", "uncertified_rounds"):
             table[name] = getattr(self, name).ravel()
+        most = self.attainable_reward
+        table["attainable_reward"] = np.full(rows * seeds, np.nan) if most is None else most.ravel()
         return pandas.DataFrame(table)
 
 

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     """One spec row of a simulation as plain numbers, averaged over seeds."""
-    violations = simulation.violations[row]
+    violations, most = simulation.violations[row], simulation.attainable_reward
     form = write_parts({"spec": simulation.spec, "dose": simulation.dose})
     return {
         "policy": simulation.policy.name,
@@ -43,6 +43,8 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "informative_rounds": float(simulation.informative_rounds[row].mean()),
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
         "alarmed_seeds": int(simulation.alarmed[row].sum()),
+        "exact_share": _share(simulation.reward[row], simulation.exact_clairvoyant_reward[row]),
+        "attainable_share": None if most is None else _share(simulation.reward[row], most[row]),
         "settings": {
             "spec": shown_spec(simulation.policy, form["spec"]),
             "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},

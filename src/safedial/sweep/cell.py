@@ -20,8 +20,10 @@ def run_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     so the same cell gives the same bytes on every machine with the same build.
     """
     run = simulate(**build(cell))
+    most = run.attainable_reward
     return {
         **{name: getattr(run, name)[0].tolist() for name in RESULTS},
+        **({} if most is None else {"attainable_reward": most[0].tolist()}),
         "checkpoints": run.checkpoints.tolist(),
         "regret_curve": run.regret_curve[:, 0].tolist(),
         "violations_curve": run.violations_curve[:, 0].tolist(),

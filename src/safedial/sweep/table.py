@@ -23,6 +23,7 @@ NUMBERS = (
     "reward",
     "clairvoyant_reward",
     "reward_share",
+    "attainable_share",
 )
 
 
@@ -74,7 +75,8 @@ def _pooled(flat: dict[str, Any], pooled: dict[str, list[float]]) -> dict[str, A
     seeds, rounds = len(pooled["violations"]), flat["rounds"]
     means = {name: sum(pooled[name]) / seeds for name in ("regret", "reward", "clairvoyant_reward")}
     low, high = violation_interval(pooled["violations"], rounds)
-    best = means["clairvoyant_reward"]
+    best, most = means["clairvoyant_reward"], pooled.get("attainable_reward", [])
+    known = len(most) == seeds and sum(most) > 0.0  # cells kept from before have none
     return {
         "seeds": seeds,
         "uncertified_rounds": sum(pooled["uncertified_rounds"]) / seeds,
@@ -83,4 +85,5 @@ def _pooled(flat: dict[str, Any], pooled: dict[str, list[float]]) -> dict[str, A
         "ci_high": high,
         **means,
         "reward_share": means["reward"] / best if best > 0 else None,
+        "attainable_share": sum(pooled["reward"]) / sum(most) if known else None,
     }
