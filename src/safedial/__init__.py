@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from safedial.agent import Agent
     from safedial.calibration import calibrate
     from safedial.calibration.bracket import calibrate_bracket
+    from safedial.choosing import choose
     from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.core.spec import SafetySpec
     from safedial.core.tolerated import Cost
@@ -64,6 +65,7 @@ _PUBLIC = {
     "decision.units": "Dial Features",
     "diagnostics": "check_log",
     "diagnostics.promise_watch": "watch_log",
+    "choosing": "choose",
     "planning": "plan",
     "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_student hp_ucb "
     "make_policy nonlinear_hp_probe nonlinear_hp_ucb on_expectation POLICIES Policy thompson",
@@ -107,6 +109,7 @@ __all__ = [
     "calibrate_bracket",
     "check_log",
     "check_policy",
+    "choose",
     "clairvoyant",
     "create_study",
     "epsilon_greedy",

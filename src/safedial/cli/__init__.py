@@ -17,7 +17,14 @@ from safedial.version import __version__
 COMMANDS = {
     name: name for name in ("simulate", "calibrate", "plan", "check", "monitor", "reproduce", "sweep", "battery")
 }
-COMMANDS |= {"study": "study", "bench": "bench", "eluder": "eluder", "serve": "service", "key": "service"}
+COMMANDS |= {
+    "choose": "choose_policy",
+    "study": "study",
+    "bench": "bench",
+    "eluder": "eluder",
+    "serve": "service",
+    "key": "service",
+}
 COMMANDS |= {"demo": "service", "doctor": "doctor"}
 """Every command and group, and the file that holds it."""
 

@@ -41,6 +41,9 @@ TOTALS = (
     "exact_clairvoyant_reward",
 )
 
+CURVES = ("violations", "regret", "reward", "exact_clairvoyant_reward")
+"""The totals that are kept at checkpoints too."""
+
 
 class Round(NamedTuple):
     """What an `observe` callback sees, before the round's update."""
@@ -89,7 +92,7 @@ class Batch:
         self.state = self.learner.init(world.dim, ridge=spec.ridge, batch=(self.batch, len(seeds)))
         self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
-        self.curves: dict[str, list[Array]] = {"regret": [], "violations": []}
+        self.curves: dict[str, list[Array]] = {name: [] for name in CURVES}
         self.exact = clairvoyant(binary_cost=world.binary_cost)
         self.drawn = 0
 
@@ -200,18 +203,15 @@ class Batch:
         require(finite, "dose", self.dose.to_dict(), "gave costs that are not finite")
         reward = rounds.reward_intensity * reward_mean
         optimal = self._applied(best)[1] * reward_mean
-        parts = {"violations": over.astype(float), "regret": optimal - reward}
+        known, exact = self.world.exact_intensity(self.spec, rounds), optimal
+        if known is not None:
+            exact = self._applied(np.where(reward_mean >= 0.0, known, 0.0))[1] * reward_mean
         marks = self.checkpoints[(self.checkpoints > done) & (self.checkpoints <= done + step)] - done
-        for name, values in parts.items():
-            running = self.totals[name] + np.cumsum(values, axis=0)
+        for name, values in zip(CURVES, (over.astype(float), optimal - reward, reward, exact), strict=True):
+            running = self.totals[name] + np.cumsum(np.broadcast_to(values, full.shape), axis=0)
             self.curves[name].extend(running[mark - 1] for mark in marks)
             self.totals[name] = running[-1]
-        self.totals["reward"] += reward.sum(axis=0)
         self.totals["clairvoyant_reward"] += optimal.sum(axis=0)
-        known = self.world.exact_intensity(self.spec, rounds)
-        if known is not None:
-            optimal = self._applied(np.where(reward_mean >= 0.0, known, 0.0))[1] * reward_mean
-        self.totals["exact_clairvoyant_reward"] += optimal.sum(axis=0)
         self.totals["full_dose_rounds"] += full.sum(axis=0)
         self.totals["full_dose_violations"] += (full & over).sum(axis=0)
 
@@ -222,8 +222,7 @@ class Batch:
             **self.totals,
             "alarmed": np.broadcast_to(alarmed, shape).copy(),
             "checkpoints": self.checkpoints,
-            "regret_curve": np.stack(self.curves["regret"]),
-            "violations_curve": np.stack(self.curves["violations"]),
+            **{f"{name}_curve": np.stack(values) for name, values in self.curves.items()},
         }
 
 

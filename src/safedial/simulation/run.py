@@ -65,6 +65,8 @@ class Simulation:
     checkpoints: NDArray[np.int64]
     regret_curve: Array
     violations_curve: Array
+    reward_curve: Array
+    exact_clairvoyant_reward_curve: Array
 
     def __repr__(self) -> str:
         rows, seeds = self.violations.shape
