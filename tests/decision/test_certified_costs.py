@@ -25,7 +25,6 @@ from safedial import (
     logistic,
     make_policy,
     power,
-    simulate,
     tabulated,
     watch_log,
 )
@@ -315,8 +314,6 @@ def test_levels_out_of_reach_are_warned_about_and_a_dose_of_nothing_teaches_noth
 
 
 def test_other_tools_take_one_cost():
-    with pytest.raises(InvalidInput, match=r"costs = \['heat', 'load'\]: are for an Agent"):
-        simulate("hp_probe", LinearWorld(dim=2), SPEC, rounds=2, seeds=1)
     log = simulated_log("hp_probe", LinearWorld(dim=2), make_spec(), rounds=30)
     for tool in (check_log, watch_log):
         with pytest.raises(InvalidInput, match=r"costs = \['heat', 'load'\]: are for an Agent"):

@@ -185,7 +185,8 @@ def stated_spec(fields: dict[str, Any], file: Any) -> Any:
 
     risks = {"violation_risk": 0.01, "estimation_risk": 0.01}
     base: dict[str, Any] = file.spec.to_dict() if file else dict.fromkeys(CONSTANTS, 1.0) | risks
-    require("threshold" in base | fields, "--threshold", None, "is missing", "give it, or a spec file")
+    stated = {"threshold", "costs"} & set(base | fields)
+    require(stated, "--threshold", None, "is missing", "give it, or a spec file")
     if "total_risk" in fields:
         parts = ("violation_risk", "estimation_risk", "margin_risk")
         base = {name: value for name, value in base.items() if name not in parts}

@@ -56,7 +56,8 @@ def read_costs(costs: Any, promise: Promise) -> dict[str, Cost]:
 def require_one_cost(spec: SafetySpec) -> None:
     """Refuse several costs where a tool takes one."""
     several = list(spec.costs or ())
-    require(not several, "costs", several, "are for an Agent", "state one threshold, and use one cost at a time")
+    rule = "are for an Agent, a study, or a simulation of a policy with a proof for them in a world that has them"
+    require(not several, "costs", several, rule, "state one threshold, and use one cost at a time")
 
 
 def split_spec(spec: SafetySpec) -> dict[str, SafetySpec]:

@@ -25,6 +25,7 @@ from safedial.core.tighter_radii import Learner, Tight
 from safedial.errors import require
 from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.clairvoyant import clairvoyant
+from safedial.policies.several_costs import with_costs
 from safedial.worlds.world import NOISY, STREAMS, Draws, Exposure, Outcome, World, generators
 
 Array = NDArray[np.float64]
@@ -82,7 +83,8 @@ class Batch:
         record: Callable[[Played], None] | None = None,
     ) -> None:
         self.record = record
-        self.policy, self.world, self.spec, self.dose, self.observe = policy, world, as_columns(spec), dose, observe
+        self.world, self.spec, self.dose, self.observe = world, as_columns(spec), dose, observe
+        self.policy = policy = with_costs(policy, self.spec)
         self.rngs = generators(seeds)
         self.truth: Any = world.draw_truth(spec, self.rngs)
         rows = check_grids(spec, several=True)
@@ -166,7 +168,8 @@ class Batch:
         """The choice of a policy that knows the truth: its own rule, which takes costs to be in proportion to the
         intensity, or where they are not what the world knows to be best.
         """
-        known = None if self.world.proportional else self.world.exact_intensity(self.spec, now)
+        one = self.world.proportional and self.spec.costs is None
+        known = None if one else self.world.exact_intensity(self.spec, now)
         if known is not None:
             safe = SafeSet(known, np.full(known.shape, True))
             return choose(now.reward_mean, safe, Bounds(now.reward_mean, now.cost_mean, 0.0, 0.0, False))

@@ -75,7 +75,11 @@ LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise
 
 
 def _within(true: SafetySpec, stated: SafetySpec) -> bool:
-    return all(bool(np.all(getattr(true, name) <= getattr(stated, name))) for name in LIMITS)
+    sizes = [(getattr(true, name), getattr(stated, name)) for name in LIMITS]
+    if true.costs is not None and stated.costs is not None:
+        sizes = [pair for pair in sizes if pair[0] is not None]
+        sizes += [(cost.noise, stated.costs[name].noise) for name, cost in true.costs.items()]
+    return all(bool(np.all(actual <= limit)) for actual, limit in sizes)
 
 
 def _start_holds(start_dose: float | None, world: Known, spec: SafetySpec, true: SafetySpec) -> bool:

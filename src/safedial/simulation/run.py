@@ -25,6 +25,7 @@ from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
+from safedial.policies.several_costs import takes_costs
 from safedial.simulation.attainable import attainable_reward
 from safedial.simulation.loop import Batch, Played, Round
 from safedial.worlds.world import World
@@ -144,6 +145,8 @@ def simulate(
     """
     policy, dose = as_policy(policy), as_dose(dose)
     chosen = _check(policy, world, spec, rounds=rounds, points=points, seeds=seeds)
+    own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
+    require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
     started = time.perf_counter()
     run = Batch(
         policy, world, spec, dose=dose, seeds=chosen, rounds=rounds, points=points, observe=observe, record=record
@@ -182,12 +185,12 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
     require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
-    bracketed = PROMISES[policy.promise].bracketed or policy.knows_truth
-    check_grids(spec, several=world.several_costs and bracketed)
+    check_grids(spec, several=world.several_costs and takes_costs(policy, spec, with_constants=bool(world.constants)))
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
     for name in world.constants:
-        require(getattr(spec, name) is not None, name, None, "is needed to simulate: the world uses it")
+        stated = getattr(spec, name) is not None or (name == "cost_noise" and spec.costs is not None)
+        require(stated, name, None, "is needed to simulate: the world uses it")
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
     given, stated = PROMISES[policy.promise], PROMISES[spec.promise]
@@ -209,6 +212,8 @@ def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
     words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
     require(policy.learner is None or not linear, "policy", name, words, way_out)
     require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")
+    proved = linear or spec.costs is None or PROMISES[policy.promise].bracketed
+    require(proved, "costs", list(spec.costs or ()), f"need a linear learner, which {name} is not", "use hp_probe")
     if world.adversarial:
         exchangeable = PROMISES[policy.promise].exchangeable
         require(not exchangeable, "contexts", world.contexts, f"are not exchangeable, which {name} needs")

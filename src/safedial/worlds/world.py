@@ -149,7 +149,7 @@ class World(ABC):
         context = np.ascontiguousarray(np.swapaxes(self.draw_contexts(spec, rngs, rounds, done), 0, 1))
         numbers = {stream: self.draw_noise(stream, spec, rngs, rounds) for stream in NOISY}
         numbers["coin"] = np.stack([rng.random(rounds) for rng in rngs["coin"]])
-        by_round = {stream: np.ascontiguousarray(values.T) for stream, values in numbers.items()}
+        by_round = {stream: np.ascontiguousarray(np.swapaxes(values, 0, 1)) for stream, values in numbers.items()}
         scale = 1.0 if self.adversarial else self.noise_scale(spec, context)
         by_round |= {stream: by_round[stream] * scale for stream in ("reward_noise", "cost_noise")}
         return Draws(context, **by_round)
