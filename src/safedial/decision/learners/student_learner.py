@@ -80,6 +80,7 @@ class StudentLearner(Learner):
 
     in_order, watches_itself = False, True
     stop_rules = ("student_drift", "alarm")
+    alarm_at = 100.0
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
@@ -181,7 +182,7 @@ class StudentLearner(Learner):
                 self.monitor = monitor.update(self.monitor, cost > upper, spec.violation_risk)
         elif not self.anytime:
             self.capital = exchangeability.update(self.capital, chance_above(seen, cost))
-        self._crossed = self._crossed or self.evidence >= 100.0
+        self._crossed = self._crossed or self.evidence >= self.alarm_at
         self.triangle = append(self.triangle, round_.row)
 
     def predict(self, context: Array, norm: float) -> Seen:
