@@ -25,6 +25,7 @@ def check(
 
     For a conformal spec: exchangeability, contexts, carry-over, information, dose curve, rounds at the start dose. For
     a bracket: monotonicity, the bracket on average, rounds, contexts, proposals, the start, information, missing ones.
+    For a student spec: residuals, normality, equal variance, linearity, contexts.
 
     Exit status: 0 if no check raises a flag, 1 if one does, 2 if the input is wrong.
     """

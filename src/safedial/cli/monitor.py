@@ -22,7 +22,7 @@ def monitor(
     """Watch the promise over a log: evidence over time, and the round of the alarm.
 
     For a conformal or a bracket spec, the evidence speaks against exchangeable rounds (within their bracket), and costs
-    above the threshold are counted.
+    above the threshold are counted. For a student spec it speaks against Gaussian noise of one size.
 
     Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """

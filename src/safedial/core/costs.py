@@ -13,6 +13,8 @@ We play a ≤ min a_k.
 intensities are an interval from 0 (`core.safe_set`) and g_k does not fall, so the lower setting a is safe for cost k:
 P(C_k > τ_k | history, X_t, a_t) ≤ s_kδ. The sum over k is δ. ∎
 
+**Student** (hp_student). The same with the Student bounds, which need no noise (`decision.learners.several_students`).
+
 Neither step asks how the costs depend on each other. "History" has all costs and the reward: cost k's noise must be
 sub-Gaussian given the other costs' past too. The same holds for the joint promise, with s_kδ_t in round t.
 """
@@ -45,7 +47,9 @@ def read_costs(costs: Any, promise: Promise) -> dict[str, Cost]:
     read = {name: _read(name, cost) for name, cost in costs.items()}
     needed, of = ("growth", "a bracket") if promise.bracketed else ("noise", "a certified promise")
     for name, cost in read.items():
-        stated = getattr(cost, needed) is not None
+        if promise.bracketed and cost.growth is None and cost.noise is None:
+            raise InvalidInput(f"costs[{name!r}]: growth = None: must be a bracket; growth.additive(0, 3), say")
+        stated = getattr(cost, needed) is not None or (promise.gaussian and cost.growth is None)
         require(stated, f"costs[{name!r}]", cost.to_dict(), f"must state its {needed}, for {of}")
     shares = [cost.share for cost in read.values() if cost.share is not None]
     whole = not shares or (len(shares) == len(read) and abs(sum(shares) - 1.0) <= 1e-9)

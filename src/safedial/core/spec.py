@@ -76,7 +76,8 @@ class SafetySpec:
         noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.
         costs: several costs by name, each a `Cost` with a threshold of its own, in place of `threshold`; outcomes then
             bring a mapping. "Exceeds" means that any of them does. With promise="bracket" each has a bracket; with a
-            certified promise a noise, in place of `cost_noise`, and a share of the risks (`core.costs`).
+            certified promise a noise, in place of `cost_noise`, and a share of the risks (`core.costs`); with
+            promise="student" only a share.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -137,7 +138,7 @@ class SafetySpec:
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
         object.__setattr__(self, "least_informative", self._least_informative())
-        if self.costs is not None and PROMISES[self.promise].from_constants:
+        if self.costs is not None and not PROMISES[self.promise].bracketed:
             split_spec(self)
 
     def _least_informative(self) -> Any:
@@ -148,8 +149,11 @@ class SafetySpec:
         return namespace(reward, cost).maximum(reward, cost)
 
     def _check_costs(self) -> None:
-        stated, way_out = PROMISES[self.promise], "use promise='bracket' or 'certified', or state one threshold"
-        proved = stated.bracketed or stated.from_constants
+        stated, way_out = (
+            PROMISES[self.promise],
+            "use promise='bracket', 'certified' or 'student', or state one threshold",
+        )
+        proved = stated.bracketed or stated.from_constants or stated.gaussian
         require(proved, "promise", self.promise, "has no proof for several costs", way_out)
         own = {
             "threshold": None,

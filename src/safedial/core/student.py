@@ -142,6 +142,14 @@ def t_survival(degrees: Any, value: Any) -> Any:
     return stdtr(degrees, -value)
 
 
+def chance_above(seen: Fitted, outcome: float) -> float:
+    """P(t_ν > T) for a round's T = (Y − ⟨x,μ̂⟩)/(s√(1+w²)): its p-value; NaN where the fit says nothing."""
+    if not seen.ready or seen.spread <= 0.0:
+        return math.nan
+    size = (outcome - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
+    return max(float(t_survival(seen.degrees, size)), 1e-300)
+
+
 def tolerance_factor(degrees: Any, width: Any, risk: Any, failure: Any) -> Any:
     """The k with P(z + wN ≤ kS) = 1 − `failure`, z = Φ⁻¹(1 − risk) > 0: w times a noncentral t quantile.
 

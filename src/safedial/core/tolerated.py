@@ -53,7 +53,8 @@ LOWERED = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One cost: its threshold, and either its bracket (promise="bracket") or its noise (a certified promise).
+    """One cost: its threshold, and either its bracket (promise="bracket"), or its noise (a certified promise), or
+    neither (promise="student", which learns the noise).
 
     Args:
         threshold: τ, in the cost's own units. Of any sign for `additive` and `spread`; > 0 for `relative` and `noise`.
@@ -62,8 +63,8 @@ class Cost:
         on: "measured" if τ limits the cost as measured, "true" if the cost without the bracket's or sensor's error.
         unit: for display, for example "mg/l".
         noise: κ of the cost, in place of a bracket: the cost is then linear in the context, and its dose curve exact.
-        curve: with `noise`: the cost's dose curve, if it is not the Agent's; one of this package.
-        share: with `noise`: its share of the risks, if not an equal one (`core.costs`).
+        curve: without a bracket: the cost's dose curve, if it is not the Agent's; one of this package.
+        share: without a bracket: its share of the risks, if not an equal one (`core.costs`).
 
     >>> from safedial.core.brackets import additive
     >>> low_glucose = Cost(threshold=70, growth=additive(4, 30), direction="below")
@@ -86,18 +87,19 @@ class Cost:
         require(self.direction in ("above", "below"), "direction", self.direction, "must be 'above' or 'below'")
         require(self.on in ("measured", "true"), "on", self.on, "must be 'measured' or 'true'")
         require(isinstance(self.unit, str), "unit", self.unit, "must be text")
-        if self.noise is None:
+        if self.noise is None and self.growth is not None:
             self._check_bracket()
         else:
             self._check_noise()
 
     def _check_noise(self) -> None:
         noise: Any = self.noise
-        require(_is_number(noise) and noise > 0, "noise", noise, "must be a finite number > 0")
+        proper = noise is None or (_is_number(noise) and noise > 0)
+        require(proper, "noise", noise, "must be a finite number > 0")
         for name, plain in (("growth", None), ("direction", "above")):
             given, way_out = getattr(self, name), "state a bracket and no noise, for promise='bracket'"
             require(given == plain, name, given, "does not go with noise", way_out)
-        require(self.threshold > 0, "threshold", self.threshold, "must be > 0 where noise is stated")
+        require(self.threshold > 0, "threshold", self.threshold, "must be > 0 where noise is stated, or no bracket")
         known = self.curve is None or (isinstance(self.curve, DoseCurve) and not self.curve.is_own)
         require(known, "curve", self.curve, "must be a dose curve of this package", "for example hill(ed50=0.5)")
         part = self.share is None or (_is_number(self.share) and 0.0 < self.share <= 1.0)
@@ -152,7 +154,7 @@ class Cost:
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"threshold": float(self.threshold)}
-        if self.noise is None:
+        if self.growth is not None:
             fields |= {"growth": self.growth.to_dict(), "direction": self.direction}
         fields |= {"on": self.on, "unit": self.unit or None}
         fields |= {name: value and float(value) for name, value in (("noise", self.noise), ("share", self.share))}
@@ -162,7 +164,7 @@ class Cost:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Cost:
         given = dict(fields)
-        if given.get("noise") is None:
+        if given.get("growth") is not None:
             given["growth"] = growth_from_dict(fields.get("growth"))
         if isinstance(given.get("curve"), Mapping):
             given["curve"] = curve_from_dict(given["curve"])

@@ -9,6 +9,7 @@ level covers the confidence set that `tails` and `influence` use. Checks of the 
 
 A conformal spec states no constants, and its promise assumes exchangeable rounds. Its checks are in
 conformal_checks.py; three of them are bets (3/level each). A bracket promise needs less still (bracket_checks.py).
+HP-Student needs Gaussian noise of one size; five bets check it (student_checks.py).
 
 Online, call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. To add one round
 at a time, use the moments in evidence.py.
@@ -37,6 +38,9 @@ from safedial.diagnostics.linearity import check_linearity
 from safedial.diagnostics.noise_check import check_noise
 from safedial.diagnostics.norms import check_norms
 from safedial.diagnostics.residuals import ESTIMATION_SHARE, Rounds, Target, read_rounds
+from safedial.diagnostics.student_checks import BETS as STUDENT_BETS
+from safedial.diagnostics.student_checks import check_student
+from safedial.diagnostics.student_rounds import StudentRounds, walk_student_log
 from safedial.diagnostics.tails_check import check_tails
 from safedial.errors import require
 from safedial.policies import Policy
@@ -77,7 +81,7 @@ def check_log(
     policy: Policy | Mapping[str, Any] | None = None,
     dial: Dial | None = None,
     features: Features | None = None,
-) -> tuple[Rounds | ConformalRounds | BracketRounds, list[Finding]]:
+) -> tuple[Rounds | ConformalRounds | BracketRounds | StudentRounds, list[Finding]]:
     """Run all checks of a log against a spec; return the rounds they used and their findings.
 
     Args:
@@ -85,7 +89,7 @@ def check_log(
         target: "cost", which the promise concerns, or "reward".
         level: the chance of any false flag.
         horizon: the planned number of rounds, fixed in advance; by default the log's length.
-        policy: for a conformal or a bracket spec: the policy, or a spec file's table, which says how it learns.
+        policy: for a conformal, bracket or student spec: the policy, or a spec file's table, which says how it learns.
         dial, features: for a bracket spec: the settings' units, and the features that made the log's contexts.
 
     >>> from safedial.simulation.logged import simulated_log
@@ -100,9 +104,7 @@ def check_log(
     ['tails', 'noise']
     """
     promise = PROMISES[spec.promise]
-    words, way_out = "has no checks of a log yet", "an Agent watches its own residuals: Agent.evidence"
-    require(not promise.gaussian, "promise", spec.promise, words, way_out)
-    if promise.exchangeable:
+    if promise.exchangeable or promise.gaussian:
         _check_level(level)
         rule = f"must be cost for a {spec.promise} spec"
         require(target == "cost", "target", target, rule, "its promise is on costs")
@@ -114,6 +116,9 @@ def check_log(
         walked = walk_log(log, spec, as_dose(dose), policy)
         return walked, check_conformal(walked, needed=BETS / level)
     require_one_cost(spec)
+    if promise.gaussian:
+        student = walk_student_log(log, spec, as_dose(dose), policy)
+        return student, check_student(student, needed=STUDENT_BETS / level)
     needed = needed_evidence(level)
     rounds = read_rounds(log, spec, as_dose(dose), target=target, horizon=horizon, slack_risk=ESTIMATION_SHARE * level)
     return rounds, [check(rounds, needed=needed) for check in CHECKS.values()]
@@ -131,6 +136,7 @@ __all__ = [
     "ConformalRounds",
     "Finding",
     "Rounds",
+    "StudentRounds",
     "check_log",
     "needed_evidence",
     "read_rounds",

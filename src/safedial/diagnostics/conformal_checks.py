@@ -17,7 +17,7 @@ with stated constants do not apply, and are listed with the reason.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from safedial.diagnostics.bracket_rounds import BracketRounds
 from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, evidence_path
 from safedial.diagnostics.finding import Finding, Process, finding, stated
 from safedial.policies.conformal.predictors import ridge_fit
+
+if TYPE_CHECKING:
+    from safedial.diagnostics.student_rounds import StudentRounds
 
 BETS = 3
 TRAINING = 1 / 3
@@ -142,7 +145,7 @@ def check_information(walked: ConformalRounds) -> Finding:
     )
 
 
-def check_dose_curve(walked: ConformalRounds) -> Finding:
+def check_dose_curve(walked: ConformalRounds | StudentRounds) -> Finding:
     """Mean residuals in bands of the intensity; never raises a flag."""
     known = np.flatnonzero(np.isfinite(walked.outcome) & (walked.fitted != 0.0))
     residual, intensity = (walked.outcome - walked.fitted)[known], walked.intensity[known]
@@ -159,14 +162,14 @@ def check_dose_curve(walked: ConformalRounds) -> Finding:
         f"{shown or 'none yet'} (their deviation is {spread:.2g}).",
         means="If g is exact, the means are near 0 and rise slightly, because doses are larger where the prediction is "
         "too low. Means that rise by more than the deviation suggest that larger doses cost more than g says. No flag "
-        "is raised: doses depend on contexts, so a mean that the predictor misses looks the same. The exchangeability "
-        "check catches what harms the promise.",
+        "is raised: doses depend on contexts, so a mean that the predictor misses looks the same. The first check "
+        "catches what harms the promise.",
         bands=bands,
         mean_residuals=means,
     )
 
 
-def check_start(walked: ConformalRounds) -> Finding:
+def check_start(walked: ConformalRounds | StudentRounds) -> Finding:
     """How many rounds had no bound; never raises a flag."""
     count, total = int((~walked.bounded).sum()), len(walked.bounded)
     unknown = int((~np.isfinite(walked.outcome)).sum())

@@ -8,7 +8,7 @@ that of core/exchangeability.py: bets on the p-values of calibration rounds, in 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class ExchangeabilityWatch:
         start_rounds: rounds that had no conformal bound and so the start dose.
         left_out: rounds of the log without a dose, or above the advice.
     """
+
+    against: ClassVar[str] = "rounds are not exchangeable"
 
     level: float
     rounds: Array = field(repr=False)

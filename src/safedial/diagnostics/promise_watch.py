@@ -4,7 +4,7 @@ The evidence is that of core/monitor.py, from the rounds that the promise covers
 whose applied action was at most the advised one (if the log has the advice). If more was applied and the dose curve is
 given, the round counts with the cost that the advised setting would have had. Rounds of a study's export without an
 outcome count as kept, which can only lower the evidence. A conformal promise is watched through its assumption
-(conformal_watch.py, bracket_watch.py).
+(conformal_watch.py, bracket_watch.py, student_rounds.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from safedial.diagnostics.bracket_rounds import walk_bracket_log
 from safedial.diagnostics.bracket_watch import watch_bracket_log
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
 from safedial.diagnostics.residuals import Array
+from safedial.diagnostics.student_rounds import walk_student_log, watch_student_log
 from safedial.errors import require
 from safedial.policies import Policy
 from safedial.rounds_io import Log
@@ -108,7 +109,8 @@ def watch_log(
     features: Features | None = None,
 ) -> Watch | ExchangeabilityWatch:
     """Run the monitor over a log; for a conformal or a bracket promise, run the test of exchangeability, which needs
-    the dose curve and the policy (or a spec file's table of one), for a bracket also the dial and the features.
+    the dose curve and the policy (or a spec file's table of one), for a bracket also the dial and the features. For a
+    student promise, bet on the p-values of costs.
 
     >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -120,14 +122,14 @@ def watch_log(
     False
     """
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
-    rule, way_out = "has no watch over a log yet", "an Agent watches its own residuals: Agent.evidence"
-    require(not PROMISES[spec.promise].gaussian, "promise", spec.promise, rule, way_out)
     if PROMISES[spec.promise].bracketed:
         walked = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
         return watch_bracket_log(walked, level=level)
     if PROMISES[spec.promise].exchangeable:
         return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
     require_one_cost(spec)
+    if PROMISES[spec.promise].gaussian:
+        return watch_student_log(walk_student_log(log.prefix, spec, as_dose(dose), policy), level=level)
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
     seen |= {number: _kept(spec, number) for number in log.unseen.tolist()}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.diagnostics import BracketRounds, ConformalRounds, Finding, Rounds
+from safedial.diagnostics import BracketRounds, ConformalRounds, Finding, Rounds, StudentRounds
 from safedial.plots.style import COLOURS, legend_below, new_figure, title
 
 SHOWN_REGIONS = 8
@@ -15,12 +15,16 @@ LEAST = 1e-3
 """Smaller evidence is drawn at this value."""
 
 
-def checks_figure(rounds: Rounds | ConformalRounds | BracketRounds, findings: Sequence[Finding]) -> Any:
-    """Six panels of one log; three if the spec is conformal or a bracket's."""
+def checks_figure(rounds: Rounds | ConformalRounds | BracketRounds | StudentRounds, findings: Sequence[Finding]) -> Any:
+    """Six panels of one log; three if the spec states no constants."""
     if isinstance(rounds, BracketRounds):
         return _bracket_figure(rounds, findings)
     if isinstance(rounds, ConformalRounds):
-        return _conformal_figure(rounds, findings)
+        words = ("ranks of calibration rounds (dashed: even)", "share of earlier scores at least as high")
+        return _chances_figure(rounds, findings, *words)
+    if isinstance(rounds, StudentRounds):
+        words = ("p-values of costs (dashed: even)", "chance of a cost at least as high")
+        return _chances_figure(rounds, findings, *words)
     by_name = {each.name: each for each in findings}
     figure, axes = new_figure(columns=3, rows=2, height=2.5)
     _evidence(axes[0], findings)
@@ -33,15 +37,17 @@ def checks_figure(rounds: Rounds | ConformalRounds | BracketRounds, findings: Se
     return figure
 
 
-def _conformal_figure(walked: ConformalRounds, findings: Sequence[Finding]) -> Any:
+def _chances_figure(
+    walked: ConformalRounds | StudentRounds, findings: Sequence[Finding], heading: str, axis: str
+) -> Any:
     figure, axes = new_figure(columns=3, height=2.5)
     bets = [each for each in findings if each.evidence is not None]
     _evidence(axes[0], bets)
     axes[0].legend(fontsize=6, frameon=False)
     axes[1].hist(walked.chance, bins=np.linspace(0.0, 1.0, 21), color=COLOURS["hp_conformal"])
     axes[1].axhline(walked.chance.size / 20.0, color="grey", linestyle="--", linewidth=1)
-    title(axes[1], "ranks of calibration rounds (dashed: even)")
-    axes[1].set_xlabel("share of earlier scores at least as high")
+    title(axes[1], heading)
+    axes[1].set_xlabel(axis)
     found = next(each for each in findings if each.name == "dose_curve")
     known = np.isfinite(walked.outcome) & (walked.fitted != 0.0)
     axes[2].plot(walked.intensity[known], (walked.outcome - walked.fitted)[known], ".", color="0.75", markersize=2)

@@ -27,7 +27,12 @@ def draw_monitor(watch: Watch | ExchangeabilityWatch, path: Path) -> Path:
     above.set_yscale("log")
     low, high = above.get_ylim()
     above.set_ylim(min(low, 0.3), max(high, 8.0 / watch.level))
-    title(above, "evidence that rounds are not exchangeable" if marginal else "evidence that the promise is broken")
+    title(
+        above,
+        f"evidence that {watch.against}"
+        if isinstance(watch, ExchangeabilityWatch)
+        else "evidence that the promise is broken",
+    )
     rounds = np.concatenate([[start], watch.counted])
     broken, allowed = (np.cumsum(np.concatenate([[0.0], each])) for each in (watch.violated, watch.allowed))
     below.step(rounds, broken, where="post", color=COLOURS["on_expectation"])

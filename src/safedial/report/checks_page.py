@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safedial.core.margin import margin_assumptions
 from safedial.core.promise import PROMISES
-from safedial.diagnostics import BracketRounds, ConformalRounds, Finding, Rounds
+from safedial.diagnostics import BracketRounds, ConformalRounds, Finding, Rounds, StudentRounds
 from safedial.diagnostics.finding import flag_at, shown
 from safedial.io import write_text
 from safedial.plots.checks_picture import checks_figure
@@ -16,10 +16,10 @@ from safedial.plots.style import png
 from safedial.report.html import document, html_table, inline
 from safedial.version import __version__
 
+AnyRounds = Rounds | ConformalRounds | BracketRounds | StudentRounds
 
-def write_checks(
-    path: Path, rounds: Rounds | ConformalRounds | BracketRounds, findings: Sequence[Finding], *, log: str, level: float
-) -> Path:
+
+def write_checks(path: Path, rounds: AnyRounds, findings: Sequence[Finding], *, log: str, level: float) -> Path:
     """The page: the promise, a table, a picture, and three sentences for each check."""
     return write_text(path, document("safedial check", _body(rounds, findings, log, level)))
 
@@ -37,9 +37,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
 
 
-def _body(
-    rounds: Rounds | ConformalRounds | BracketRounds, findings: Sequence[Finding], log: str, level: float
-) -> list[str]:
+def _body(rounds: AnyRounds, findings: Sequence[Finding], log: str, level: float) -> list[str]:
     lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
     bets = sum(each.evidence is not None for each in findings)
@@ -52,6 +50,8 @@ def _body(
         drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
     elif isinstance(rounds, ConformalRounds):
         promise = _conformal_promise(rounds)
+    elif isinstance(rounds, StudentRounds):
+        promise, drawn = _student_promise(rounds), "Evidence over time, p-values, costs by dose"
     else:
         promise, drawn = _bracket_promise(rounds), "Evidence over time, slopes by setting, settings over time"
         bets += 2 * len(rounds.costs)
@@ -85,6 +85,15 @@ def _conformal_promise(rounds: ConformalRounds) -> str:
     return (
         f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration rounds, if "
         "rounds are exchangeable and the dose curve is exact."
+    )
+
+
+def _student_promise(rounds: StudentRounds) -> str:
+    spec = rounds.spec
+    contexts = "" if rounds.anytime else ", contexts do not follow past costs"
+    return (
+        f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, if noise is Gaussian and of one size, "
+        f"the mean is linear{contexts}, and the dose curve is exact."
     )
 
 

@@ -38,7 +38,7 @@ def facts(decision: Decision) -> dict[str, Any]:
 def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     """Each cost's arithmetic, and the smallest of the largest settings."""
     lines, settings = [], []
-    for name, part in _parts(decision).items():
+    for name, part in parts_of(decision).items():
         own = {**told["costs"][name], "limit": told["limit"]}
         lines += [f"{name}: {line}" for line in part.rules.learner.arithmetic(part, own)]
         setting = setting_of(part.rules, part.choice.safe.intensity)
@@ -47,11 +47,11 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
 
 
 def _part_facts(decision: Decision, name: str) -> dict[str, Any]:
-    part = _parts(decision)[name]
+    part = parts_of(decision)[name]
     return {"safe_intensity": part.choice.safe.intensity, **part.rules.learner.facts(part)}
 
 
-def _parts(decision: Decision) -> dict[str, Decision]:
+def parts_of(decision: Decision) -> dict[str, Decision]:
     """The decision as each cost's own rules made it."""
     seen = decision.prediction
     return {
@@ -62,7 +62,11 @@ def _parts(decision: Decision) -> dict[str, Decision]:
 
 def assumptions(rules: Rules) -> list[str]:
     """What all costs assume, once, and what each assumes by itself, with its name."""
-    each = {name: part.learner.fixed_assumptions(part) for name, part in rules.parts.items()}
+    return joined({name: part.learner.fixed_assumptions(part) for name, part in rules.parts.items()})
+
+
+def joined(each: dict[str, list[str]]) -> list[str]:
+    """The assumptions of each cost, by name: those of all, those of one, and why they suffice together."""
     lists = list(each.values())
     shared = [line for line in lists[0] if all(line in lines for lines in lists)]
     own = [f"{name}: {line}" for name, lines in each.items() for line in lines if line not in shared]

@@ -58,9 +58,10 @@ def assumptions(decision: Decision) -> list[str]:
 def statement(decision: Decision) -> str:
     """The promise in one sentence."""
     spec, promise = decision.rules.spec, PROMISES[decision.promise]
-    words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
+    event = decision.rules.learner.event(decision.rules)
+    words = f"P({event}) <= {spec.violation_risk:g} in this round"
     if not promise.proved:
-        judged = f"so P(cost > {spec.threshold:g}) is as you judged it"
+        judged = f"so P({event}) is as you judged it"
         return f"nothing is proved yet: you declared the start dose safe, {judged}"
     if promise.from_constants:
         return f"{words}, from the constants (start-up)"

@@ -21,6 +21,7 @@ from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.radius_state import make_radius_state
 from safedial.decision.learners.several_learner import SeveralLearner
+from safedial.decision.learners.several_students import SeveralStudents
 from safedial.decision.learners.shield_learner import ShieldLearner
 from safedial.decision.learners.student_learner import StudentLearner
 from safedial.decision.rules import Rules, plain_options
@@ -40,9 +41,12 @@ def kind_of(policy: Policy, spec: SafetySpec | None = None) -> type[Learner]:
     kind = _kind_of(policy)
     if spec is None or spec.costs is None or kind is ShieldLearner:
         return kind
+    if kind is StudentLearner:
+        return SeveralStudents
     certified = kind is LinearLearner and PROMISES[policy.promise].from_constants
-    rule = "takes one cost: only certified policies with a linear estimate, and hp_shield, have a proof for several"
-    require(certified, "policy", policy.name, rule, "use hp_probe or hp_ucb, or promise='bracket' with hp_shield")
+    rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
+    way_out = "use hp_probe or hp_ucb, promise='student' with hp_student, or promise='bracket' with hp_shield"
+    require(certified, "policy", policy.name, f"{rule}several", way_out)
     return SeveralLearner
 
 
@@ -62,8 +66,8 @@ def make_learner(rules: Rules) -> Learner:
     """The learner that the rules' policy needs, before any outcome."""
     policy, dim, ridge = rules.policy, rules.dim, rules.spec.ridge
     kind = rules.learner
-    if kind is SeveralLearner:
-        return SeveralLearner(rules, {name: make_learner(part) for name, part in rules.parts.items()})
+    if issubclass(kind, SeveralLearner):
+        return kind(rules, {name: make_learner(part) for name, part in rules.parts.items()})
     if kind is ClassLearner:
         return ClassLearner(policy, dim, ridge)
     if kind is ConformalLearner:
@@ -78,7 +82,7 @@ def make_learner(rules: Rules) -> Learner:
 
 def split_rules(rules: Rules) -> Rules:
     """The rules with those of each cost, where the learner has one for each."""
-    if rules.learner is not SeveralLearner:
+    if not issubclass(rules.learner, SeveralLearner):
         return rules
     parts = {name: _part(rules, name, spec) for name, spec in split_spec(rules.spec).items()}
     return rules._replace(parts=parts)
@@ -89,7 +93,7 @@ def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
     own = (rules.spec.costs or {})[name].curve or rules.dose.cost
     is_identity = rules.dial.is_plain and own.name == "identity"
     dose = rules.dose._replace(cost=own)
-    return rules._replace(spec=spec, dose=dose, is_identity=is_identity, learner=LinearLearner)
+    return rules._replace(spec=spec, dose=dose, is_identity=is_identity, learner=rules.learner.part_kind)
 
 
 def saved_policy(name: str, options: Mapping[str, Any], given: Policy | None) -> Policy:

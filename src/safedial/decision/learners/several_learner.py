@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from safedial.core.rounding import round_down, rounded_spec
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import several_terms
+from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.shield_options import any_exceeded
 from safedial.decision.outcome import Sample
@@ -41,6 +42,9 @@ class View(NamedTuple):
 
 class SeveralLearner(Learner):
     """One learner for each cost, by name."""
+
+    part_kind: ClassVar[type[Learner]] = LinearLearner
+    """The class of these learners."""
 
     def __init__(self, rules: Rules, learners: dict[str, Learner]) -> None:
         self.rules, self.learners = rules, learners
@@ -86,15 +90,15 @@ class SeveralLearner(Learner):
     def written(cls, prediction: View) -> dict[str, Any]:
         seen, choices = prediction.predictions, prediction.choices
         costs = {
-            name: {"prediction": super(SeveralLearner, cls).written(seen[name]), "choice": written_choice(choice)}
+            name: {"prediction": cls.part_kind.written(seen[name]), "choice": written_choice(choice)}
             for name, choice in choices.items()
         }
         return {"costs": costs, "least": prediction.least}
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> View:
-        read, costs = super().read_written, values["costs"]
-        predictions = {name: read(rules, costs[name]["prediction"]) for name in rules.parts}
+        read, costs = cls.part_kind.read_written, values["costs"]
+        predictions = {name: read(part, costs[name]["prediction"]) for name, part in rules.parts.items()}
         return View(predictions, {name: read_choice(costs[name]["choice"]) for name in rules.parts}, values["least"])
 
     @property
@@ -109,7 +113,7 @@ class SeveralLearner(Learner):
 
     def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> dict[str, Any]:
         return {
-            name: learner.reread(rules, values["costs"][name]["prediction"], context, norm)
+            name: learner.reread(rules.parts[name], values["costs"][name]["prediction"], context, norm)
             for name, learner in self.learners.items()
         }
 

@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 
 from safedial.core import exchangeability, monitor
 from safedial.core.action import Choice
-from safedial.core.student import Mixture, cost_upper, t_survival
+from safedial.core.student import Mixture, chance_above, cost_upper
 from safedial.core.triangle import append, certified, empty, moved, triangle, volume
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
@@ -80,6 +80,7 @@ class StudentLearner(Learner):
 
     in_order, watches_itself = False, True
     stop_rules = ("student_drift", "alarm")
+    alarm_at = 100.0
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
@@ -179,10 +180,9 @@ class StudentLearner(Learner):
             upper = cost_upper(whole, "anytime", spec.violation_risk, spec.estimation_risk, mixture=self.mixture)
             if upper < math.inf:
                 self.monitor = monitor.update(self.monitor, cost > upper, spec.violation_risk)
-        elif seen.ready and seen.spread > 0.0 and not self.anytime:
-            size = (cost - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
-            self.capital = exchangeability.update(self.capital, float(t_survival(seen.degrees, size)))
-        self._crossed = self._crossed or self.evidence >= 100.0
+        elif not self.anytime:
+            self.capital = exchangeability.update(self.capital, chance_above(seen, cost))
+        self._crossed = self._crossed or self.evidence >= self.alarm_at
         self.triangle = append(self.triangle, round_.row)
 
     def predict(self, context: Array, norm: float) -> Seen:

@@ -1,0 +1,178 @@
+"""A log's rounds as HP-Student learns them: the p-value of each cost before it is learned, and the watch over them.
+
+If the noise is i.i.d. Gaussian and contexts do not follow it, the pivots T_t = (y_t − ⟨x_t,μ̂⟩)/(s√(1+w²)), each with
+the fit before its round, are independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts
+(core/student.py). Bets on small ones are the evidence of an `Agent` that decided these rounds and received every
+outcome at once. Excesses of the threshold are a count: they depend on the doses, and a full dose is often safer. For
+the anytime promise, whose contexts may react, the evidence counts y_t above its bound (core/monitor.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core import monitor
+from safedial.core.dose import Dose
+from safedial.core.promise import PROMISES
+from safedial.core.spec import SafetySpec
+from safedial.core.student import Mixture, chance_above, cost_upper
+from safedial.core.triangle import append, certified, empty, volume
+from safedial.diagnostics.conformal_rounds import evidence_path
+from safedial.diagnostics.conformal_watch import ExchangeabilityWatch
+from safedial.errors import require
+from safedial.policies import Policy, make_policy
+from safedial.rounds_io import Log
+
+Array = NDArray[np.float64]
+
+SPARE = 8
+"""The fewest rounds with a dose beyond the dimension that can be checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentRounds:
+    """A log's rounds, in order; n rows.
+
+    Attributes:
+        number: the rounds' numbers in the log. context: (n, d).
+        intensity: g_c(action). outcome: y_t, +∞ where there was no dose. fitted: ⟨x_t,μ̂⟩ before the outcome.
+        bounded: whether the round had a bound before its outcome; else its dose is the start's.
+        exceeded: whether its cost was above τ. covered: whether the applied action was at most the advised one.
+        ranked, chance: by round with a p-value: its row, and the p-value.
+        evidence: after each of them, that the noise is not Gaussian and of one size, or for the anytime promise that
+            its bound is exceeded too often.
+    """
+
+    spec: SafetySpec
+    anytime: bool
+    number: Array
+    names: tuple[str, ...]
+    context: Array
+    intensity: Array
+    outcome: Array
+    fitted: Array
+    bounded: NDArray[np.bool_]
+    exceeded: NDArray[np.bool_]
+    covered: NDArray[np.bool_]
+    ranked: Any
+    chance: Array
+    evidence: Array
+
+    def __len__(self) -> int:
+        return int(np.isfinite(self.outcome).sum())
+
+
+def walk_student_log(
+    log: Log, spec: SafetySpec, dose: Dose, policy: Policy | Mapping[str, Any] | None = None
+) -> StudentRounds:
+    """Learn from a log round by round; `policy`, or a spec file's table, says which promise is meant."""
+    rule = _policy(policy)
+    if rule.check is not None:
+        rule.check(spec)
+    harm = np.asarray(dose.cost.effect(log.action), dtype=float)
+    dosed = harm > 0.0
+    words = f"rounds with a dose are too few: at least {log.dim + SPARE} are needed at dimension {log.dim}"
+    require(int(dosed.sum()) >= log.dim + SPARE, "log", int(dosed.sum()), words)
+    with np.errstate(over="ignore"):
+        outcome = np.where(dosed, (log.cost - log.baseline_cost) / np.where(dosed, harm, 1.0), np.inf)
+    require(np.all(np.isfinite(outcome[dosed])), "log", "costs", "over g: not finite")
+    fitted, chance, upper = _walk(log.context, outcome, spec, rule)
+    ranked = np.flatnonzero(np.isfinite(chance))
+    words = "has no round with a bound: contexts must have full rank"
+    require(ranked.size, "log", f"{len(log)} rows", words, "leave out columns that others determine")
+    anytime = rule.options["promise"] == "anytime"
+    return StudentRounds(
+        spec=spec,
+        anytime=anytime,
+        number=log.round,
+        names=log.names,
+        context=log.context,
+        intensity=harm,
+        outcome=outcome,
+        fitted=fitted,
+        bounded=upper < np.inf,
+        exceeded=log.cost > spec.threshold,
+        covered=dosed & ~(log.action > log.advised),
+        ranked=ranked,
+        chance=chance[ranked],
+        evidence=_excess_path((outcome > upper)[ranked], (upper < np.inf)[ranked], spec.violation_risk)
+        if anytime
+        else evidence_path(chance[ranked]),
+    )
+
+
+def _walk(contexts: Array, outcome: Array, spec: SafetySpec, rule: Policy) -> tuple[Array, Array, Array]:
+    """(⟨x,μ̂⟩, the p-value, U) of each round, before it is learned; NaN and ∞ where there is none."""
+    options, fit = rule.options, empty(contexts.shape[1])
+    mixture = Mixture(options["mixture_ridge"], options["mixture_shape"])
+    fitted, chance, upper = np.zeros(len(outcome)), np.full(len(outcome), np.nan), np.full(len(outcome), np.inf)
+    for index, context in enumerate(contexts):
+        seen = certified(fit, context, 0.0)
+        if options["promise"] == "anytime" and seen.ready:
+            log_det, least = volume(fit, mixture.ridge)
+            seen = seen._replace(log_det=log_det, least=least)
+        fitted[index] = seen.cost
+        upper[index] = cost_upper(seen, options["promise"], spec.violation_risk, spec.estimation_risk, mixture=mixture)
+        if math.isfinite(outcome[index]):
+            chance[index] = chance_above(seen, float(outcome[index]))
+            fit = append(fit, np.append(context, [outcome[index], 0.0]))
+    return fitted, chance, upper
+
+
+def _excess_path(over: Any, known: Any, risk: float) -> Array:
+    state, path = monitor.init(), np.ones(len(over))
+    for index in range(len(over)):
+        if known[index]:
+            state = monitor.update(state, bool(over[index]), risk)
+        path[index] = monitor.evidence(state)
+    return path
+
+
+def _policy(given: Policy | Mapping[str, Any] | None) -> Policy:
+    if given is None:
+        return make_policy("hp_student")
+    made = given if isinstance(given, Policy) else make_policy(**given)
+    require(PROMISES[made.promise].gaussian, "policy", made.name, "gives no student promise", "name hp_student")
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentWatch(ExchangeabilityWatch):
+    """What the watch found: evidence that the noise is not as stated, and a count of excesses."""
+
+    against = "noise is not Gaussian of one size"
+
+    def verdict(self) -> str:
+        seen = f"{self.counts()} {self.start_rounds} rounds had no bound."
+        if self.alarm_round is None:
+            return f"{seen} No alarm: nothing speaks against Gaussian noise of one size, which the promise assumes."
+        return (
+            f"{seen} ALARM at round {self.alarm_round}: costs lie above their predictions more than Gaussian noise of "
+            "one size allows. Stop or fall back, and find out what changed (safedial check). A later, smaller value "
+            "does not clear an alarm."
+        )
+
+
+def watch_student_log(walked: StudentRounds, *, level: float) -> StudentWatch:
+    """The watch over a log that `walk_student_log` has read."""
+    covered = walked.covered
+    words = "has no round that the promise covers"
+    require(covered.any(), "log", f"{len(covered)} rows", words, "actions at most advised")
+    rounds, over = walked.number[walked.ranked], np.flatnonzero(walked.evidence >= 1.0 / level)
+    return StudentWatch(
+        level=level,
+        rounds=rounds,
+        evidence=walked.evidence,
+        alarm_round=int(rounds[over[0]]) if over.size else None,
+        counted=walked.number[covered],
+        violated=walked.exceeded[covered].astype(float),
+        allowed=np.full(int(covered.sum()), float(walked.spec.violation_risk)),
+        start_rounds=int((~walked.bounded).sum()),
+        left_out=len(covered) - int(covered.sum()),
+    )
