@@ -68,7 +68,7 @@ def scene(made: Made, user: Situation) -> Scene | None:
     """How the candidate is simulated; None if several costs cannot be."""
     if user.bracketed:
         policy, spec = in_scales(made.policy, made.spec, user.assumed)
-        return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, user.assumed)[0].world), spec, LINE)
+        return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
     if user.several:
         return None
     given = {name: value for name, value in user.assumed.items() if name != ODDS}
