@@ -12,6 +12,8 @@ import argparse
 from typing import Any
 
 from safedial import choose, growth
+from safedial.choosing import Ranking
+from safedial.choosing.earnings import best, forecast, scene
 
 FAR = 100_000
 """The first seed of the measurement."""
@@ -87,6 +89,16 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
 """What each user vouches for and plans, and the policy that an expert would take."""
 
 
+def measured(found: Ranking, seeds: int) -> float:
+    """The share of the first policy in studies that the forecast did not see."""
+    played = scene(found.best.policy, found.best.spec, found.user)
+    if played is None:
+        return float("nan")
+    other = range(FAR, FAR + seeds)
+    known = best(played, found.user, seeds=other)
+    return forecast(played, known, found.user, seeds=other, progress=None).share
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=50)
@@ -94,14 +106,13 @@ def main() -> None:
     print(f"| user | rounds | first | forecast (95 %) | measured | off by |\n|{'---|' * 6}")
     for name, (fields, expected) in USERS.items():
         found = choose(**fields, seeds=seeds)
-        best, told = found.best, found.best.forecast
-        measured = choose(**fields, seeds=range(FAR, FAR + seeds))
-        share = next(each.forecast.share for each in measured.offers if each.name == best.name and each.forecast)
-        right = "" if best.policy.name == expected else f" (an expert: {expected})"
+        first, told = found.best, found.best.forecast
+        share = measured(found, seeds)
+        right = "" if first.policy.name == expected else f" (an expert: {expected})"
         interval = f"{told.share:.3f} ({told.share_low:.3f}–{told.share_high:.3f})" if told else "–"
         off = abs(share / told.share - 1.0) if told else float("nan")
         print(
-            f"| {name} | {fields['rounds']} | {best.name}{right} | {interval} | {share:.3f} | {off:.1%} |", flush=True
+            f"| {name} | {fields['rounds']} | {first.name}{right} | {interval} | {share:.3f} | {off:.1%} |", flush=True
         )
 
 

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks.choose import USERS, measured
 from typer.testing import CliRunner
 
-from benchmarks.choose import FAR, USERS
-from safedial import Cost, InvalidInput, LinearWorld, SafetySpec, choose, growth, load_spec
+from safedial import Cost, InvalidInput, LinearWorld, SafetySpec, choose, growth, identity, load_spec
 from safedial.choosing import CANDIDATES, QUESTIONS
 from safedial.choosing.questions import ASSUMPTIONS, MEANING, read_answers
 from safedial.cli import make_app
@@ -22,29 +22,24 @@ SMALL = {"rounds": 40, "dim": 2, "seeds": 4}
 def test_it_chooses_as_an_expert_would_and_the_forecast_comes_true(name):
     """The share of the chosen policy in studies with other seeds is within a tenth of the forecast."""
     fields, expected = USERS[name]
-    less = fields | {"rounds": min(fields["rounds"], 200)}
-    found = choose(**less, seeds=30)
+    less = fields | {"rounds": min(fields["rounds"], 150)}
+    found = choose(**less, seeds=20)
     assert found.best.policy.name == expected
-    measured = choose(**less, seeds=range(FAR, FAR + 30))
-    again = next(each for each in measured.offers if each.name == found.best.name).forecast.share
-    assert again == pytest.approx(found.best.forecast.share, rel=0.1)
+    assert measured(found, 20) == pytest.approx(found.best.forecast.share, rel=0.1)
     assert found.best.forecast.share_low < found.best.forecast.share < found.best.forecast.share_high
     assert found.best.forecast.rate_low <= less["risk"]
 
 
 def test_the_ranking_is_by_the_simulated_share_and_follows_the_plan():
     """At few rounds the certified Gaussian margin beats conformal bounds, at many it does not."""
-    both = LAB | {"noise": "both", "exchangeable": True, "start": None, "dim": 3, "seeds": 8}
-    few, many = choose(**both, rounds=60), choose(**both, rounds=500)
+    both = LAB | {"noise": "both", "exchangeable": True, "start": None, "dim": 5, "seeds": 5}
+    few, many = choose(**both, rounds=40), choose(**both, rounds=250)
     for found in (few, many):
         shares = [each.forecast.share for each in found.offers]
         assert shares == sorted(shares, reverse=True)
     order = [[each.name for each in found.offers] for found in (few, many)]
     pair = "hp_conformal", "hp_probe, Gaussian margin"
-    assert [order[0].index(pair[0]) > order[0].index(pair[1]), order[1].index(pair[0]) > order[1].index(pair[1])] == [
-        True,
-        False,
-    ]
+    assert [names.index(pair[0]) > names.index(pair[1]) for names in order] == [True, False]
 
 
 def test_nothing_is_vouched_for_without_an_answer():
@@ -118,14 +113,14 @@ def test_the_first_offer_is_a_spec_file_that_makes_an_agent(name, tmp_path):
 def test_a_pilot_gives_numbers_and_can_only_contradict():
     true = SafetySpec(threshold=2, total_risk=0.05, **(KNOWN | {"reward_noise": 0.2, "cost_noise": 0.2}))
     pilot = simulated_log("hp_probe", LinearWorld(dim=2), true, rounds=120)
-    found = choose(pilot, threshold=2.0, noise="constants", rounds=40, seeds=4)
+    found = choose(pilot, threshold=2.0, dose=identity(), rounds=40, seeds=3)
     assert found.user.dim == 2
     assert 0.2 <= found.user.constants["cost_noise"] < 0.4
     assert not found.user.against
     assert "hp_student" in found.refused
     assert any("Nothing in the pilot speaks against it" in line for line in found.words())
     bent = simulated_log("hp_probe", LinearWorld(dim=2, mean="sine"), true, rounds=600)
-    against = choose(bent, threshold=2.0, linear=True, rounds=40, seeds=4)
+    against = choose(bent, threshold=2.0, linear=True, dose=identity(), rounds=40, seeds=3)
     assert "linear" in against.user.against
     assert "linear cost" in against.refused["hp_probe"]
     assert any(line.startswith("The pilot speaks against linear cost") for line in against.words())
@@ -198,11 +193,6 @@ def test_a_bracket_on_the_command_line():
                "--rounds 40 --seeds 3 --json")  # fmt: skip
     assert json.loads(told.stdout)["offers"][0]["policy"] == "hp_shield"
     for text, words in (("relative:0.7", "must be relative:LOW"), ("relative:2,1,1", "low = 2"), ("linear:1", "must")):
-        with pytest.raises(InvalidInput, match=words):
-            run(f"choose --curve bracket --bracket {text} --threshold 20").exception and _raise(
-                run(f"choose --curve bracket --bracket {text} --threshold 20").exception
-            )
-
-
-def _raise(error):
-    raise error
+        refused = run(f"choose --curve bracket --bracket {text} --threshold 20").exception
+        assert isinstance(refused, InvalidInput)
+        assert words in str(refused)
