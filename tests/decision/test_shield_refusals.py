@@ -81,6 +81,8 @@ def test_other_policies_refuse_the_bracket_and_the_policy_needs_its_options():
     with pytest.raises(InvalidInput, match="promise = 'bracket': does not match policy hp_probe"):
         Agent(2, SPEC, policy="hp_probe")
     with pytest.raises(InvalidInput, match=r"'hp_shield': needs options.*make_policy\('hp_shield', base=...\)"):
+        Agent(2, SPEC, policy="hp_shield")
+    with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
         Agent(2, SPEC)
     with pytest.raises(InvalidInput, match=r"growth = None: is missing; state a bracket"):
         make_agent(options={"growth": None})

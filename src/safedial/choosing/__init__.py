@@ -108,7 +108,7 @@ def rank(
     possible = [made(candidate, user) for candidate, why in reasons if not why]
     offers, known = [], None
     for each in possible:
-        found, played = None, scene(each, user)
+        found, played = None, scene(each.policy, each.spec, user)
         if played is not None:
             # All of a user's policies play in one world.
             known = best(played, user, seeds=seeds) if known is None else known

@@ -56,7 +56,7 @@ class Made(NamedTuple):
     def name(self) -> str:
         """The policy, and what tells it from its other forms."""
         told = [self.policy.options.get(option) for option in ("radius", "form", "promise")]
-        told += ["Gaussian margin" if self.spec.margin == "gaussian" else None]
+        told = ["Gaussian margin"] if self.spec.margin == "gaussian" else told
         return ", ".join([self.policy.name, *(each for each in told if each not in USUAL)])
 
 

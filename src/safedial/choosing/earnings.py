@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.choosing.candidates import Made
 from safedial.choosing.situation import ODDS, Situation
 from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
@@ -64,21 +63,21 @@ class Forecast(NamedTuple):
         return f"Forecast(share={self.share:.3f}, interval=({self.share_low:.3f}, {self.share_high:.3f}))"
 
 
-def scene(made: Made, user: Situation) -> Scene | None:
-    """How the candidate is simulated; None if several costs cannot be."""
+def scene(policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
+    """How a policy under the user's spec is simulated; None if several costs cannot be."""
     if user.bracketed:
-        policy, spec = in_scales(made.policy, made.spec, user.assumed)
-        return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, user.assumed)[0].world), spec, LINE)
+        policy, spec = in_scales(policy, stated, user.assumed)
+        return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
     if user.several:
         return None
     given = {name: value for name, value in user.assumed.items() if name != ODDS}
-    spec = replace(made.spec, **given)
+    spec = replace(stated, **given)
     if user.zero_one:
         world = NonlinearWorld(kind="logistic", dim=user.dim, odds={**user.constants, **user.assumed}[ODDS])
-        return Scene(made.policy, world, spec, user.dose)
+        return Scene(policy, world, spec, user.dose)
     contexts = "iid" if "exchangeable" in user.vouched else "drift"
     mean = "linear" if "linear" in user.vouched else "sine"
-    return Scene(made.policy, LinearWorld(dim=user.dim, contexts=contexts, mean=mean), spec, user.dose)
+    return Scene(policy, LinearWorld(dim=user.dim, contexts=contexts, mean=mean), spec, user.dose)
 
 
 LINE = Dose.of(identity())

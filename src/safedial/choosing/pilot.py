@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safedial.calibration import calibrate
-from safedial.core.dose import Dose
+from safedial.calibration.curve_families import families
+from safedial.core.dose import Dose, as_dose
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.diagnostics import check_log
 from safedial.diagnostics.finding import Finding
@@ -47,14 +48,16 @@ def read_pilot(pilot: Log, *, threshold: Any, risk: Any, dose: Any = None) -> Ev
     """Calibrate on the pilot, and check it."""
     rule = "must be one number for a pilot: its checks are of one cost"
     require(threshold is not None, "threshold", threshold, rule)
-    found = calibrate(pilot, resamples=RESAMPLES)
+    stated = None if dose is None else as_dose(dose)
+    family = "auto" if stated is None else stated.cost.name
+    found = calibrate(pilot, curve=family if family in families(pilot.action) else "auto", resamples=RESAMPLES)
     constants: dict[str, Any] = {name: found.proposals[name].value for name in CONSTANTS}
-    curve = found.dose if dose is None else dose
+    curve = found.dose if stated is None else stated
     certified = SafetySpec(threshold=threshold, total_risk=risk, **constants)
     plain = SafetySpec(threshold=threshold, total_risk=risk, promise="conformal")
     findings = [each for spec in (certified, plain) for each in check_log(pilot, spec, dose=curve)[1]]
     against = {CONCERNS[each.name]: _words(each) for each in findings if each.flagged and each.name in CONCERNS}
-    if found.problem and dose is None:
+    if found.problem and stated is None:
         against["exact_curve"] = found.problem
     return Evidence(constants=constants, dose=curve, dim=found.dim, against=against)
 

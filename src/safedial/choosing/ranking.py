@@ -131,10 +131,10 @@ class Ranking:
             return [f"First: {first.name}."]
         told = first.forecast
         return [
-            f"First: {first.name}. Over {self.user.rounds} rounds expect {told.share:.0%} of the reward of an all-knowing policy (95 % "
-            f"interval {told.share_low:.1%} to {told.share_high:.1%}; eight of ten studies between "
-            f"{told.study_low:.0%} and {told.study_high:.0%}), and a cost beyond its limit in {told.rate:.2%} of the "
-            "rounds."
+            f"First: {first.name}. Over {self.user.rounds} rounds expect {told.share:.0%} of the reward of an "
+            f"all-knowing policy (95 % interval {told.share_low:.1%} to {told.share_high:.1%}; eight of ten "
+            f"studies between {told.study_low:.0%} and {told.study_high:.0%}), and a cost beyond its limit in "
+            f"{told.rate:.2%} of the rounds."
         ]
 
     def _promises(self) -> list[str]:

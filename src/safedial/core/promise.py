@@ -6,6 +6,8 @@ of `PROMISES`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 LIMITED = "P({event}) <= {risk:g} in this round"
@@ -27,7 +29,8 @@ class Promise(NamedTuple):
         start: the promise of a decision whose cost has no bound yet, if no start dose was declared.
         limit: which bound sets a dose, a key of `LIMITS`.
         statement: the promise in one sentence.
-        default_policy: the policy of a spec that names none.
+        default_policy: the policy of a spec that names none, and `default_options` what it cannot do without.
+        because: why that policy, in words.
     """
 
     proved: bool = False
@@ -43,6 +46,8 @@ class Promise(NamedTuple):
     limit: str = ""
     statement: str = ""
     default_policy: str = "hp_probe"
+    default_options: Mapping[str, str] = MappingProxyType({})
+    because: str = ""
 
 
 CERTIFIED = Promise(
@@ -53,6 +58,7 @@ CERTIFIED = Promise(
     start="certified",
     limit="cost_bound",
     statement=LIMITED,
+    because="upper bounds on the noise and on the norms of coefficients and contexts are stated",
 )
 
 PROMISES = {
@@ -66,6 +72,7 @@ PROMISES = {
         start="certified",
         limit="conformal_bound",
         default_policy="hp_conformal",
+        because="rounds are stated to be exchangeable, and nothing about noise or norms needs to be",
     ),
     "bracket": Promise(
         proved=True,
@@ -76,6 +83,8 @@ PROMISES = {
         start="declared",
         limit="count_rule",
         default_policy="hp_shield",
+        default_options=MappingProxyType({"base": "proposal"}),
+        because="a growth bracket is stated, and no exact dose curve",
     ),
     "student": Promise(
         proved=True,
@@ -85,6 +94,7 @@ PROMISES = {
         start="certified",
         limit="student_bound",
         default_policy="hp_student",
+        because="the noise is stated to be Gaussian, of a size that is learned",
     ),
     "expected": Promise(
         limit="mean_bound", statement="none on the realized cost: only its mean is kept at or below {threshold:g}"

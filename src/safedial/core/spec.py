@@ -309,7 +309,11 @@ def tail(risk: Any, margin: str = "subgaussian") -> Any:
 
 def _number(name: str, value: Any) -> Any:
     """A Python float, or an array of floats; bool, text, NaN and infinity are refused."""
-    way_out = f"{POSITIVE[name]}, or use promise='conformal' or 'bracket', which need none" if name in CONSTANTS else ""
+    way_out = (
+        f"{POSITIVE[name]}, or use promise='student', 'conformal' or 'bracket', which need none"
+        if name in CONSTANTS
+        else ""
+    )
     require(value is not None, name, value, "must be a finite number", way_out)
     numbers = None if isinstance(value, (bool, str)) else np.asarray(value)
     if numbers is None or numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers)):

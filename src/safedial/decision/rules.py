@@ -65,6 +65,14 @@ class Rules(RuleFields):
         return policy.binary_cost or getattr(policy.options.get("growth"), "name", "") == "spread"
 
     @cached_property
+    def policy_reason(self) -> str:
+        """Why this policy: what is stated, or that it was named."""
+        stated, name = PROMISES[self.spec.promise], self.policy.name
+        if name == stated.default_policy:
+            return f"{name}, because {stated.because}"
+        return f"{name}, because it was named; {stated.default_policy} is the default where {stated.because}"
+
+    @cached_property
     def sentence(self) -> str:
         """The policy's promise in one sentence, for a learner without a sentence of its own."""
         spec, promise = self.spec, PROMISES[self.policy.promise]

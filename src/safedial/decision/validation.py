@@ -26,7 +26,7 @@ from safedial.decision.rounds import Asked
 from safedial.decision.rules import RULES, Rules
 from safedial.decision.units import Dial, Features, as_vector, real
 from safedial.errors import InvalidInput, refusal, require
-from safedial.policies import Policy, as_policy, check_proved
+from safedial.policies import Policy, as_policy, check_proved, default_policy
 
 Result = TypeVar("Result")
 Vector = NDArray[np.float64]
@@ -217,7 +217,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
 
 def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Policy, type[Learner]]:
     """The policy and its learner's class, if they can run online under the spec."""
-    rule = as_policy(PROMISES[spec.promise].default_policy if policy is None else policy)
+    rule = default_policy(spec) if policy is None else as_policy(policy)
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule, spec)
     given, stated = PROMISES[rule.promise], PROMISES[spec.promise]

@@ -20,7 +20,7 @@ from safedial.study.guard import Guard, read_guard
 
 OPTIONS = (
     *("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag"),
-    *("reach", "history"),
+    *("reach", "history", "base", "growth", "start_scale"),
 )
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
 SINCE_2 = ("baseline_range", "high_fallback")
@@ -118,7 +118,8 @@ def own_policy(fields: Mapping[str, Any]) -> Policy | None:
 
 def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
     """The policy's written form, with the options in it or beside it; or the user's own policy."""
-    default = PROMISES.get(str(fields.get("promise")), CERTIFIED).default_policy
+    stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
+    default = {"name": stated.default_policy, **stated.default_options}
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     if isinstance(given, Policy):
         given = {"name": given.name, **(plain_options(given.options) if own else given.options)}

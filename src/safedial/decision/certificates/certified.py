@@ -38,6 +38,7 @@ def fixed_terms(rules: Rules) -> tuple[dict[str, Any], list[str]]:
     """(the rules, the assumptions) as all certificates under these rules state them."""
     written = rules.to_dict()
     shown = {"policy": written["policy"], "spec": shown_spec(rules.policy, written["spec"])}
+    shown |= {"policy_reason": rules.policy_reason} if rules.version > 2 else {}
     shown |= {name: written[name] for name in ("dim", "dose", "dial", "features")}
     return shown, rules.learner.fixed_assumptions(rules)
 
@@ -107,6 +108,8 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
             f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set"
             + (f", {facts['risk']['margin_risk']:.3g} on learning the noise." if learned else ".")
         )
+    if "policy_reason" in facts:
+        lines.append(f"  Policy: {facts['policy_reason']}.")
     if PROMISES[decision.promise].claimed:
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)
