@@ -14,7 +14,7 @@ from tests.conftest import FULL
 from tests.study.conftest import SPEC
 
 KNOWN = {"name": "trial"}
-ROUTES = 16
+ROUTES = 18
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def test_a_click_opens_the_certificate_in_plain_words(service, page):
         assert line.strip().removeprefix("- ") in text
     assert "by local: cost 0.1, reward 0.1" in text
     shown_actions = page.run(
-        "JSON.stringify([...document.querySelectorAll('#rows tr')].map((row) => row.cells[4].innerText))"
+        "JSON.stringify([...document.querySelectorAll('#rows tr')].map((row) => row.cells[5].innerText))"
     )
     stored = [each["action"] for each in service.get("/v1/studies/trial/decisions?limit=15").json()["rows"]]
     for words, action in zip(json.loads(shown_actions), stored, strict=True):

@@ -309,3 +309,26 @@ def test_the_bench_prints_its_figures(monkeypatch, capfd):
     report = json.loads(capfd.readouterr().out)
     assert report["events"] == 399
     assert all(value > 0 for value in report.values())
+
+
+def test_units_visits_and_pseudonyms_at_a_shell(study, tmp_path, monkeypatch):
+    monkeypatch.setenv("WARD_KEY", "a key of more than sixteen bytes")
+    assert study("create", "ward", "--pseudonymise", *CREATE)[0] == 2
+    assert study("create", "ward", "--pseudonymise", "--unit-key", "env:WARD_KEY", *CREATE)[0] == 0
+    asked = ("ask", "ward", "0.6,0.3", "--unit", "P-04", "--visit", "1")
+    code, _, said = study(*asked)
+    assert (code, "give the key as env:NAME" in said) == (2, True)
+    decision = answer(study(*asked, "--unit-key", "env:WARD_KEY", "--json"))
+    code, _, said = study(*asked, "--unit-key", "env:WARD_KEY")
+    assert (code, f"already has a decision, {decision['id']}" in said) == (2, True)
+    assert study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[0] == 0
+    stored = decision["certificate"]["unit"]
+    assert [each["unit"] for each in answer(study("units", "ward", "--json"))["units"]] == [stored]
+    assert stored[:20] in study("units", "ward")[1]
+    told = answer(study("units", "ward", "P-04", "--unit-key", "env:WARD_KEY", "--json"))
+    assert (told["outcomes"], told["course"][0]["visit"]) == (1, "1")
+    assert "keeps no level for each unit" in study("units", "ward", stored)[1]
+    code, _, said = study("units", "ward", "P-04")
+    assert (code, "give the pseudonym" in said) == (2, True)
+    code, _, said = study("units", "trial", "P-04", "--unit-key", "env:WARD_KEY")
+    assert (code, "is not for study 'trial'" in said) == (2, True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from safedial.cli.inputs import Json
-from safedial.cli.study_output import Storage
+from safedial.cli.study_options import Storage
 
 key = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a store.")
 
@@ -17,17 +17,22 @@ Reason = Annotated[str, typer.Option(help="The reason, for the store's log.")]
 
 def serve(
     storage: Storage,
+    *,
     host: Annotated[str, typer.Option(help="The address to bind. Any but loopback requires a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 for any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(help="Processes. More than one is useful with PostgreSQL.")] = 1,
     rate: Annotated[float | None, typer.Option(help="Requests per second for each key [2000].")] = None,
+    unit_key: Annotated[
+        list[str] | None,
+        typer.Option(help="A key of studies with pseudonyms: env:NAME or file:PATH; may be repeated."),
+    ] = None,
 ) -> None:
     """Serve a store's studies over HTTP, with an operator page at / and the API reference at /docs."""
     from safedial.service.server import serve as run
     from safedial.study.database import shown
 
     typer.echo(f"safedial serves {shown(storage)} at http://{host}:{port}/ (stop with Ctrl-C)", err=True)
-    run(storage, host=host, port=port, workers=workers, rate=rate)
+    run(storage, host=host, port=port, workers=workers, rate=rate, unit_keys=unit_key or ())
 
 
 @key.command()

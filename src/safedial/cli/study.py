@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from safedial.cli.study_log import backup, checkpoint, export, units, verify
+from safedial.cli.study_options import DecisionId, Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
 from safedial.cli.study_output import (
-    Format,
-    JsonFlag,
-    Storage,
     after_import,
     print_answer,
     read_context,
@@ -21,28 +17,11 @@ from safedial.cli.study_output import (
     read_fields,
     read_pairs,
     receipt_words,
-    verify_words,
     with_age,
     without_outcome,
 )
 
 study = typer.Typer(no_args_is_help=True, help="Run a study: an append-only log of decisions and outcomes.")
-
-Name = Annotated[str, typer.Argument(help="The study's name.")]
-DecisionId = Annotated[str, typer.Argument(help="The decision's id, as `ask` printed it.")]
-Reason = Annotated[str, typer.Option(help="The reason, in words.")]
-
-
-@contextmanager
-def opened(storage: str, name: str | None = None) -> Iterator[Any]:
-    """The store, or one of its studies; `name` may be a decision's id."""
-    from safedial.study import Store, find_decision, open_study
-
-    with Store(storage, create=False) as store:
-        if name is None:
-            yield store
-        else:
-            yield find_decision(store, name)[0] if "." in name else open_study(name, storage=store)
 
 
 @study.command()
@@ -55,16 +34,20 @@ def create(
         list[str] | None, typer.Option("--set", help="NAME=VALUE, a field of the specification; may be repeated.")
     ] = None,
     load_if_exists: Annotated[bool, typer.Option(help="Open the study if it exists.")] = False,
+    pseudonymise: Annotated[
+        bool, typer.Option("--pseudonymise", help="Store the HMAC-SHA-256 of each unit, with the key of --unit-key.")
+    ] = False,
+    unit_key: UnitKey = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Create a study: --set dim=2 --set threshold=0.5 …, or --spec FILE."""
     from safedial.study import Store
-    from safedial.study.manage import make_study
+    from safedial.study.manage import UnitKey, make_study
 
     with Store(storage) as store:
-        fields = read_fields(spec, field)
-        made, notes = make_study(name, fields, storage=store, load_if_exists=load_if_exists, actor=None)
+        fields, units = read_fields(spec, field), UnitKey(pseudonymise, unit_key)
+        made, notes = make_study(name, fields, storage=store, load_if_exists=load_if_exists, actor=None, units=units)
         answer = {"name": made.name, "spec": made.spec.fields, "warnings": notes}
         for note in notes:
             typer.echo(f"safedial: warning: {note}", err=True)
@@ -87,7 +70,7 @@ def ask(
     storage: Storage,
     *,
     key: Annotated[
-        str | None, typer.Option(help="For example the visit. The same key always gets the same decision.")
+        str | None, typer.Option(help="A name for the request. The same key always gets the same decision.")
     ] = None,
     meta: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE, stored with the decision; may be repeated.")
@@ -102,15 +85,15 @@ def ask(
     proposal: Annotated[
         float | None, typer.Option(help="hp_shield: the proposed or requested setting, where it takes one.")
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="hp_shield: the label of who gets it, where it keeps levels.")
-    ] = None,
+    unit: Annotated[str | None, typer.Option(help="Who gets it, for example a patient.")] = None,
+    visit: Annotated[str | None, typer.Option(help="The visit. A unit's visit has one decision.")] = None,
+    unit_key: UnitKey = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Advise an action for a context."""
-    with opened(storage, name) as found:
-        given = {"allow_extrapolation": allow_extrapolation, "proposal": proposal, "unit": unit}
+    with opened(storage, name, unit_key) as found:
+        given = {"allow_extrapolation": allow_extrapolation, "proposal": proposal, "unit": unit, "visit": visit}
         noted = {"key": key, "meta": read_pairs("--meta", meta)}
         decision = found.ask(read_context(context), baseline_cost=baseline_cost, **noted, **given)
         print_answer(decision.to_dict(), format, json, str(decision.explain()))
@@ -261,86 +244,5 @@ def status(name: Name, storage: Storage, format: Format = "table", json: JsonFla
         print_answer(told if json or format == "json" else with_age(told), format, json)
 
 
-@study.command()
-def verify(
-    storage: Storage,
-    name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
-    checkpoint: Annotated[str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it.")] = None,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
-    """Check the log, its hash chain and every decision; without a name, all studies and the store's own log.
-
-    Exit status 1, with the first bad seq, if they do not agree.
-    """
-    from safedial.study import list_studies, verify_store
-
-    with opened(storage) as store:
-        sizes = {each["name"]: each["events"] for each in list_studies(store)}
-        if name:
-            reports = [_verified(store, name, sizes.get(name, 0), checkpoint)]
-        else:
-            reports = [verify_store(store, checkpoint=checkpoint)]
-            reports += [_verified(store, each, size, None) for each, size in sizes.items()]
-    ok = all(report.ok for report in reports)
-    answer = reports[0].to_dict() if name else {"ok": ok, "reports": [report.to_dict() for report in reports]}
-    print_answer(answer, format, json, "\n".join(verify_words(report) for report in reports))
-    if not ok:
-        raise typer.Exit(1)
-
-
-def _verified(store: Any, name: str, size: int, checkpoint: str | None) -> Any:
-    from safedial.cli.output import progress_bar
-    from safedial.study import verify_study
-
-    with progress_bar(f"verifying {name}", size) as advance:
-        return verify_study(store, name, checkpoint=checkpoint, progress=advance, workers=os.cpu_count() or 1)
-
-
-@study.command()
-def export(
-    name: Name,
-    path: Annotated[Path, typer.Argument(help="Decisions to .csv or .parquet; every event to .jsonl.")],
-    storage: Storage,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
-    """Write a study to a file."""
-    with opened(storage, name) as found:
-        print_answer({"file": str(found.export(path))}, format, json, f"Written:\n  {path}")
-
-
-@study.command()
-def checkpoint(
-    storage: Storage,
-    name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
-    reason: Reason = "",
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
-    """Print SEQ:HASH to keep elsewhere: `verify --checkpoint` then detects any later change to earlier events.
-
-    Without a name, the checkpoint is of the store's own log, which records the latest event of every study.
-    """
-    from safedial.study import checkpoint_store
-    from safedial.study.requests import actor_name
-
-    with opened(storage, name or None) as found:
-        mark = found.checkpoint(reason) if name else checkpoint_store(found, reason=reason, actor=actor_name(None))
-        print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
-
-
-@study.command()
-def backup(
-    target: Annotated[str, typer.Argument(help="A new SQLite file, or the URL of an empty store.")],
-    storage: Storage,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
-    """Copy a store while it is in use, and check the copy."""
-    from safedial.study.backup import backup as copy
-
-    with opened(storage) as store:
-        made = copy(store, target)
-        words = f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked."
-        print_answer(made, format, json, words)
+for command in (verify, export, checkpoint, backup, units):
+    study.command()(command)

@@ -1,21 +1,15 @@
-"""Input and output of `safedial study`: the options its commands share, and contexts and fields read from text."""
+"""Input and output of `safedial study`: contexts and fields read from text, and answers in words."""
 
 from __future__ import annotations
 
 import json as json_
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from safedial.core.promise import PROMISES
 from safedial.errors import InvalidInput, printable, require
-
-Storage = Annotated[
-    str, typer.Option(envvar="SAFEDIAL_STORAGE", help="The store: sqlite:///trial.db or postgresql://user@host/db.")
-]
-Format = Annotated[str, typer.Option(help="table or json.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 
 
 def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
@@ -81,6 +75,16 @@ def verify_words(report: Any) -> str:
         f" Events dated earlier than the event before them: {report.clock_back}; the first is {report.clock_back_at}."
     )
     return f"{words}{note if report.clock_back else ''} Head {report.seq}:{report.hash}"
+
+
+def long_run_words(said: dict[str, Any] | None) -> str:
+    """A unit's long-run statement in words."""
+    if said is None:
+        return "This policy keeps no level for each unit, so it states nothing for one unit alone."
+    counts = f"of its {said['known']} known rounds {said['exceeded']} exceeded the threshold"
+    return (
+        f"Whatever the sequence of its rounds: {counts}, and at most {said['bound']:.4g} can have, open ones included."
+    )
 
 
 def after_import(spec: Any) -> str:

@@ -72,12 +72,14 @@ class Service:
         except TimeoutError:
             raise StoreUnavailable("storage: no answer in time") from None
 
-    async def track(self, name: str, seconds: float = 1e9) -> Track:
-        """The study's current history, read from the log, never through the writer, for at most `seconds` seconds."""
+    async def track(self, name: str, seconds: float = 1e9, *, fresh: bool = False) -> Track:
+        """The study's current history, read from the log, never through the writer, for at most `seconds` seconds;
+        with `fresh` it has every event that was acknowledged before the call.
+        """
         track = self.tracks.get(name)
         if track is None:
             track = self.tracks.setdefault(name, Track(await self.study(name)))
-        await asyncio.to_thread(track.refresh, seconds)
+        await asyncio.to_thread(track.refresh, seconds, fresh=fresh)
         return track
 
     async def warm(self) -> None:

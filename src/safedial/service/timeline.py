@@ -116,12 +116,14 @@ class Track:
     def value(self, name: str, row: int) -> float:
         return self._columns[name][row]
 
-    def refresh(self, seconds: float = 1e9) -> None:
-        """Read new events for at most about `seconds` seconds; `complete` says whether all were read."""
+    def refresh(self, seconds: float = 1e9, *, fresh: bool = False) -> None:
+        """Read new events for at most about `seconds` seconds; `complete` says whether all were read. With `fresh`,
+        they are read even if the log was read a moment ago.
+        """
         end = time.monotonic() + seconds
         while True:
             with self.lock:
-                if self.complete and time.monotonic() - self._looked < FRESH_SECONDS:
+                if self.complete and not fresh and time.monotonic() - self._looked < FRESH_SECONDS:
                     return
                 self.complete = self._page()
                 self._looked = time.monotonic()

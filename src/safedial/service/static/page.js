@@ -7,7 +7,7 @@ const at = (id) => document.getElementById(id);
 const plain = (words) => String(words ?? "").replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
 const made = (tag, words, kind) => Object.assign(document.createElement(tag), { textContent: plain(words), className: kind ?? "" });
 const block = (words) => Object.assign(made("pre"), { textContent: String(words ?? "").split("\n").map(plain).join("\n") });
-let shown = null, tag = null, before = null, told = null, timer = null, painted = 0, questions = 0;
+let shown = null, unit = null, tag = null, before = null, told = null, timer = null, painted = 0, questions = 0;
 
 class Refused extends Error {}
 
@@ -93,6 +93,7 @@ const drawStudy = () => {
   const { counts, curves, threshold, risk } = told, alike = told.promise in OWN_EVIDENCE, over = overLimit(told);
   drawHead();
   drawTiles();
+  at("pseudonyms").hidden = !told.pseudonyms;
   at("unit").textContent = told.dial.unit ? `in ${told.dial.unit}; mean of each step` : "mean of each step";
   at("rate-title").textContent = `Share of outcomes ${over}`;
   at("cost-title").textContent = told.costs ? "Measured costs" : "Measured cost";
@@ -133,15 +134,18 @@ const cell = (row, words, kind) => row.appendChild(made("td", words, kind));
 
 const drawRows = async () => {
   const words = at("search").value.trim(), asked = ++questions;
-  const page = await (await get(`/v1/studies/${shown}/decisions?limit=15${before ? `&before=${before}` : ""}${words ? `&search=${encodeURIComponent(words)}` : ""}`)).json();
+  const asks = Object.entries({ limit: 15, before, search: words, unit }).filter(([, value]) => value).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  const page = await (await get(`/v1/studies/${shown}/decisions?${asks.join("&")}`)).json();
   if (asked !== questions) return;
+  at("rows").parentNode.classList.toggle("no-units", page.rows.every((each) => each.unit === null));
   at("no-rows").hidden = page.rows.length > 0 || !words;
   at("rows").replaceChildren(...page.rows.map((each) => {
     const row = made("tr");
     row.tabIndex = 0;
     row.dataset.id = each.id;
     cell(row, each.seq);
-    cell(row, each.key ?? "", "name").title = each.key ?? "";
+    cell(row, "", "name").append(...(each.unit === null ? [] : [unitButton(each.unit)]));
+    cell(row, each.visit ?? each.key ?? "", "name").title = each.visit ?? each.key ?? "";
     cell(row, Object.entries(each.meta).map(([name, value]) => `${name} ${value}`).join(", "), "name").title = JSON.stringify(each.meta);
     cell(row, clock(each.at));
     cell(row, setting(each.action)).title = each.proposal === null ? "" : `proposed: ${setting(each.proposal)}`;
@@ -173,12 +177,12 @@ const folded = (title, ...parts) => {
 
 const openCertificate = async (id) => {
   const { certificate, events, why, explanation, action } = await (await get(`/v1/decisions/${id}`)).json();
-  const { key, meta, raw_context: raw, features, dial, extrapolated, resumed, proposal, unit } = certificate, body = at("certificate-body");
-  at("certificate-title").textContent = key ? `Visit: ${key}` : `Decision ${id}`;
+  const { key, visit = key, meta, raw_context: raw, features, dial, extrapolated, resumed, proposal, unit: whose } = certificate, body = at("certificate-body");
+  at("certificate-title").textContent = visit ? `Visit: ${plain(visit)}` : `Decision ${id}`;
   body.replaceChildren(made("p", `${clock(certificate.at)}, decision ${id}`, "quiet"), made("p", inUnit(action, dial.unit), "big"));
   for (const name of extrapolated) body.append(made("p", `${name} lies outside the range stated for it; the caller allowed that.`, "warn"));
   const values = Array.isArray(raw) ? raw.map((value, place) => [`feature ${place + 1}`, shortNumber(value)]) : Object.entries(raw).map(([name, value]) => [name, `${Number(value.toPrecision(6))} ${features.units?.[name] ?? ""}`.trim()]);
-  body.append(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...(unit === undefined ? [] : [["unit", unit]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
+  body.append(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...(whose === undefined ? [] : [["unit", whose]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
   body.append(made("h3", "Why this setting"), made("p", `${why.replace(/^[a-z]/, (letter) => letter.toUpperCase())}.`));
   body.append(made("h3", "What is promised"), made("p", promised(certificate, told.risk)));
   for (const each of resumed ?? []) body.append(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "quiet"));
@@ -222,6 +226,7 @@ const look = async () => {
   told = await answer.json();
   show("study");
   drawStudy();
+  await drawUnit();
   if (before === null) await drawRows();
 };
 
@@ -241,10 +246,12 @@ const tick = async () => {
 };
 
 const go = () => {
-  shown = /^#[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(location.hash) ? location.hash.slice(1) : null;
+  const [, study, label] = /^#([A-Za-z0-9][A-Za-z0-9_-]{0,63})(?:\/(.+))?$/.exec(location.hash) ?? [null, null];
+  shown = study;
+  unit = label === undefined ? null : decodeURIComponent(label);
   tag = before = told = null;
   at("search").value = "";
-  at("trail").textContent = shown ?? "";
+  at("trail").textContent = [shown ?? "", ...(unit === null ? [] : [shortUnit(unit)])].join(" › ");
   document.title = shown ? `${shown} · safedial` : "safedial";
   tick();
 };
@@ -256,7 +263,8 @@ at("door").onsubmit = (event) => {
   tick();
 };
 at("search").oninput = () => { before = null; drawRows(); };
+at("unit-close").onclick = () => { location.hash = shown; };
 addEventListener("hashchange", go);
-addEventListener("resize", () => told && shown && drawStudy());
+addEventListener("resize", () => told && shown && (drawStudy(), drawCourse()));
 document.addEventListener("visibilitychange", () => document.hidden || tick());
 go();

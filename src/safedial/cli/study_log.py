@@ -1,0 +1,125 @@
+"""`safedial study`: the commands that read a whole log: verify, export, checkpoint, backup, units."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safedial.cli.study_options import Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
+from safedial.cli.study_output import long_run_words, print_answer, verify_words
+
+
+def verify(
+    storage: Storage,
+    name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
+    checkpoint: Annotated[str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it.")] = None,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Check the log, its hash chain and every decision; without a name, all studies and the store's own log.
+
+    Exit status 1, with the first bad seq, if they do not agree.
+    """
+    from safedial.study import list_studies, verify_store
+
+    with opened(storage) as store:
+        sizes = {each["name"]: each["events"] for each in list_studies(store)}
+        if name:
+            reports = [_verified(store, name, sizes.get(name, 0), checkpoint)]
+        else:
+            reports = [verify_store(store, checkpoint=checkpoint)]
+            reports += [_verified(store, each, size, None) for each, size in sizes.items()]
+    ok = all(report.ok for report in reports)
+    answer = reports[0].to_dict() if name else {"ok": ok, "reports": [report.to_dict() for report in reports]}
+    print_answer(answer, format, json, "\n".join(verify_words(report) for report in reports))
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _verified(store: Any, name: str, size: int, checkpoint: str | None) -> Any:
+    from safedial.cli.output import progress_bar
+    from safedial.study import verify_study
+
+    with progress_bar(f"verifying {name}", size) as advance:
+        return verify_study(store, name, checkpoint=checkpoint, progress=advance, workers=os.cpu_count() or 1)
+
+
+def export(
+    name: Name,
+    path: Annotated[Path, typer.Argument(help="Decisions to .csv or .parquet; every event to .jsonl.")],
+    storage: Storage,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Write a study to a file."""
+    with opened(storage, name) as found:
+        print_answer({"file": str(found.export(path))}, format, json, f"Written:\n  {path}")
+
+
+def checkpoint(
+    storage: Storage,
+    name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
+    reason: Reason = "",
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Print SEQ:HASH to keep elsewhere: `verify --checkpoint` then detects any later change to earlier events.
+
+    Without a name, the checkpoint is of the store's own log, which records the latest event of every study.
+    """
+    from safedial.study import checkpoint_store
+    from safedial.study.requests import actor_name
+
+    with opened(storage, name or None) as found:
+        mark = found.checkpoint(reason) if name else checkpoint_store(found, reason=reason, actor=actor_name(None))
+        print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
+
+
+def backup(
+    target: Annotated[str, typer.Argument(help="A new SQLite file, or the URL of an empty store.")],
+    storage: Storage,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Copy a store while it is in use, and check the copy."""
+    from safedial.study.backup import backup as copy
+
+    with opened(storage) as store:
+        made = copy(store, target)
+        words = f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked."
+        print_answer(made, format, json, words)
+
+
+def units(
+    name: Name,
+    storage: Storage,
+    *,
+    unit: Annotated[str, typer.Argument(help="One unit, for its course; none for all units.")] = "",
+    unit_key: UnitKey = None,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """List the units of a study, with their own counts of excesses, or show the course of one."""
+    from safedial.cli.output import print_table, shown
+
+    with opened(storage, name, unit_key) as found:
+        told = found.unit(unit) if unit else {"units": found.units()}
+    if json or format == "json":
+        print_answer(told, format, json)
+        return
+    counts = [told] if unit else told["units"]
+    heads = ("unit", "decisions", "outcomes", "violations", "95 % interval of their share")
+    rows = [
+        (*(shown(each[head]) for head in heads[:4]), "{:.3f} to {:.3f}".format(*each["interval"])) for each in counts
+    ]
+    print_table(name, heads, rows)
+    if unit:
+        names = ("visit", "at", "action", "applied_action", "reward", "cost", "status")
+        course = [
+            [str(row.get(each, "") if row.get(each) is not None else "") for each in names] for row in told["course"]
+        ]
+        print_table(f"Course of {told['unit']}", names, course)
+        typer.echo(long_run_words(told["long_run"]))

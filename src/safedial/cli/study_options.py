@@ -1,0 +1,33 @@
+"""The options that the commands of `safedial study` share, and the study that they open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+Storage = Annotated[
+    str, typer.Option(envvar="SAFEDIAL_STORAGE", help="The store: sqlite:///trial.db or postgresql://user@host/db.")
+]
+Format = Annotated[str, typer.Option(help="table or json.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+Name = Annotated[str, typer.Argument(help="The study's name.")]
+DecisionId = Annotated[str, typer.Argument(help="The decision's id, as `ask` printed it.")]
+Reason = Annotated[str, typer.Option(help="The reason, in words.")]
+UnitKey = Annotated[
+    str | None, typer.Option(help="The key of the study's pseudonyms: env:NAME (a variable) or file:PATH.")
+]
+
+
+@contextmanager
+def opened(storage: str, name: str | None = None, unit_key: str | None = None) -> Iterator[Any]:
+    """The store, or one of its studies; `name` may be a decision's id, `unit_key` is that of the study's pseudonyms."""
+    from safedial.study import Store, find_decision, open_study
+
+    with Store(storage, create=False) as store:
+        if name is None:
+            yield store
+        else:
+            yield find_decision(store, name)[0] if "." in name else open_study(name, storage=store, unit_key=unit_key)

@@ -1,0 +1,171 @@
+"""Units and visits over HTTP: filters, one unit's course, pseudonyms that readers cannot undo."""
+
+import pytest
+
+from safedial.client import Client
+from safedial.errors import InvalidInput
+from safedial.service import running
+from safedial.study import Store, create_study, open_study
+from safedial.study.keys import create_key
+from tests.service.browser import Browser
+from tests.service.conftest import Caller
+from tests.study.conftest import SPEC
+
+KEY = b"a key of more than sixteen bytes"
+
+
+@pytest.fixture
+def client_of():
+    """Clients of a service, closed at the end."""
+    made = []
+
+    def of(url, key=None):
+        made.append(Client(url, key=key))
+        return made[-1]
+
+    yield of
+    for client in made:
+        client.close()
+
+
+def fill(service, rounds=12, study="trial"):
+    for number in range(rounds):
+        noted = {"unit": f"P/{number % 3}", "visit": str(number // 3 + 1), "context": [0.3, 0.3]}
+        made = service.post(f"/v1/studies/{study}/decisions", noted).json()
+        body = {"reward": 0.1, "cost": 0.6 if number == 3 else 0.1}
+        service.post(f"/v1/decisions/{made['id']}/outcome", body)
+
+
+def test_decisions_are_filtered_by_unit_and_visit_and_found_by_both(service, store, client_of):
+    fill(service)
+    path = "/v1/studies/trial/decisions"
+    rows = service.get(f"{path}?unit=P/1&limit=3").json()
+    assert [(row["unit"], row["visit"]) for row in rows["rows"]] == [("P/1", "4"), ("P/1", "3"), ("P/1", "2")]
+    rest = service.get(f"{path}?unit=P/1&limit=3&before={rows['before']}").json()
+    assert ([row["visit"] for row in rest["rows"]], rest["before"]) == (["1"], None)
+    assert [row["unit"] for row in service.get(f"{path}?visit=2").json()["rows"]] == ["P/2", "P/1", "P/0"]
+    assert len(service.get(f"{path}?search=p/2").json()["rows"]) == 4
+    client = client_of(service.url)
+    assert [row["seq"] for row in client.decisions("trial", unit="P/0", visit="2")["rows"]] == [8]
+    for query, code in (("unit=P/7", "unknown_unit"), ("unit=P/1&visit=9", "unknown_visit")):
+        answer = service.get(f"{path}?{query}")
+        assert (answer.status, answer.code) == (404, code)
+        assert "P/7" not in answer.content.decode()
+    told = client.unit("trial", "P/0")
+    python = open_study("trial", storage=store).unit("P/0")
+    assert {name: told[name] for name in ("decisions", "outcomes", "violations", "interval")} == {
+        name: python[name] for name in ("decisions", "outcomes", "violations", "interval")
+    }
+    assert (told["violations"], told["long_run"]) == (1, None)
+    assert [row["cost"] for row in told["course"]] == [0.1, 0.6, 0.1, 0.1]
+    assert service.get("/v1/studies/trial/units/nobody").code == "unknown_unit"
+    pages = [service.get(f"/v1/studies/trial/units?limit=2&after={after}").json() for after in (0, 2)]
+    assert [[each["unit"] for each in page["units"]] for page in pages] == [["P/0", "P/1"], ["P/2"]]
+    assert [page["after"] for page in pages] == [2, None]
+
+
+def test_a_visit_asked_twice_is_409_and_names_the_first_decision(service, client_of):
+    client = client_of(service.url)
+    first = client.ask("trial", [0.1, 0.2], unit="P-04", visit="1")
+    again = service.post("/v1/studies/trial/decisions", {"context": [0.1, 0.2], "unit": "P-04", "visit": "1"})
+    assert (again.status, again.code) == (409, "visit_taken")
+    assert first.id in again.json()["detail"]
+    assert "P-04" not in again.content.decode()
+    with pytest.raises(InvalidInput, match="visit_taken"):
+        client.ask("trial", [0.1, 0.2], unit="P-04", visit="1")
+    assert client.study("trial")["decisions"] == 1
+
+
+def test_pseudonyms_over_http_need_the_services_key_and_readers_cannot_undo_them(tmp_path, client_of):
+    with Store(f"sqlite:///{tmp_path}/trial.db", unit_keys=[KEY]) as store:
+        create_study("ward", SPEC, storage=store, pseudonymise=True)
+        texts = {
+            role: create_key(store, role, reason="test", actor="tester")[0] for role in ("decide", "read", "admin")
+        }
+        with running(store) as url:
+            made = client_of(url, texts["admin"]).create_study("other", SPEC, pseudonymise=True)
+            assert made["decisions"] == 0
+            decider, reader = client_of(url, texts["decide"]), client_of(url, texts["read"])
+            stored = decider.ask("ward", [0.1, 0.2], unit="Jane Roe", visit="1").certificate["unit"]
+            assert len(stored) == 64
+            assert decider.unit("ward", "Jane Roe")["unit"] == stored
+            assert len(decider.decisions("ward", search="Jane Roe")["rows"]) == 1
+            assert reader.unit("ward", stored)["decisions"] == 1
+            assert reader.decisions("ward", search="Jane Roe")["rows"] == []
+            for query in (lambda: reader.unit("ward", "Jane Roe"), lambda: reader.decisions("ward", unit="Jane Roe")):
+                with pytest.raises(InvalidInput, match="unknown_unit"):
+                    query()
+            assert Caller(url, texts["read"]).get("/v1/studies/ward/series").json()["pseudonyms"]
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store, running(store) as url:
+        keyless, before = client_of(url, texts["decide"]), open_study("ward", storage=store).status()["seq"]
+        with pytest.raises(InvalidInput, match="409 unit_key"):
+            keyless.ask("ward", [0.1, 0.2], unit="Jane Roe", visit="2")
+        assert keyless.study("ward")["seq"] == before
+        answer = Caller(url, texts["admin"]).post("/v1/studies", {"name": "new", "spec": SPEC, "pseudonymise": True})
+        assert answer.status == 422
+
+
+SHIELD = {
+    "dim": 1,
+    "promise": "bracket",
+    "threshold": 2,
+    "violation_risk": 0.1,
+    "start_action": 1,
+    "dial": {"high": 9, "unit": "mg"},
+    "policy": {
+        "name": "hp_shield",
+        "base": "proposal",
+        "growth": {"growth": "additive", "low": 0, "high": 1},
+        "adapt": 0.05,
+        "unit": "patient",
+    },
+}
+
+
+def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement(store, tmp_path, browser):
+    study = create_study("ward", SHIELD, storage=store, pseudonymise=True, unit_key=KEY)
+    for number in range(24):
+        made = study.ask(
+            [0.5], proposal=3.0, unit=f"P-{number % 3}", visit=f"day {number // 3 + 1}", meta={"ward": "3b"}
+        )
+        study.tell(made.id, reward=0.1, cost=2.5 if number in (3, 9) else 0.5 + 0.1 * (number // 3))
+    stored = study.stored_unit("P-0")
+    with running(store) as url:
+        browser.look(1280, 1000)
+        browser.open(f"{url}/#ward")
+        browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 15)
+        assert "metadata, keys and reasons are stored as they were entered" in read(browser, "pseudonyms")
+        assert "day 8" in read(browser, "rows")
+        browser.run(f"document.querySelector('#rows a[title=\"{stored}\"]').click()")
+        browser.until("!document.getElementById('unit-card').hidden")
+        browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 8)
+        assert read(browser, "unit-title") == f"Unit {stored[:12]}…"
+        assert "8 decisions, 8 outcomes known, 2 above the limit: 25\u00a0%" in read(browser, "unit-counts")
+        assert "of 8 known rounds 2 exceeded, and at most" in read(browser, "unit-long-run")
+        axes = "[...document.querySelectorAll('#unit-card svg .axis-name')].map((each) => each.textContent)"
+        assert browser.run(axes) == ["decision of this unit"] * 2
+        for width in (1280, 390):
+            browser.look(width, 1000, phone=width == 390)
+            browser.run("document.getElementById('unit-card').scrollIntoView()")
+            assert browser.run("document.documentElement.scrollWidth <= innerWidth"), width
+            browser.picture(tmp_path / f"unit_{width}.png")
+        browser.run("document.querySelector('#rows tr').click()")
+        browser.until("document.getElementById('certificate').open")
+        assert "Visit: day 8" in read(browser, "certificate")
+        assert stored in read(browser, "certificate")
+        browser.run("document.getElementById('certificate').close(); document.getElementById('unit-close').click()")
+        browser.until("document.getElementById('unit-card').hidden")
+        assert browser.console == []
+        browser.run("location.hash = 'ward/nobody'")
+        browser.until("document.getElementById('unit-title').textContent.includes('No decision of this study has')")
+
+
+def read(browser, name):
+    return browser.run(f"document.getElementById('{name}').innerText")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    opened = Browser()
+    yield opened
+    opened.close()
