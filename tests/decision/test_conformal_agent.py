@@ -13,10 +13,22 @@ from tests.decision.conformal_rounds import DIM, conformal_spec, outcome, taught
 LEVELS = Dial(low=0, high=10, levels=(1.0, 5.0))
 
 
-@pytest.mark.parametrize("form", ["split", "full"])
-def test_an_agent_decides_as_the_simulator_would(form):
-    policy = make_policy("hp_conformal", form=form, start_dose=0.05, reach=None)
-    agent, spec = Agent(DIM, conformal_spec(), policy=policy), conformal_spec()
+CONSTANTS = {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 2.0, "estimation_risk": 0.01}
+KINDS = {
+    "split": {"form": "split", "start_dose": 0.05},
+    "full": {"form": "full", "start_dose": 0.05},
+    "split, no sign groups": {"groups": "none", "start_dose": 0.05},
+    "full, Student start": {"form": "full", "groups": "none", "start": "student", "start_dose": 0.05},
+    "full, Student start, constants": {"form": "full", "groups": "none", "start": "student"},
+    "split, certified start": {"start": "certified"},
+    "full, certified start": {"form": "full", "groups": "none", "start": "certified", "start_dose": 0.05},
+}
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
+def test_an_agent_decides_as_the_simulator_would(options):
+    policy, spec = make_policy("hp_conformal", **options, reach=None, probe=0.01), conformal_spec(**CONSTANTS)
+    agent = Agent(DIM, spec, policy=policy)
     state, rng = policy.init(DIM, ridge=1.0, batch=(1, 1)), np.random.default_rng(5)
     for number in range(1, 160):
         context = rng.standard_normal(DIM)
@@ -81,7 +93,7 @@ def test_a_baseline_cost_is_shown_in_the_arithmetic_and_a_probe_too():
     assert "(0.5 less the baseline cost 0.1)" in agent.decide([2.0, 2.0, 2.0], baseline_cost=0.1).explain()
     refused = agent.decide([-1.0, 0.0, 0.0])
     assert refused.limit == "probe"
-    assert "This decision gives 0.01 of it" in refused.explain()
+    assert "This decision gives 0.001 of it" in refused.explain()
     assert "since" in agent.decide([0.05, -3.0, 0.0]).explain()
     over = agent.decide([0.1, 0.0, 0.0], baseline_cost=0.6)
     assert (over.promise, over.limit, over.action) == ("none", "no_certified_action", 0.0)

@@ -182,3 +182,24 @@ def test_a_correction_folds_the_guards_again(shelf):
     after = study._write(lambda transaction: list(transaction.state.learner.rounds.tried), True)
     assert (0.9 in after, 0.9 in before) == (True, False)
     assert study.verify().ok
+
+
+def test_a_study_learns_its_start_without_sign_groups_and_verifies(shelf, tmp_path):
+    lean = {"form": "full", "groups": "none", "start": "student"}
+    study = create_study("trial", SPEC | lean, storage=shelf)
+    stated = read_spec(SPEC | lean).fields
+    assert [stated["policy"][name] for name in ("groups", "start", "probe")] == ["none", "student", 0.001]
+    assert read_spec(stated).fields == stated
+    assert {"groups", "start"}.isdisjoint(read_spec(SPEC).fields["policy"])
+    late = list(play(study, 16, tell=lambda number: number != 9))
+    assert study.ask(next(contexts(4))[0]).promise == "declared", "a round that the learned start needs is open"
+    study.void(late[0].id, reason="device failed", unrelated=True)
+    decision = study.ask(next(contexts(5))[0])
+    study.void(decision.id, reason="device failed", unrelated=True)
+    assert study.verify().ok
+    for decision in play(study, 20, seed=7):
+        raise AssertionError(decision)
+    told = study.ask(next(contexts(6))[0])
+    assert told.promise == "conformal"
+    assert "not among those expected to benefit" in told.explain()
+    assert study.verify().ok

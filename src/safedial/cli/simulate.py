@@ -91,6 +91,8 @@ def simulate(
     ] = None,
     confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
     form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
+    groups: Annotated[str | None, _rule("hp_conformal: sign (default), or none: over all rounds.")] = None,
+    start: Annotated[str | None, _rule("hp_conformal: learn the start dose, certified or student.")] = None,
     scaled: Annotated[bool | None, _rule("hp_conformal: divide scores by an estimated scale.", "--scaled")] = None,
     scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
     cost_class: Annotated[
@@ -139,6 +141,7 @@ def simulate(
     place = make_world(world, known, noise, shape, own)  # pyright: ignore[reportArgumentType] -- checked above
     given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
     given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence, "form": form, "scaled": scaled}
+    given |= {"groups": groups, "start": start}
     given = {name: value for name, value in given.items() if value is not None}
     if policy is None and file and file.policy and not given:
         chosen = named_policy(file.policy)

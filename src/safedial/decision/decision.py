@@ -65,7 +65,7 @@ class Decision(NamedTuple):
         """The promise for this action: "certified", "conformal", "declared" (you declared the dose safe) or "none"."""
         if self.fallback_reason:
             return "none"
-        promise = promise_of(self.rules, self.choice)
+        promise = promise_of(self.rules, self.choice, self.prediction)
         raised = PROMISES[promise].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
         return "declared" if raised else promise
 
@@ -88,12 +88,13 @@ class Decision(NamedTuple):
         return Text(explain(self))
 
 
-def promise_of(rules: Rules, choice: Choice) -> str:
+def promise_of(rules: Rules, choice: Choice, prediction: Any) -> str:
     """The promise behind a choice that needs no fallback."""
     promise = PROMISES[rules.policy.promise]
     if math.isfinite(choice.bounds.cost_upper):
         return promise.given
-    return promise.start if rules.start_action is None else "declared"
+    declared = promise.start if rules.start_action is None else "declared"
+    return rules.learner.start_promise(prediction) or declared
 
 
 LIMITS = {
@@ -141,6 +142,8 @@ LIMITS = {
     "report the measured quantity, not its excess over a limit",
     "open_rounds": "rounds that this decision needs have no outcome yet, so the start dose is used",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
+    "learned_start": "there are too few rounds like this one for a conformal bound, so the dose is the one learned "
+    "from what you vouched for at the start",
     "count_rule": "the count rule: at a higher setting too many of the past rounds could have broken the threshold",
     "climb_limit": "the climb limit: a higher setting is too far beyond those of the last rounds; a guard, not a proof",
     "request": "the request: no more was asked for",

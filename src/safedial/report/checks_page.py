@@ -82,9 +82,10 @@ def _certified_promise(rounds: Rounds) -> str:
 
 def _conformal_promise(rounds: ConformalRounds) -> str:
     spec = rounds.spec
+    whole = "" if rounds.rounds.setup.signed else " and over all rounds, not among those expected to benefit"
     return (
-        f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration rounds, if "
-        "rounds are exchangeable and the dose curve is exact."
+        f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration "
+        f"rounds{whole}, if rounds are exchangeable and the dose curve is exact."
     )
 
 

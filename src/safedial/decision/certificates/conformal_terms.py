@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from safedial.core.promise import PROMISES
+from safedial.decision.certificates import student_terms
 from safedial.decision.certificates.shared_terms import exact_curves, overrides, start_assumptions
 from safedial.decision.learners.conformal_options import bound_intensity, guarded, guards_of
 from safedial.decision.units import rounded_down
@@ -26,10 +27,12 @@ def assumptions(decision: Decision) -> list[str]:
         "sensors measure without error; any stated baseline cost is exact",
         overrides(rules, ", is above zero,"),
     ]
+    if decision.prediction.start:
+        return _learned_start(decision, shared)
     if (own := start_assumptions(decision, shared)) is not None:
         return own
     confidence = options["confidence"]
-    marginal = "the probability is over the calibration rounds too, and holds for the group, not for each context"
+    marginal = f"the probability is over the calibration rounds too, and holds {_whole(rules)}, not for each context"
     if confidence is not None:
         marginal = f"with probability {confidence:g} over a refit's calibration rounds, the promise holds given them"
     late = (
@@ -55,6 +58,40 @@ def assumptions(decision: Decision) -> list[str]:
     ]
 
 
+def _learned_start(decision: Decision, shared: list[str]) -> list[str]:
+    """What a learned start dose rests on."""
+    spec = decision.rules.spec
+    mean, noise = "the mean cost per unit of intensity is linear in the context", list(student_terms.PER_ROUND)
+    if _from_constants(decision):
+        mean += f", with coefficients of norm at most S = {spec.coefficient_bound:g}"
+        noise = [
+            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier "
+            "rounds, the context and the action",
+            "outcomes are used in decision order, up to the first that is missing, whatever it was",
+        ]
+    watched = "the start's assumptions on the noise are yours: they are not watched, and later rounds do not need them"
+    # Student's own list says that its noise is watched, which is so for hp_student only.
+    return [mean, *(line.replace(" (watched: see evidence)", "") for line in noise), *shared, watched]
+
+
+def _from_constants(decision: Decision) -> bool:
+    """Whether the start dose was learned, from the constants."""
+    start = decision.prediction.start
+    return start is not None and PROMISES[start].from_constants
+
+
+def _whole(rules: Rules) -> str:
+    """The rounds that the conformal promise is about."""
+    if _signed(rules):
+        return "for the group"
+    whose = "all rounds" if rules.policy.options["group"] is None else "all rounds of your group"
+    return f"over {whose}, not among those expected to benefit"
+
+
+def _signed(rules: Rules) -> bool:
+    return rules.policy.options.get("groups", "sign") == "sign"
+
+
 def statement(decision: Decision) -> str:
     """The promise in one sentence."""
     spec, promise = decision.rules.spec, PROMISES[decision.promise]
@@ -63,10 +100,16 @@ def statement(decision: Decision) -> str:
         if guarded(decision):
             whose = "the dial's lowest level is at most the start dose, which you declared safe"
         return f"nothing is proved yet: {whose}, so P(cost > {spec.threshold:g}) is as you judged it"
-    words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
+    learned = decision.prediction.start
+    risk = spec.violation_risk + (spec.estimation_risk if _from_constants(decision) else 0.0)
+    words = f"P(cost > {spec.threshold:g}) <= {risk:g} in this round"
     if promise.from_constants:
-        return f"{words}, from the constants (start-up)"
-    return f"{words}, for exchangeable rounds, within its group"
+        return f"{words}, from the constants{' and what was learned under them' if learned else ''} (start-up)"
+    if learned:
+        return f"{words}, for Gaussian noise of any size (start-up)"
+    return (
+        f"{words}, for exchangeable rounds, {'within its group' if _signed(decision.rules) else _whole(decision.rules)}"
+    )
 
 
 COMPARED = {
@@ -89,7 +132,11 @@ def facts(decision: Decision) -> dict[str, Any]:
     size = int(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
     return {
         "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
-        "risk": {"violation_risk": rules.spec.violation_risk, "this_round": rules.spec.violation_risk},
+        "risk": {
+            "violation_risk": rules.spec.violation_risk,
+            "this_round": rules.spec.violation_risk,
+            **({"estimation_risk": rules.spec.estimation_risk} if _from_constants(decision) else {}),
+        },
         "model": {
             "reward": seen.reward,
             "cost": seen.cost,
@@ -101,13 +148,14 @@ def facts(decision: Decision) -> dict[str, Any]:
         },
         "group": {
             "label": _label(rules, seen.label),
-            "benefit_expected": bool(seen.code % 2),
+            "benefit_expected": seen.reward >= 0.0,
             "calibration_rounds": size,
             "used": kept,
             "rank_from_top": top,
             "rank": kept + 1 - top if top else None,
         },
         "start_dose": rules.policy.options["start_dose"],
+        **({} if seen.start is None else {"learned_start": seen.start}),
         "cost_upper": upper if math.isfinite(upper) else None,
         **({} if seen.starts is None else _guards(decision)),
     }
@@ -149,13 +197,16 @@ def fewest(risk: float, confidence: float | None) -> int:
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """The bound, and the division that gave the largest safe intensity."""
     spec, group, upper = decision.rules.spec, facts["group"], facts["cost_upper"]
-    whose = "benefit expected" if group["benefit_expected"] else "no benefit expected"
-    if group["label"] is not None:
-        whose += f", {group['label']}"
+    whose = ["benefit expected" if group["benefit_expected"] else "no benefit expected"]
+    whose = (whose if _signed(decision.rules) else []) + ([] if group["label"] is None else [str(group["label"])])
     safe = rounded_down(facts["safe_intensity"])
-    count = f"{group['calibration_rounds']} calibration rounds of its group ({whose})"
+    count = f"{group['calibration_rounds']} calibration rounds" + (
+        f" of its group ({', '.join(whose)})" if whose else ""
+    )
     if upper is None:
-        lines = [*_no_bound(decision, count), f"Until then the largest intensity is {safe}."]
+        learned = ", HP-Probe's" if _from_constants(decision) else ", HP-Student's"
+        learned = learned if decision.prediction.start else ""
+        lines = [*_no_bound(decision, count), f"Until then the largest intensity is {safe}{learned}."]
     else:
         predicted = facts["model"]["cost"]
         lines = [

@@ -13,7 +13,7 @@ import copy
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,15 @@ from safedial.core.conformal import TIE, p_value
 from safedial.decision.certificates import conformal_terms
 from safedial.decision.learners import conformal_options
 from safedial.decision.learners.conformal_options import OFF
+from safedial.decision.learners.conformal_start import Opening
+from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
 from safedial.policies.conformal.frozen import Frozen, places_of, score
 from safedial.policies.conformal.memory import Rounds
-from safedial.policies.hp_conformal import Outlook
+from safedial.policies.hp_conformal import Outlook, learns_start
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -39,45 +41,16 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-class View(NamedTuple):
-    """What a decision keeps of its prediction: plain values, and the group sizes at the last refit.
-
-    The last four are None under rules without the guards of `hp_conformal`. `starts` counts the earlier decisions at
-    the start dose; `tenth` is the 10th largest applied intensity with a known outcome. If there is no bound, `unknown`
-    counts the scores without an outcome among those it would use, and, if too many costs are tied, `ties` is the
-    group's commonest measured cost, how many rounds have it, and how many are known.
-    """
-
-    reward: float
-    cost: float
-    scale: float
-    norm: float
-    code: int
-    label: Any
-    sizes: Any
-    rounds: int
-    known: int
-    fitted: int
-    starts: int | None = None
-    unknown: int | None = None
-    tenth: float | None = None
-    ties: list[float] | None = None
-
-    @property
-    def informative_rounds(self) -> int:
-        """The rounds that the predictors were fitted to."""
-        return self.fitted
-
-
 class ConformalLearner(Learner):
     """The rounds of one learner and what is known about them."""
 
     in_order, watches_itself = False, True
 
-    def __init__(self, policy: Policy, dim: int, ridge: float, *, risk: float, tie: float = TIE) -> None:
-        self.policy, self.dim, self.ridge, self.risk, self.tie = policy, dim, ridge, risk, tie
-        self.rounds: Rounds = policy.init(dim, ridge=ridge)
-        self._guarded = any(policy.options.get(name, off) != off for name, off in OFF.items())
+    def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
+        self.policy, self.dim, self.ridge, self.opening = rules.policy, rules.dim, rules.spec.ridge, opening
+        self.risk, self.tie = rules.spec.violation_risk, TIE if rules.version > 1 else 0.0
+        self.rounds: Rounds = self.policy.init(self.dim, ridge=self.ridge)
+        self._guarded = any(self.policy.options.get(name, off) != off for name, off in OFF.items())
         self.samples = self.bets = 0
         self.starts = 0
         self._sorted: dict[int, Array] = {}
@@ -102,7 +75,13 @@ class ConformalLearner(Learner):
     def start_limit(cls, decision: Decision) -> str:
         if math.isfinite(decision.choice.bounds.cost_upper):
             return ""
+        if decision.prediction.start:
+            return "learned_start"
         return "no_information" if decision.prediction.ties else "start_dose"
+
+    @classmethod
+    def start_promise(cls, prediction: View) -> str:
+        return prediction.start or ""
 
     @classmethod
     def statement(cls, decision: Decision) -> str:
@@ -151,7 +130,11 @@ class ConformalLearner(Learner):
             self._sort()
 
     def predict(self, context: Array, norm: float) -> Outlook:
-        return self.policy.predict(self.rounds, context)
+        return self._outlook(self.rounds, context, norm)
+
+    def _outlook(self, rounds: Rounds, context: Array, norm: float) -> Outlook:
+        outlook = self.policy.predict(rounds, context)
+        return outlook._replace(opening=self.opening.predict(context, norm)) if self.opening else outlook
 
     def foresee(self, context: Array, norm: float) -> Outlook:
         """`predict` after the refit that the next decision would start with; the refit is not kept."""
@@ -159,7 +142,7 @@ class ConformalLearner(Learner):
         if rounds.count >= rounds.next_fit:
             rounds = copy.copy(rounds)
             rounds.refit()
-        return self.policy.predict(rounds, context)
+        return self._outlook(rounds, context, norm)
 
     def view(self, prediction: Outlook, choice: Choice) -> tuple[View, Choice]:
         """The prediction and the choice as plain values that later rounds do not change."""
@@ -181,24 +164,32 @@ class ConformalLearner(Learner):
             self.samples,
             rounds.fitted,
         )
+        bounded, options = np.isfinite(choice.bounds.cost_upper), self.policy.options
         if self._guarded:
             seen = seen._replace(starts=self.starts, tenth=rounds.tenth)
-            if frozen and not np.isfinite(choice.bounds.cost_upper):
+            if frozen and not bounded:
                 seen = self._without_bound(seen, frozen)
+        if self.opening and not bounded and learns_start(outlook, self.risk, options["confidence"]):
+            seen = seen._replace(start=options["start"])
         return seen, choice
 
     def _without_bound(self, seen: View, frozen: Frozen) -> View:
         """Why there is no bound: unknown outcomes, or tied costs."""
         group = min(seen.code, len(frozen.sizes) - 1)
         kept, _ = places_of(frozen.sizes[group : group + 1], self.risk, self.policy.options["confidence"])
-        used = (frozen.codes == group) & (frozen.ages < kept[0])
         ties = None
         if frozen.ties is not None and frozen.ties.found[group]:
             ties = [part[group].item() for part in frozen.ties]
-        return seen._replace(unknown=int(np.sum(used & ~np.isfinite(frozen.scores))), ties=ties)
+        return seen._replace(unknown=frozen.unknown(group, int(kept[0])), ties=ties)
 
     def open(self, context: Array) -> int:
-        return self.rounds.append(context, 0.0, np.inf)
+        number = self.rounds.append(context, 0.0, np.inf)
+        self._follow()
+        return number
+
+    def _follow(self) -> None:
+        if self.opening:
+            self.opening.follow(self.rounds)
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         """An outcome reported by context must fit its round; 0 is history, allowed only before the first decision."""
@@ -227,16 +218,18 @@ class ConformalLearner(Learner):
             measured = sample.measured - sample.baseline_cost
             rounds.fill(number, sample.reward, sample.cost, measured=measured, intensity=sample.intensity)
             self.samples += 1
+            self._follow()
             self._bet(wait=True)
 
     def leave_out(self, place: int) -> None:
         """The open round at `place` has no outcome, for an unrelated reason."""
         self.rounds.leave_out(place)
+        self._follow()
         self._bet(wait=True)
 
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, whose promise is neither conformal nor none."""
-        self.starts += promise in ("declared", "certified")
+        self.starts += promise in ("declared", "certified", "student")
 
     def _bet(self, *, wait: bool) -> None:
         """Rank the score of each new calibration round among its group's earlier ones, in order, and bet."""
@@ -280,6 +273,8 @@ class ConformalLearner(Learner):
         """Start again without rounds, after a change that made the earlier ones useless."""
         self.rounds, self._sorted = self.policy.init(self.dim, ridge=self.ridge), {}
         self.samples = self.bets = 0
+        if self.opening:
+            self.opening.forget()
 
     def _sort(self) -> None:
         """Sort each group's known scores under the frozen predictors: the refit's rounds and those bet on since."""
@@ -316,6 +311,8 @@ class ConformalLearner(Learner):
         if self._guarded:
             parts["tried"] = np.array(rounds.tried, dtype=np.float64)
             parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
+        if self.opening:
+            parts |= self.opening.state()
         if rounds.left:
             parts["left"] = np.array(sorted(rounds.left.items()), dtype=np.int64)
         return {
@@ -333,6 +330,8 @@ class ConformalLearner(Learner):
         if self._guarded:
             rounds.tried = arrays["tried"].tolist()
             rounds.history, self.starts = (int(value) for value in arrays["guards"])
+        if self.opening:
+            self.opening.restore(arrays)
         rounds.left = {int(number): bool(known) for number, known in arrays.get("left", ())}
         counts = (int(value) for value in arrays["scalars"])
         rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets = counts

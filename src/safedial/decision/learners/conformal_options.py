@@ -17,6 +17,7 @@ from safedial.decision.units import Dial, Features, real
 from safedial.errors import require
 from safedial.policies import Policy, make_policy
 from safedial.policies.fixed import fixed
+from safedial.policies.hp_conformal import LEAN_PROBE, Unstated
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -37,7 +38,7 @@ def started(rules: Rules, start_action: Any) -> Rules:
     and the fallback that follows from it.
 
     From version 2 of the rules on they also state the guards: `reach`, `history` and, for a dial with levels,
-    `least_dose`.
+    `least_dose`; and a smaller probe than a simulation's. What was recorded before states its own.
     """
     policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
     sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
@@ -48,6 +49,7 @@ def started(rules: Rules, start_action: Any) -> Rules:
         options["start_dose"] = declared(options["start_dose"], dose, dial, setting)
     if rules.version > 1:
         options = {"reach": _reach(dose, dial), "history": "train", "least_dose": _least(dose, dial), **options}
+        options["probe"] = LEAN_PROBE if isinstance(options["probe"], Unstated) else options["probe"]
         _check_reach(options["reach"], dose, dial)
     if options["start_dose"] is None:
         _check_certified_start(spec, options)
@@ -99,13 +101,15 @@ def check_levels(rules: Rules) -> None:
 
 def with_saved(policy: Policy, saved: Mapping[str, Any]) -> Policy:
     """The policy with the saved guards; one that was not saved was off."""
-    return make_policy(policy.name, **{**policy.options, **{name: saved.get(name, off) for name, off in OFF.items()}})
+    saved = {"probe": saved["probe"], **{name: saved.get(name, off) for name, off in OFF.items()}}
+    return make_policy(policy.name, **{**policy.options, **saved})
 
 
 def same_option(name: str, given: Mapping[str, Any], saved: Any) -> bool:
     """Whether an option is the saved one. Start dose, feature names and guards were resolved before saving."""
     stated = given.get(name)
     resolved = (name == "start_dose" and stated is None) or (name == "group" and isinstance(stated, str))
+    resolved = resolved or (name == "probe" and isinstance(stated, Unstated))
     return resolved or stated == saved or (name in OFF and name not in given)
 
 
@@ -125,7 +129,10 @@ def bound_intensity(decision: Decision) -> float:
 
 def guarded(decision: Decision) -> str:
     """The guard of `hp_conformal` that moved the largest intensity: below the bound "reach", above "lowest_level"."""
-    options, largest = decision.rules.policy.options, decision.choice.safe.intensity
+    options, largest, seen = decision.rules.policy.options, decision.choice.safe.intensity, decision.prediction
+    if options.get("reach") is not None and seen.start:
+        most = max(options["start_dose"] or 0.0, options["reach"] * (seen.tenth or 0.0))
+        return "reach" if largest >= most * (1.0 - NEAR) else ""
     if options.get("reach") is not None and largest < bound_intensity(decision) * (1.0 - NEAR):
         return "reach"
     above = options.get("least_dose") is not None and largest > bound_intensity(decision) * (1.0 + NEAR)

@@ -32,7 +32,7 @@ class Setup(NamedTuple):
     """How rounds are used; the options of `hp_conformal` with the same names.
 
     `trains_only`: rounds from before the first decision do not calibrate. `needs_information`: a group whose costs are
-    tied has no bound.
+    tied has no bound. `signed`: rounds are grouped by the sign of r̂ too.
     """
 
     form: str = "split"
@@ -43,6 +43,12 @@ class Setup(NamedTuple):
     lag: int = 0
     trains_only: bool = False
     needs_information: bool = False
+    signed: bool = True
+
+    @property
+    def all_calibrate(self) -> bool:
+        """Whether every round trains and calibrates: in the full form, if neither groups nor scales are learned."""
+        return self.form == "full" and not self.signed and self.scaled is False
 
 
 class Past(NamedTuple):
@@ -77,21 +83,27 @@ class Ties(NamedTuple):
 
 
 class Full(NamedTuple):
-    """Full conformal ridge: A⁻¹ and μ̂ from every known round; the calibration rounds, their residuals and scales."""
+    """Full conformal ridge: A⁻¹ and μ̂ from every known round; the calibration rounds with their residuals, scales,
+    groups and ages, which are those of `Frozen` unless every round calibrates.
+    """
 
     inverse: Array
     coef: Array
     rows: Array
     residual: Array
     scales: Array
+    codes: Any
+    ages: Any
 
 
 class Frozen(NamedTuple):
     """Predictors (functions of contexts (..., n, d)), and the calibration rounds under them.
 
-    `codes` are groups: twice the label's number, plus one if benefit is expected. `ages` count the later rounds of the
-    same group. `sizes` counts each group; its last entry, always 0, stands for a group never seen. `ties` says which
-    groups' costs carry no information, if requested. `cache` holds the quantiles for the last spec used.
+    `codes` are groups: twice the label's number, plus one if benefit is expected and signs make groups. `ages` count
+    the later rounds of the same group. `sizes` counts each group of the rounds that bound the next one; its last entry,
+    always 0, stands for a group never seen. `ties` says which groups' costs carry no information, if requested. `cache`
+    holds the quantiles for the last spec used. If every round calibrates, `scores` and `codes` are only watched: those
+    of the rounds to which `cost` was not fitted.
     """
 
     reward: Fitted
@@ -104,6 +116,13 @@ class Frozen(NamedTuple):
     full: Full | None
     ties: Ties | None
     cache: list[Any]
+
+    def unknown(self, group: int, kept: int) -> int:
+        """How many of the latest `kept` rounds that bound a group have no known outcome."""
+        codes, ages, scores = (self.codes, self.ages, self.scores)
+        if self.full is not None:
+            codes, ages, scores = self.full.codes, self.full.ages, self.full.residual
+        return int(np.sum((codes == group) & (ages < kept) & ~np.isfinite(scores)))
 
 
 def calibrates(numbers: Any, form: str) -> Any:
@@ -121,6 +140,10 @@ def freeze(setup: Setup, ridge: float, past: Past) -> Frozen:
     apart, seen = context[..., rest, :], known[..., rest]
     targets = np.stack([past.reward[..., rest], cost[..., rest]], axis=-1)
     predict_reward, predict_cost = _predictors(setup, ridge, apart, targets, seen)
+    if not setup.signed:
+        # The sign then only says how much of the safe dose is given, so r̂ may come from any rounds: from all of them.
+        _, coef = ridge_fit(context, past.reward[..., None], known, ridge)
+        predict_reward = _own(setup, context, past.reward, known, linear(coef[..., 0]))
     predict_scale = _constant_scale
     if setup.scaled is not False:
         residual = np.where(seen, targets[..., 1], 0.0) - predict_cost(apart)
@@ -130,15 +153,22 @@ def freeze(setup: Setup, ridge: float, past: Past) -> Frozen:
     if not np.all(np.isfinite(guess) & np.isfinite(scales) & np.isfinite(benefit)):
         words = "a predictor gave values that are not finite: such rounds score +inf and get the start dose"
         warnings.warn(words, UserWarning, stacklevel=2)
-    codes = 2 * label[..., held] + (benefit >= 0.0)
-    ages, sizes = _ages(codes, 2 * (int(label.max(initial=0)) + 1))
+    groups = 2 * (int(label.max(initial=0)) + 1)
+    codes = 2 * label[..., held] + (setup.signed & (benefit >= 0.0))
+    scores = score(outcome, guess, scales)
+    bounding = codes
+    if setup.all_calibrate:
+        held = slice(int(np.searchsorted(past.numbers, past.first)), None)
+        rows, outcome, bounding = context[..., held, :], cost[..., held], 2 * label[..., held]
+        scales = np.ones(bounding.shape)
+    ages, sizes = _ages(bounding, groups)
     full = None
     if setup.form == "full":
         inverse, coef = ridge_fit(context, cost[..., None], known, ridge)
         residual = score(outcome, linear(coef[..., 0])(rows), np.where(np.isfinite(scales), 1.0, np.nan))
-        full = Full(inverse, coef[..., 0], rows, residual, np.where(np.isfinite(scales), scales, 1.0))
-    scores = score(outcome, guess, scales)
-    ties = None if past.measured is None else find_ties(past.measured[held], np.isfinite(outcome), codes, len(sizes))
+        scales = np.where(np.isfinite(scales), scales, 1.0)
+        full = Full(inverse, coef[..., 0], rows, residual, scales, bounding, ages)
+    ties = None if past.measured is None else find_ties(past.measured[held], np.isfinite(outcome), bounding, len(sizes))
     return Frozen(predict_reward, predict_cost, predict_scale, scores, codes, ages, sizes, full, ties, [])
 
 
@@ -235,10 +265,9 @@ def _full_upper(
     direction = (full.inverse @ context[..., None])[..., 0]
     centre = np.vecdot(context, full.coef)
     code = np.asarray(code)
-    size = np.take_along_axis(frozen.sizes, np.minimum(code, frozen.sizes.shape[-1] - 1)[..., None], axis=-1)
-    kept, top = (part[..., 0] for part in places_of(size, spec.violation_risk, confidence))
+    kept, top = group_places(frozen, code, spec.violation_risk, confidence)
     slope = full.scales / np.asarray(scale)[..., None] + (full.rows @ direction[..., None])[..., 0]
-    used = (frozen.codes == code[..., None]) & (frozen.ages < kept[..., None])
+    used = (full.codes == code[..., None]) & (full.ages < kept[..., None])
     # With a positive slope a round counts up to residual/slope, so a quantile of these values is exact. A slope ≤ 0,
     # which is rare, makes it count from a value on; `conforming_bound` handles that.
     if np.all(slope > 0.0):
@@ -264,6 +293,13 @@ def _nth_largest(values: Array, top: Any) -> Array:
     return np.where(top > 0, chosen, np.inf)
 
 
+def group_places(frozen: Frozen, code: Any, risk: Any, confidence: float | None) -> tuple[Any, Any]:
+    """(kept, top) of the group of each new round; (n, 0) if it has too few rounds, known or not."""
+    size = np.take_along_axis(frozen.sizes, np.minimum(code, frozen.sizes.shape[-1] - 1)[..., None], axis=-1)
+    kept, top = places_of(size, risk, confidence)
+    return kept[..., 0], top[..., 0]
+
+
 def places_of(size: Any, risk: Any, confidence: float | None) -> tuple[Any, Any]:
     """(kept, top) for each group: `places`, or `sure_places` if a confidence is given."""
     chance = np.asarray(risk)[..., None]
@@ -272,11 +308,15 @@ def places_of(size: Any, risk: Any, confidence: float | None) -> tuple[Any, Any]
 
 def _predictors(setup: Setup, ridge: float, apart: Array, targets: Array, seen: Any) -> tuple[Fitted, Fitted]:
     _, coef = ridge_fit(apart, targets, seen, ridge)
-    reward, cost = linear(coef[..., 0]), linear(coef[..., 1])
-    if setup.predictor is not None:
-        reward = fit_each(setup.predictor, apart, targets[..., 0], seen, name="predictor", early=reward)
-        cost = fit_each(setup.predictor, apart, targets[..., 1], seen, name="predictor", early=cost)
+    reward, cost = (_own(setup, apart, targets[..., side], seen, linear(coef[..., side])) for side in (0, 1))
     return reward, cost
+
+
+def _own(setup: Setup, rows: Array, target: Array, seen: Any, early: Fitted) -> Fitted:
+    """The user's model fitted to the known rows, if there is one; else, and while it has too few, `early`."""
+    if setup.predictor is None:
+        return early
+    return fit_each(setup.predictor, rows, target, seen, name="predictor", early=early)
 
 
 def _constant_scale(contexts: Array) -> Array:

@@ -37,7 +37,7 @@ class Rounds:
 
     `history` is how many of the first rounds only train. `left` maps the number of each round that is left out to
     whether the last refit already left it out. `tried` holds the largest applied intensities with a known outcome,
-    ascending, at most `TRIED`.
+    ascending, at most `TRIED`. `opening` is what a learned start has learned.
     """
 
     def __init__(self, dim: int, *, ridge: Any, batch: tuple[int, ...] = (), setup: Setup = PLAIN) -> None:
@@ -55,6 +55,7 @@ class Rounds:
         self.crowd = 100
         self.known = np.zeros((*batch, 0), dtype=bool)
         self.frozen: Frozen | None = None
+        self.opening: Any = None
         self.capital = exchangeability.init(batch)
         self.alarmed: Any = np.zeros(batch, dtype=bool)
 
@@ -148,8 +149,8 @@ class Rounds:
         return freeze(self.setup, self.ridge, _without(past, gone) if gone.any() else past)
 
     def code(self, context: Any, benefit: Any) -> Any:
-        """The group of rounds at `context`: twice the label's number, plus one if benefit is expected."""
-        return 2 * self.label_of(context, learn=False) + (benefit >= 0.0)
+        """The group of rounds at `context`: twice the label's number, plus one if benefit is expected, by sign."""
+        return 2 * self.label_of(context, learn=False) + (self.setup.signed & (benefit >= 0.0))
 
     def label_of(self, context: Any, *, learn: bool) -> Any:
         """The number of each context's user-defined group; a new group is added if `learn`, else one past the last."""

@@ -65,7 +65,7 @@ const promised = (certificate, risk) => {
   const limit = shortNumber(certificate.spec.threshold);
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
-  if (["bracket", "student"].includes(certificate.promise)) return `${certificate.statement.replace("<=", "≤")}.`;
+  if (["bracket", "student"].includes(certificate.promise) || certificate.learned_start || certificate.policy.groups === "none") return `${certificate.statement.replace("<=", "≤")}.`;
   if (certificate.spec.costs) return `${certificate.statement.replace("<=", "≤")}, if what is listed below is true.`;
   return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
