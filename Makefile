@@ -12,8 +12,9 @@ VENV := .venv
 TEXT_VENV := .venv-text
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-# Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores.
-ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+# Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores. Compiled modules
+# are kept, whatever the environment says: tests start hundreds of processes.
+QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 .PHONY: run setup test test-full test-portable test-text check format bench bench-service lock clean
@@ -25,13 +26,13 @@ run: $(VENV)/.run
 setup: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(COVER)
+	$(QUICK) $(BIN)/python -m pytest -n 2 $(COVER)
 
 test-full: $(VENV)/.dev
-	SAFEDIAL_FULL=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(COVER)
+	SAFEDIAL_FULL=1 $(QUICK) $(BIN)/python -m pytest -n 2 $(COVER)
 
 test-portable: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python -m tests.processors $(PROCESSORS)
+	$(QUICK) $(BIN)/python -m tests.processors $(PROCESSORS)
 
 test-text: $(TEXT_VENV)/.text
 	HF_HUB_OFFLINE=1 $(TEXT_VENV)/bin/python -m pytest tests_text

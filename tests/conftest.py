@@ -20,19 +20,19 @@ FULL = os.environ.get("SAFEDIAL_FULL") == "1"
 
 PORTABLE = (
     "README.md",
-    "docs",
-    "src",
-    "tests/core",
-    "tests/function_classes",
-    "tests/calibration",
+    "docs/",
+    "src/",
+    "tests/core/",
+    "tests/function_classes/",
+    "tests/calibration/",
     "tests/diagnostics/test_evidence.py",
-    "tests/decision",
+    "tests/decision/",
     "tests/policies/test_algorithms.py",
     "tests/policies/test_conformance.py",
     "tests/policies/test_hp_bayes.py",
     "tests/policies/test_nonlinear.py",
     "tests/policies/conformal/test_frozen.py",
-    "tests/recorded",
+    "tests/recorded/",
     "tests/replay_engines/test_block_size.py",
     "tests/replay_engines/test_arguments.py",
     "tests/replay_engines/test_engines.py",
@@ -50,10 +50,10 @@ PORTABLE = (
 
 
 def pytest_collection_modifyitems(items):
-    root = Path(__file__).parents[1]
-    chosen = [root / name for name in PORTABLE]
+    root = f"{Path(__file__).parents[1].as_posix()}/"
     for item in items:
-        if any(item.path == place or place in item.path.parents for place in chosen):
+        place = item.path.as_posix().removeprefix(root)
+        if place.startswith(PORTABLE):
             item.add_marker("portable")
 
 

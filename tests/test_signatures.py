@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, get_overloads
 
+import pytest
+
 import safedial
 from tests.source import Function, modules, parsed
 
@@ -74,15 +76,17 @@ def _static(method: Function) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "staticmethod" for each in method.decorator_list)
 
 
-EVERY = [each for name, source in modules().items() for each in signatures(source, name)]
+@pytest.fixture(scope="module")
+def every():
+    return [each for name, source in modules().items() for each in signatures(source, name)]
 
 
-def test_no_function_takes_more_than_five_positional_parameters():
-    assert not [str(each) for each in EVERY if each.count > MOST]
+def test_no_function_takes_more_than_five_positional_parameters(every):
+    assert not [str(each) for each in every if each.count > MOST]
 
 
-def test_no_function_hides_its_parameters_in_stars():
-    starred = {each.place for each in EVERY if each.variadic}
+def test_no_function_hides_its_parameters_in_stars(every):
+    starred = {each.place for each in every if each.variadic}
     assert starred <= VARIADIC, sorted(starred - VARIADIC)
     assert starred >= VARIADIC, sorted(VARIADIC - starred)
 

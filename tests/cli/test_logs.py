@@ -10,7 +10,7 @@ from safedial.rounds_io import log_text
 from safedial.specfile import EXAMPLE
 from safedial.sweep.grid import read_grid
 from tests.calibration.test_confounded import clinic
-from tests.cli.test_cli import run
+from tests.program import run
 
 SPEC = EXAMPLE.replace("dim = 2", 'dim = 3\n[[policy]]\nname = "hp_probe"')
 

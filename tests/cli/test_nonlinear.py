@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_cli import run
+from tests.program import run
 
 WORDS = ["simulate", "--dim", "2", "--threshold", "0.5", "--rounds", "40", "--seeds", "2", "--json"]
 

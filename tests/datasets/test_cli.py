@@ -1,23 +1,24 @@
-"""`safedial battery` as a user meets it: real processes, stdout and stderr apart."""
+"""`safedial battery` as a user meets it, stdout and stderr apart."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 
+import pytest
+
+from tests import program
 from tests.datasets.generate import rw26_table, write_b, write_rw
 
 BATTERY = [sys.executable, "-m", "safedial", "battery"]
 
 
 def run(*words, data=None):
-    kept = {name: value for name, value in os.environ.items() if name != "SAFEDIAL_DATA"}
-    environment = kept | ({"SAFEDIAL_DATA": str(data)} if data else {})
-    command = [*BATTERY, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAFEDIAL_DATA", str(data)) if data else patch.delenv("SAFEDIAL_DATA", raising=False)
+        return program.run("battery", *words)
 
 
 def test_info_counts_every_source_and_names_what_cannot_be_read(tmp_path):

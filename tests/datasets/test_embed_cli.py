@@ -7,10 +7,13 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from safedial import InvalidInput, MissingExtra
+from safedial.datasets.battery.embedder import Embedder
 from safedial.datasets.battery.embedders import EMBEDDERS, open_embedder
+from tests import program
 from tests.datasets.generate import rw_samples, write_rw
 
 OWN = """
@@ -19,7 +22,9 @@ from safedial.cli import main
 from safedial.datasets.battery.embedder import Embedder
 from safedial.datasets.battery.embedders import EMBEDDERS
 def embed(texts):
-    time.sleep({pause})
+    with open("calls", "a") as calls:
+        calls.write(".")
+    time.sleep(0.05)
     return np.array([[len(text), text.count("1"), text.count("7")] for text in texts])
 EMBEDDERS["own"] = lambda weights, cache: Embedder("own", 3, "none", "1", embed)
 main()
@@ -33,20 +38,26 @@ def data(tmp_path_factory):
     return folder
 
 
-def command(*words, data, cache, pause=0.0, own=True):
-    start = ["-c", OWN.format(pause=pause)] if own else ["-m", "safedial"]
-    return [sys.executable, *start, *words, "--data", str(data), "--cache", str(cache), "--source", "rw_mat"]
+def places(data, cache):
+    return ["--data", str(data), "--cache", str(cache), "--source", "rw_mat"]
 
 
-def run(*words, **kept):
-    return subprocess.run(command(*words, **kept), capture_output=True, text=True, check=False)
+def run(*words, data, cache):
+    """As the program OWN, without its pause."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EMBEDDERS, "own", lambda weights, cache: Embedder("own", 3, "none", "1", embed))
+        return program.run(*words, *places(data, cache))
+
+
+def embed(texts):
+    return np.array([[len(text), text.count("1"), text.count("7")] for text in texts])
 
 
 @pytest.mark.parametrize("name", EMBEDDERS)
 @pytest.mark.parametrize("words", [("battery", "embed"), ("reproduce", "battery")], ids=" ".join)
 def test_an_absent_package_is_one_sentence_with_the_way_out_and_no_cache_is_made(data, tmp_path, name, words):
     out = ("--out", str(tmp_path / "out")) if words[0] == "reproduce" else ()
-    done = run(*words, "--embedder", name, *out, data=data, cache=tmp_path / "cache", own=False)
+    done = program.run(*words, "--embedder", name, *out, *places(data, tmp_path / "cache"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert 'this needs the package torch: pip install ".[text]"' in done.stderr
     assert not (tmp_path / "cache").exists()
@@ -76,13 +87,14 @@ def test_an_embedder_of_ones_own_fills_the_cache_bit_by_bit_and_feeds_the_experi
 
 
 def test_ctrl_c_keeps_what_was_embedded_and_the_next_call_goes_on(data, tmp_path):
-    words = command("battery", "embed", "--embedder", "own", "--batch-size", "2", data=data, cache=tmp_path, pause=0.05)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    embed = ["battery", "embed", "--embedder", "own", "--batch-size", "2", *places(data, tmp_path)]
+    words = [sys.executable, "-c", OWN, *embed]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes, text=True, cwd=tmp_path) as process:
         deadline = time.monotonic() + 30
-        while not (tmp_path / "own" / "label.json").exists():
+        while not (tmp_path / "calls").exists() or (tmp_path / "calls").stat().st_size < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, complaint = process.communicate(timeout=20)
     assert (process.returncode, complaint) == (130, "safedial: interrupted; finished work is kept\n")

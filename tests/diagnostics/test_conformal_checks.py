@@ -14,8 +14,8 @@ from safedial.plots.monitor_picture import draw_monitor
 from safedial.report.checks_page import write_checks
 from safedial.rounds_io import Log
 from safedial.simulation.logged import simulated_log
-from tests.cli.test_cli import run
 from tests.conftest import make_spec
+from tests.program import run
 
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, promise="conformal")
 POLICY = make_policy("hp_conformal", start_dose=0.05)

@@ -1,8 +1,6 @@
 """From a generated `.mat` of the true structure to the figure and the report, offline."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -13,6 +11,7 @@ from safedial.experiments.battery_rounds import fit_truth, load_rounds
 from safedial.experiments.report import write_report
 from safedial.io import read_rows
 from tests.datasets.generate import rw_samples, write_rw
+from tests.program import run
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def data(tmp_path_factory):
 def test_from_a_mat_file_to_the_figure_and_the_report(data, tmp_path):
     command = ["reproduce", "battery", "--source", "rw_mat", "--embedder", "numeric", "--seeds", "2"]
     command += ["--threshold", "0.1", "--threshold", "0.2", "--data", str(data), "--out", str(tmp_path), "--json"]
-    done = subprocess.run([sys.executable, "-m", "safedial", *command], capture_output=True, text=True, check=False)
+    done = run(*command)
     assert done.returncode == 0, done.stderr
     assert [file.rsplit("/", 1)[1] for file in json.loads(done.stdout)["files"]] == [
         "battery.csv",

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -15,18 +14,13 @@ from safedial.experiments import EXPERIMENTS, closed_loop, epsilon, nonlinear
 from safedial.experiments.report import write_report
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.io import read_rows
-
-
-def reproduce(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "safedial", "reproduce", *words], capture_output=True, text=True, check=False
-    )
+from tests.program import process, run
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    done = reproduce("all", "--seeds", "2", "--rounds", "120", "--out", str(folder), "--json")
+    done = process("reproduce", "all", "--seeds", "2", "--rounds", "120", "--out", str(folder), "--json")
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)["files"]
 
@@ -120,14 +114,14 @@ def test_an_exploring_round_factors_nothing_and_an_unchanged_matrix_is_factored_
 def test_a_report_without_results_says_what_to_run(tmp_path):
     with pytest.raises(InvalidInput, match="reproduce table1"):
         write_report(tmp_path)
-    assert reproduce("report", "--out", str(tmp_path)).returncode == 2
+    assert run("reproduce", "report", "--out", str(tmp_path)).returncode == 2
 
 
 def test_a_damaged_result_is_named_and_a_short_run_still_gives_a_report(tmp_path):
-    assert reproduce("synthetic", "--seeds", "1", "--rounds", "1", "--out", str(tmp_path)).returncode == 0
+    assert run("reproduce", "synthetic", "--seeds", "1", "--rounds", "1", "--out", str(tmp_path)).returncode == 0
     write_report(tmp_path)
     (tmp_path / "synthetic.csv").write_text("dim,series\n5")
-    done = reproduce("report", "--out", str(tmp_path))
+    done = run("reproduce", "report", "--out", str(tmp_path))
     assert (done.returncode, "cut short" in done.stderr) == (2, True)
     (tmp_path / "epsilon.provenance.json").unlink()
     (tmp_path / "synthetic.csv").unlink()
@@ -136,7 +130,7 @@ def test_a_damaged_result_is_named_and_a_short_run_still_gives_a_report(tmp_path
 
 
 def test_a_report_of_table1_alone_says_what_is_missing(tmp_path):
-    assert reproduce("table1", "--seeds", "1", "--rounds", "50", "--out", str(tmp_path)).returncode == 0
+    assert run("reproduce", "table1", "--seeds", "1", "--rounds", "50", "--out", str(tmp_path)).returncode == 0
     assert "Not run yet: synthetic, epsilon" in write_report(tmp_path).read_text()
 
 
@@ -161,7 +155,7 @@ def test_every_world_has_every_policy_and_says_where_its_promise_holds(results):
 
 
 def test_the_closed_loop_is_written_drawn_and_summarised(tmp_path):
-    done = reproduce("closed-loop", "--seeds", "1", "--rounds", "60", "--out", str(tmp_path), "--json")
+    done = run("reproduce", "closed-loop", "--seeds", "1", "--rounds", "60", "--out", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert {file.rsplit("/", 1)[1] for file in told["files"]} == {path.name for path in tmp_path.iterdir()}

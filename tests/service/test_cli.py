@@ -10,13 +10,9 @@ import sys
 import pytest
 
 from safedial.client import Client
+from tests.program import process, run
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
-
-
-def safedial(*words, **more):
-    command = [sys.executable, "-m", "safedial", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
 
 
 def free_port():
@@ -27,23 +23,23 @@ def free_port():
 
 def test_keys_are_made_listed_and_revoked(tmp_path):
     storage = f"sqlite:///{tmp_path}/trial.db"
-    made = safedial("key", "create", "--role", "decide", "--storage", storage)
+    made = process("key", "create", "--role", "decide", "--storage", storage)
     assert made.returncode == 0, made.stderr
     assert made.stdout.startswith("sd_")
-    again = json.loads(safedial("key", "create", "--role", "read", "--storage", storage, "--json").stdout)
-    listed = json.loads(safedial("key", "list", "--storage", storage, "--json").stdout)["keys"]
+    again = json.loads(run("key", "create", "--role", "read", "--storage", storage, "--json").stdout)
+    listed = json.loads(run("key", "list", "--storage", storage, "--json").stdout)["keys"]
     assert [key["role"] for key in listed] == ["decide", "read"]
     assert made.stdout.strip() not in json.dumps(listed)
-    gone = safedial("key", "revoke", again["id"], "--storage", storage, "--reason", "left the team")
+    gone = run("key", "revoke", again["id"], "--storage", storage, "--reason", "left the team")
     assert gone.returncode == 0
-    assert again["id"] in safedial("key", "list", "--storage", storage).stdout
-    twice = safedial("key", "revoke", again["id"], "--storage", storage)
+    assert again["id"] in run("key", "list", "--storage", storage).stdout
+    twice = run("key", "revoke", again["id"], "--storage", storage)
     assert (twice.returncode, "revoked already" in twice.stderr) == (2, True)
-    assert safedial("key", "create", "--role", "king", "--storage", storage).returncode == 2
+    assert run("key", "create", "--role", "king", "--storage", storage).returncode == 2
 
 
 def test_another_address_without_keys_is_refused_in_one_sentence(tmp_path):
-    done = safedial("serve", "--storage", f"sqlite:///{tmp_path}/t.db", "--host", "0.0.0.0")  # noqa: S104 -- refused
+    done = run("serve", "--storage", f"sqlite:///{tmp_path}/t.db", "--host", "0.0.0.0")  # noqa: S104 -- refused
     assert done.returncode == 2
     assert "needs keys" in done.stderr
     assert "Traceback" not in done.stderr
@@ -66,7 +62,7 @@ def test_serve_runs_until_it_is_told_to_stop_and_keeps_everything(storage, worke
     out, err = server.communicate(timeout=30)
     assert "Traceback" not in out + err, err
     assert seqs == list(range(2, 22))
-    assert json.loads(safedial("study", "verify", "trial", "--storage", storage, "--json").stdout)["decisions"] == 20
+    assert json.loads(run("study", "verify", "trial", "--storage", storage, "--json").stdout)["decisions"] == 20
 
 
 def test_the_demo_ends_cleanly_on_an_interrupt_and_says_where_its_file_is(tmp_path):
@@ -77,5 +73,5 @@ def test_the_demo_ends_cleanly_on_an_interrupt_and_says_where_its_file_is(tmp_pa
     out, err = demo.communicate(timeout=30)
     assert (demo.returncode, err) == (0, "")
     assert f"Everything is in {tmp_path}/demo.db" in out
-    again = safedial("demo", "--folder", tmp_path, "--seconds", 1)
+    again = run("demo", "--folder", tmp_path, "--seconds", 1)
     assert (again.returncode, "already holds a demo.db" in again.stderr) == (2, True)

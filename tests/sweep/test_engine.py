@@ -18,6 +18,7 @@ from safedial.sweep.cell import cell_path, read_cell
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid, read_grid
 from safedial.sweep.table import sweep_rows, write_table
+from tests.program import process, run
 from tests.sweep.test_grid import GRID
 
 
@@ -102,9 +103,9 @@ def wait_for_cells(tmp_path, number):
         time.sleep(0.02)
 
 
-def workers(process):
+def workers(started):
     """The loky workers of a sweep: those of its children that run cells."""
-    children = psutil.Process(process.pid).children(recursive=True)
+    children = psutil.Process(started.pid).children(recursive=True)
     return [child for child in children if "popen_loky" in " ".join(child.cmdline())]
 
 
@@ -116,22 +117,22 @@ def long_reference(tmp_path_factory):
 
 
 def test_a_worker_killed_mid_sweep_is_survived_and_the_bytes_are_the_same(long_reference, tmp_path):
-    process = start(tmp_path, "--jobs", "2")
+    started = start(tmp_path, "--jobs", "2")
     wait_for_cells(tmp_path, 2)
-    victim = workers(process)[0]
+    victim = workers(started)[0]
     os.kill(victim.pid, signal.SIGKILL)
-    _, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors
+    _, errors = started.communicate(timeout=600)
+    assert started.returncode == 0, errors
     assert files(tmp_path / "out") == long_reference
 
 
 def test_a_sweep_killed_outright_is_resumed_where_it_stopped(long_reference, tmp_path):
-    process = start(tmp_path, "--jobs", "2")
+    started = start(tmp_path, "--jobs", "2")
     wait_for_cells(tmp_path, 3)
-    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    family = [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
     for member in family:
         member.kill()
-    process.communicate()
+    started.communicate()
     kept = len(list((tmp_path / "out" / "cells").glob("*.json")))
     assert 3 <= kept < 24
     again = start(tmp_path, "--jobs", "2", "--json")
@@ -144,21 +145,21 @@ def test_a_sweep_killed_outright_is_resumed_where_it_stopped(long_reference, tmp
 @pytest.mark.filterwarnings("default")
 def test_a_dask_worker_killed_mid_sweep_is_survived(long_reference, tmp_path):
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        process = start(tmp_path, "--backend", "dask", "--address", cluster.scheduler_address)
+        started = start(tmp_path, "--backend", "dask", "--address", cluster.scheduler_address)
         wait_for_cells(tmp_path, 2)
         victim = next(iter(cluster.workers.values()))
         os.kill(victim.pid, signal.SIGKILL)
-        _, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors
+        _, errors = started.communicate(timeout=600)
+    assert started.returncode == 0, errors
     assert files(tmp_path / "out") == long_reference
 
 
 def test_an_interrupt_keeps_what_is_finished(tmp_path):
-    process = start(tmp_path, "--jobs", "2")
+    started = start(tmp_path, "--jobs", "2")
     wait_for_cells(tmp_path, 2)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    started.send_signal(signal.SIGINT)
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == 130
     assert "interrupted" in errors
     assert status(tmp_path / "out").done >= 2
 
@@ -197,9 +198,7 @@ def test_a_wrong_way_to_run_is_refused(arguments, named, tmp_path):
 
 
 def command(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "safedial", "sweep", *words], capture_output=True, text=True, check=False
-    )
+    return run("sweep", *words)
 
 
 def test_an_address_with_no_scheduler_behind_it_is_named(tmp_path):
@@ -208,9 +207,8 @@ def test_an_address_with_no_scheduler_behind_it_is_named(tmp_path):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address = f"tcp://127.0.0.1:{port}"
-    done = command(
-        "run", str(tmp_path / "grid.toml"), "--out", str(tmp_path), "--backend", "dask", "--address", address
-    )
+    words = ("--out", tmp_path, "--backend", "dask", "--address", address)
+    done = process("sweep", "run", tmp_path / "grid.toml", *words)
     assert done.returncode == 2
     assert "no Dask scheduler answers" in done.stderr
     assert "Traceback" not in done.stderr

@@ -29,7 +29,7 @@ from safedial.theory import (
     width_sum,
 )
 from safedial.theory.cases import finite_case, kernel_case, linear_case, report, theorem3_curve
-from tests.cli.test_cli import run
+from tests.program import run
 
 SMALL = st.tuples(st.integers(2, 4), st.integers(1, 5)).flatmap(
     lambda shape: arrays(np.int64, shape, elements=st.integers(-3, 3))
