@@ -105,9 +105,12 @@ def test_what_is_asked_of_a_request_and_what_is_not():
             shield(**options)
     with pytest.raises(InvalidInput, match="reward_model = 3: must be an object with fit"):
         make_agent(options={"chooser": "target", "reward_model": 3})
-    for options in ({"chooser": "request"}, {"chooser": "target"}):
-        with pytest.raises(InvalidInput, match=r"chooser = .*: is for an Agent; leave it out of a simulation"):
-            shield(**options).init(3, ridge=1.0)
+    with pytest.raises(InvalidInput, match=r"request = None: is missing, and the chooser is 'request'"):
+        shield(base=0, chooser="request").init(3, ridge=1.0)
+    with pytest.raises(InvalidInput, match=r"reward_model = .*: is for an Agent; leave it out of a simulation"):
+        shield(base=0, chooser="target", reward_model=Line()).init(3, ridge=1.0)
+    with pytest.raises(InvalidInput, match=r"request = 0: is for simulations; decide\(..., proposal=...\) brings one"):
+        make_agent(options={"chooser": "request", "request": 0})
 
 
 def test_low_requests_neither_open_the_climb_nor_close_it():

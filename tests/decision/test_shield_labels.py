@@ -130,7 +130,7 @@ def test_a_loaded_function_that_remembers_or_is_another_one_is_refused(tmp_path)
 
 def test_groups_and_units_that_cannot_be_are_refused():
     for options, words in [
-        ({"group": 3}, "group = 3: must be a feature's name or a function of the context"),
+        ({"group": 3.5}, "group = 3.5: must be a feature's name, a column's number or a function of the context"),
         ({"unit": ""}, "unit = '': must say what labels name"),
         ({"unit": "patient"}, "unit = 'patient': keeps a level for each label, and the level does not adapt; state"),
         ({"regressor": object()}, "is for a learned base; state learned=True"),
@@ -139,9 +139,16 @@ def test_groups_and_units_that_cannot_be_are_refused():
             shield(**options)
     with pytest.raises(InvalidInput, match="group = 'age': must be the name of a feature; the features are dose"):
         grouped(group="age")
-    for options in ({"group": lambda context: 1}, {"unit": "patient", "adapt": 0.1}):
-        with pytest.raises(InvalidInput, match="is for an Agent; leave it out of a simulation"):
-            shield(**options).init(3, ridge=1.0)
+    for number, words in ((7, "must be a column of a context of dimension 2"), (1, "must be a name where there are")):
+        with pytest.raises(InvalidInput, match=f"group = {number}: {words}"):
+            grouped(group=number)
+    with pytest.raises(InvalidInput, match="unit = 1: must be a word: a column is for simulations; unit='patient'"):
+        make_agent(options={"unit": 1, "adapt": 0.1})
+    for options, name in (({"unit": "patient", "adapt": 0.1}, "patient"), ({"group": "ward"}, "ward")):
+        with pytest.raises(InvalidInput, match=rf"\['{name}'\]: are named, and only an Agent has names"):
+            shield(base=0, **options).init(3, ridge=1.0)
+    with pytest.raises(InvalidInput, match="group = 3: must be a column of a context of dimension 3"):
+        shield(base=0, group=3).init(3, ridge=1.0)
     context = {"dose": 4.0, "ward": 1.0}
     with pytest.raises(InvalidInput, match=r"group\(context\) = None: must be a text or a number"):
         grouped(group=lambda raw: None).decide(context)

@@ -24,7 +24,9 @@ RISK, LEVEL, SEEDS, ROUNDS = 0.05, 1e-6, 400, 201
 LOOKS = (25, 50, 100, 200)
 SPEC = make_spec(threshold=2.0, violation_risk=RISK)
 BRACKET = growth.relative(0.7, 1.4, floor=0.5)
+ADDITIVE = growth.additive(0, 15)
 LEVELS = tuple(np.geomspace(0.015, 1.0, 30).tolist())
+BRACKETED = {"threshold": 2.0, "violation_risk": RISK, "promise": "bracket"}
 SAFE = 0.02
 """A start below which no tolerance lies; at the default, 0.25, one unit in thirty exceeds at the start already."""
 
@@ -84,6 +86,11 @@ def test_with_a_protocol_it_is_the_count_rule_under_the_climb_limit():
         count.append(tolerated_scale(cost.tolerated(world.cost(step, setting)[0], setting), base, range_))
 
 
+def requested(context):
+    """Now more than the cap, now less than the start, now nothing."""
+    return np.maximum(context[..., 0] * (1.0 + context[..., 1]) - 0.02, 0.0)
+
+
 @pytest.mark.parametrize(
     ("options", "fields"),
     [
@@ -92,8 +99,18 @@ def test_with_a_protocol_it_is_the_count_rule_under_the_climb_limit():
         ({"levels": LEVELS, "learned": True}, {"missing": 0.1}),
         ({"levels": LEVELS, "growth": growth.spread(1.25, 0.5)}, {"curve": "binary"}),
         ({"growth": None, "learned": True, "adapt": 0.02}, {"missing": 0.1, "gap": 0.1}),
+        ({"chooser": "sign"}, {"missing": 0.1}),
+        ({"chooser": "request", "request": requested}, {"missing": 0.1}),
+        ({"chooser": "request", "request": requested, "growth": ADDITIVE, "levels": LEVELS}, {"curve": "hinge"}),
+        ({"chooser": "target"}, {"missing": 0.1}),
+        ({"chooser": "target", "levels": LEVELS}, {}),
+        ({"group": 2, "unit": 2, "adapt": 0.05}, {"units": 3, "missing": 0.1}),
+        ({"group": lambda context: context[..., 1] > 0.3, "chooser": "target"}, {"missing": 0.1}),
     ],
-    ids=["learned", "adaptive", "levels", "spread on levels", "two costs"],
+    ids=[
+        *("learned", "adaptive", "levels", "spread on levels", "two costs", "sign", "request", "request of levels"),
+        *("target", "target on levels", "groups and labels", "groups and target"),
+    ],
 )
 def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fields):
     """Each lane has left out rounds of its own, so that it changes its base at a time of its own."""
@@ -104,27 +121,34 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
         limits = {"costs": {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}}
     spec = SafetySpec(violation_risk=0.2, promise="bracket", **limits)
     policy, dial = hp_shield(**given), Dial(levels=given.pop("levels", None))
+    asks, labels = given.pop("request", None), given.get("unit")
+    given |= {"unit": "patient"} if labels is not None else {}
     agents = [Agent(3, spec, policy=hp_shield(**given), dial=dial) for _ in range(lanes)]
     rngs, state = generators(range(lanes)), policy.init(3, ridge=1.0, batch=(lanes,), spec=spec)
-    truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, 130)
+    truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, 130 if "learned" in options else 75)
     means, one = world.means(spec, truth, drawn.context), np.ones(lanes)
     for step, context in enumerate(drawn.context):
         outlook = policy.predict(state, context)
         setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
-        advised = [agent.decide(row) for agent, row in zip(agents, context, strict=True)]
+        more = [{"proposal": float(asks(row))} if asks else {} for row in context]
+        if labels is not None:
+            more = [{"unit": f"P{row[labels]:g}"} for row in context]
+        advised = [agent.decide(row, **each) for agent, row, each in zip(agents, context, more, strict=True)]
         np.testing.assert_allclose([decision.action for decision in advised], setting, rtol=1e-9)
         noise = drawn.reward_noise[step], drawn.cost_noise[step], one, one
         shown = Exposure(context, means[0][step], means[1][step], setting, setting, *noise)
-        reward, cost, event, gone = world.normalised(spec, shown, one)
+        reward, cost, event, gone = world.normalised(spec, shown, setting)
+        reward = context[:, 1] + 0.5 if given.get("chooser") == "sign" else 5.0 * (0.1 + 0.1 * context[:, 1]) - setting
         left_out = np.zeros(lanes, dtype=bool) if gone is None else gone
-        policy.update(state, outlook, reward, cost, ~left_out, intensity=setting, measured=event, left_out=gone)
+        weight = ~left_out & (setting > 0.0)
+        policy.update(state, outlook, reward, cost, weight, intensity=setting, measured=event, left_out=gone)
         for lane, (agent, decision) in enumerate(zip(agents, advised, strict=True)):
             if left_out[lane]:
                 agent.update(decision, unrelated=True)
             elif spec.costs:
                 agent.update(decision, reward=0.0, cost={name: float(each[lane]) for name, each in event.items()})
             else:
-                agent.update(decision, reward=0.0, cost=float(event[lane]))
+                agent.update(decision, reward=float((reward * setting)[lane]), cost=float(event[lane]))
     assert len({float(each) for each in setting / context[:, 0]}) == lanes, "they differ"
 
 
@@ -159,7 +183,7 @@ def test_levels_and_costs_that_cannot_be_are_refused():
 def test_in_a_world_whose_tolerances_fall_no_run_exceeds_more_often_than_the_adaptive_bound():
     """In each of 60 runs, after every round; without the adaptive level half of them do."""
     world, seeds, rounds = DoseResponseWorld(fall=0.15, after=100), 60, 250
-    spec = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket")
+    spec = SafetySpec(**BRACKETED)
     beyond = {}
     for rate in (0.02, None):
         played = []
@@ -172,6 +196,27 @@ def test_in_a_world_whose_tolerances_fall_no_run_exceeds_more_often_than_the_ada
         beyond[rate] = np.any(np.cumsum(over, axis=0) > most + 1e-9, axis=0)
     assert not beyond[0.02].any()
     assert beyond[None].mean() > 0.3
+
+
+def test_each_label_s_own_rounds_keep_the_adaptive_bound_and_one_level_for_all_would_not_do():
+    """A patient who tolerates little gets most of the excesses."""
+    world, spec = DoseResponseWorld(dim=2, units=3, between=1.5), SafetySpec(**BRACKETED)
+    beyond = {}
+    for unit in (1, None):
+        played = []
+        options = {"start_scale": 0.01, "climb": None, "adapt": 0.05, "unit": unit}
+        policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), **options)
+        simulate(policy, world, spec, rounds=200, seeds=20, record=played.append)
+        context, action, _, cost = (np.concatenate(part)[:, 0] for part in zip(*played, strict=True))
+        beyond[unit] = 0
+        for label in range(3):
+            mine = context[..., 1] == label
+            over = mine & (cost > 2.0)
+            at_start = np.cumsum(over & (action <= 0.01 * context[..., 0] * (1.0 + 1e-12)), axis=0)
+            most = excess_bound(np.cumsum(mine, axis=0), risk=RISK, rate=0.05, at_start=at_start)
+            beyond[unit] += np.count_nonzero(np.any(np.cumsum(over, axis=0) > most + 1e-9, axis=0))
+    assert beyond[1] == 0
+    assert beyond[None] > 5
 
 
 def test_with_an_exact_curve_each_base_spends_the_whole_risk():
@@ -239,6 +284,59 @@ def test_the_sign_chooser_plays_the_start_where_no_benefit_is_expected():
     assert probed[100:][benefit < -0.5].max() < 0.05
 
 
+def test_the_target_chooser_finds_the_best_setting_under_the_cap_and_a_request_is_given_up_to_it():
+    world = Patients(seeds=20, rounds=150)
+    world.tolerance[:] = 0.2
+    world.context[..., 1:] /= 4.0
+    best = 0.1 + 0.1 * world.context[..., 1]
+    target = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), start_scale=0.1, chooser="target")
+    state, settings = target.init(4, ridge=0.01, batch=(1, 20)), []
+    for step, context in enumerate(world.context):
+        outlook = target.predict(state, context)
+        setting = target.decide(outlook, SPEC, round=step + 1, coin=0.5).intensity
+        reward, cost = setting * (2.0 * best[step] - setting), world.cost(step, setting)
+        target.update(state, outlook, reward / setting, cost / setting, np.ones((1, 20)), intensity=setting)
+        settings.append(setting)
+    late = np.array(settings)[-20:]
+    assert late == pytest.approx(np.clip(best[-20:], 0.03, 0.15), abs=0.015)
+    asked = hp_shield(
+        base=0, growth=BRACKET, start_scale=0.1, chooser="request", request=lambda x: 0.1 + 0.0 * x[..., 0]
+    )
+    free = play(hp_shield(base=0, growth=BRACKET, start_scale=0.1), world)[0]
+    given = play(asked, world)[0]
+    assert given[:20] == pytest.approx(free[:20])
+    assert given[-1] == pytest.approx(0.1)
+    below = hp_shield(base=0, growth=BRACKET, chooser="request", request=1)
+    with pytest.raises(InvalidInput, match=r"request = -.*: must be a number >= 0 in every context"):
+        play(below, world)
+
+
+def test_the_promise_holds_in_each_group_and_would_not_without_groups():
+    world = Patients(rounds=151)
+    frail = world.context[:, 0, :, 1] > 0.7
+    world.tolerance *= np.where(frail, 0.3, 1.5)[:, None]
+    options = {"base": 0, "growth": growth.relative(1, 1, floor=0), "start_scale": SAFE, "climb": None}
+    world.power[:] = 1.0
+    kept = play(hp_shield(**options, group=lambda x: x[..., 1] > 0.7), world)[1]
+    mixed = play(hp_shield(**options), world)[1]
+    for group in (frail, ~frail):
+        for look in (100, 150):
+            over, of = int(kept[look][group[look]].sum()), int(group[look].sum())
+            assert binomtest(over, of, RISK, alternative="greater").pvalue > LEVEL
+        assert kept[100:][group[100:]].mean() > 0.2 * RISK
+    assert mixed[100:][frail[100:]].mean() > 2.0 * RISK
+
+
+def test_a_group_that_comes_late_begins_as_it_would_in_any_batch():
+    """Seeds alone and together give the same, though together the groups appear at other times."""
+    world = DoseResponseWorld(dim=4, units=3, effect=0.3)
+    policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), learned=True, group=3, unit=3, adapt=0.05)
+    spec = SafetySpec(threshold=2.0, violation_risk=0.2, promise="bracket")
+    together, alone = (simulate(policy, world, spec, rounds=60, seeds=seeds) for seeds in ([0, 5], [5]))
+    assert together.reward[0, 1] == pytest.approx(alone.reward[0, 0], rel=1e-12)
+    assert together.reward[0, 0] != together.reward[0, 1]
+
+
 def test_a_simulation_of_the_paper_s_world_earns_more_than_the_start_alone():
     policy = hp_shield(
         base=lambda context: np.ones(context.shape[:-1]),
@@ -282,7 +380,7 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
             outlook = policy.predict(state, context)
             policy.decide(outlook, SPEC, round=number, coin=0.5)
             policy.update(state, outlook, 0.0, share * SPEC.threshold / given, 1.0, intensity=given)
-        learned.append(float(state.bases.waiting[-1].value(context)[0]))
+        learned.append(float(state.groups[0.0].bases.waiting[-1].value(context)[0]))
     assert learned[0] == learned[1] == pytest.approx(math.log(4.0))
 
 
@@ -304,6 +402,10 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"levels": (0.5, 0.2)}, r"levels = \(0.5, 0.2\): must be intensities that rise, above 0 and at most 1"),
         ({"levels": ()}, r"levels = \(\): must be intensities that rise"),
         ({"chooser": "best"}, "chooser = 'best': must be one of largest, request"),
+        ({"request": 1}, "request = 1: must be a column's number or a function of contexts, with chooser='request'"),
+        ({"chooser": "request", "request": "asked"}, "request = 'asked': must be a column's number or a function"),
+        ({"group": True}, "group = True: must be a feature's name, a column's number or a function"),
+        ({"unit": -1, "adapt": 0.1}, "unit = -1: must say what labels name"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):
@@ -326,6 +428,10 @@ def test_a_context_without_a_setting_and_a_grid_of_thresholds_are_refused():
     with pytest.raises(InvalidInput, match="must be one number, as must violation_risk; sweep in a loop"):
         policy.decide(outlook, make_spec(threshold=np.array([1.0, 2.0])), round=1, coin=0.5)
     assert math.isclose(policy.decide(outlook, SPEC, round=1, coin=0.5).intensity[0, 0], 0.25)
+    policy = hp_shield(base=0, growth=BRACKET, group=lambda context: 1)
+    outlook = policy.predict(policy.init(5, ridge=1.0, batch=(1, 2)), np.ones((1, 2, 5)))
+    with pytest.raises(InvalidInput, match=r"group = \(\): must give one value for each context"):
+        policy.decide(outlook, SPEC, round=1, coin=0.5)
 
 
 def test_a_lag_may_be_a_whole_number_of_numpy():

@@ -35,7 +35,8 @@ from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies.policy import Policy
-from safedial.policies.shield.shield_rounds import Setup, ShieldRounds
+from safedial.policies.shield.shield_batch import ShieldBatch
+from safedial.policies.shield.shield_rounds import Setup
 from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 Array = NDArray[np.float64]
@@ -48,7 +49,7 @@ class Outlook(NamedTuple):
     """What a round knows before its outcome: its context, (lanes, d), and the rounds so far."""
 
     context: Array
-    rounds: ShieldRounds
+    rounds: ShieldBatch
 
 
 def hp_shield(
@@ -66,10 +67,11 @@ def hp_shield(
     reward_model: Any = None,
     probe: float | None = None,
     lag: int = 0,
-    group: str | Callable[..., Any] | None = None,
-    unit: str | None = None,
+    group: int | str | Callable[..., Any] | None = None,
+    unit: int | str | None = None,
     direction: Literal["above", "below"] = "above",
     levels: Sequence[float] | None = None,
+    request: int | Callable[..., Any] | None = None,
 ) -> Policy:
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
@@ -91,29 +93,32 @@ def hp_shield(
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
-        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative. An Agent's
-            only: "request": the proposal that comes with each question, at most the cap, which any proposal may be;
-            "target": the setting from the start to the cap at which the predicted reward is largest, for rewards that
-            need not rise with the dose.
-        reward_model: None, or for "target" an object with fit(X, y) and predict(X) in place of ridge regression; X are
-            contexts and, in the last column, settings.
+        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative; "request":
+            the proposal that comes with each question, in a simulation `request`, at most the cap, which any proposal
+            may be; "target": the setting from the start to the cap at which the predicted reward is largest, for
+            rewards that need not rise with the dose.
+        reward_model: None, or for "target" an Agent's: an object with fit(X, y) and predict(X) in place of ridge
+            regression; X are contexts and, in the last column, settings.
         probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
             curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
             scale back.
         lag: an Agent's only: how many of the latest rounds (of a group) do not count, so that outcomes may be late.
-        group: an Agent's only: the name of a feature, or a function of the context, whose value is the context's group.
-            Each group counts its own rounds, learns its own base and starts at its start: the promise holds in each.
-        unit: an Agent's only: what labels name, "patient" for example; `decide(..., unit="p17")` brings one. With
-            `adapt`: each label has a level of its own, and the long-run statement holds for each.
+        group: the name of a feature, or a function of the context, whose value is the context's group; in a simulation,
+            as `base`, a column or a function of contexts. Each group counts its own rounds, learns its own base and
+            starts at its start: the promise holds in each.
+        unit: what labels name, "patient" for example; `decide(..., unit="p17")` brings one. In a simulation the number
+            of the column of the labels. With `adapt`: each label has a level of its own, and the long-run statement
+            holds for each.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
         levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
+        request: a simulation's only: what is asked for with chooser="request", as `base`.
 
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
     _check(climb, confidence, adapt, probe)
-    _check_chooser(chooser, base, reward_model)
+    _check_chooser(chooser, base, reward_model, request)
     _check_labels(group, unit, adapt)
     needed = regressor is None or learned or family == "offset"
     require(needed, "regressor", regressor, "is for a learned base", "state learned=True")
@@ -122,28 +127,31 @@ def hp_shield(
     marks = None if levels is None else tuple(map(float, levels))
     rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
     require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
-    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, predicts_reward=chooser == "sign")
-    setup = setup._replace(levels=marks)
+    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, levels=marks, chooser=chooser, probe=probe)
+    setup = setup._replace(request=_of_contexts(request), group=_of_contexts(group), unit=_of_contexts(unit))
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldRounds:
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldBatch:
         several = None if spec is None else spec.costs
         require(
             bracket or several, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
         )
         brackets = [each.growth for each in several.values()] if several else [bracket]
-        named = [name for each in brackets for name in each.features] + ([base] if isinstance(base, str) else [])
+        named = [name for each in brackets for name in each.features]
+        named += [each for each in (base, group, unit) if isinstance(each, str)]
         one = not several or family == "scale"
         require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
-        require(not named, "base, growth", named, "are named, and only an Agent has names", "give columns and numbers")
-        agents_only = {"lag": lag, "chooser": chooser if chooser in ("request", "target") else None}
-        agents_only |= {"regressor": regressor, "group": group, "unit": unit}
-        for name, value in agents_only.items():
+        names = "base, growth, group, unit"
+        require(not named, names, named, "are named, and only an Agent has names", "give columns and numbers")
+        for name, value in (("lag", lag), ("regressor", regressor), ("reward_model", reward_model)):
             require(not value, name, value, "is for an Agent", "leave it out of a simulation")
-        inside = not isinstance(base, int) or base < dim
-        require(inside, "base", base, f"must be a column of a context of dimension {dim}", "columns count from 0")
-        return ShieldRounds(dim, ridge=ridge, batch=batch, setup=setup)
+        for name, value in (("base", base), ("group", group), ("unit", unit), ("request", request)):
+            inside = not isinstance(value, int) or value < dim
+            require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
+        asked = chooser != "request" or request is not None
+        require(asked, "request", request, "is missing, and the chooser is 'request'", "give a column or a function")
+        return ShieldBatch(dim, ridge=ridge, batch=batch, setup=setup)
 
-    def predict(state: ShieldRounds, context: Any) -> Outlook:
+    def predict(state: ShieldBatch, context: Any) -> Outlook:
         shape = (*state.batch, context.shape[-1])
         rows = (context if context.shape == shape else np.broadcast_to(context, shape)).reshape(state.lanes, -1)
         settings = setup.protocol(rows)
@@ -157,15 +165,14 @@ def hp_shield(
         if rounds.promise is None:
             costs = stated_costs(spec, options, baseline_cost=baseline_cost)
             rounds.state_promise(costs, float(np.squeeze(spec.violation_risk)))
-        setting, start, scale, *_ = rounds.advise(context)
-        index = rounds.reward(context) if chooser == "sign" else np.zeros(rounds.lanes)
-        chosen = np.where(index >= 0.0, setting, start if probe is None else probe * setting)
+        setting, start, scale = rounds.advise(context)
+        chosen, index = rounds.chooser.choose(setting, start, context)
         chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))
         bounds = Bounds(index, scale, 0.0, 0.0, False)
         return Choice(chosen, SafeSet(setting, np.full(rounds.batch, True)), bounds, index)
 
     def update(
-        state: ShieldRounds,
+        state: ShieldBatch,
         prediction: Any,
         reward: Any,
         cost: Any,
@@ -174,7 +181,8 @@ def hp_shield(
         intensity: Any,
         measured: Any = None,
         left_out: Any = None,
-    ) -> ShieldRounds:
+        reward_intensity: Any = None,
+    ) -> ShieldBatch:
         def lanes(part: Any) -> Any:
             rows = np.asarray(part)
             return (rows if rows.shape == state.batch else np.broadcast_to(rows, state.batch)).reshape(-1)
@@ -182,10 +190,12 @@ def hp_shield(
         reward, cost, weight, applied = map(lanes, (reward, cost, weight, intensity))
         costs = measured if isinstance(measured, Mapping) else {ONE: cost * applied if measured is None else measured}
         costs = {name: lanes(each) for name, each in costs.items()}
-        known = (weight > 0.0) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
+        # A round that is given nothing has weight 0, though its cost is known.
+        known = ((weight > 0.0) | (applied == 0.0)) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
         reward, cost = np.where(known, reward, 0.0), np.where(known, cost, 0.0)
-        gone = None if left_out is None else lanes(left_out)
-        state.add(prediction.context, reward, cost, applied=applied, known=known, measured=costs, left_out=gone)
+        total = reward * (applied if reward_intensity is None else lanes(reward_intensity))
+        told = applied, total, known, None if left_out is None else lanes(left_out)
+        state.add(prediction.context, reward, cost, told=told, costs=costs)
         return state
 
     options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
@@ -193,14 +203,14 @@ def hp_shield(
     options |= {"reward_model": reward_model, "regressor": regressor, "group": group, "unit": unit}
     options |= {"lag": lag, "direction": direction}
     options |= {} if marks is None else {"levels": marks}
+    options |= {} if request is None else {"request": request}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
 def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
-    column = isinstance(base, int) and not isinstance(base, bool) and base >= 0
     named = isinstance(base, str) and base != ""
     rule = "must be a column's number, a feature's name, 'proposal' or a function of contexts"
-    require(column or named or callable(base), "base", base, rule)
+    require(_column(base) or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
     require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
     scaled = getattr(growth, "name", "") != "spread" or family == "scale"
@@ -209,11 +219,18 @@ def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: An
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(_protocol(base), learned or family == "offset", family, start)
+    return Setup(_of_contexts(base), learned or family == "offset", family, start)
 
 
-def _protocol(base: Any) -> Any:
-    return base if callable(base) else lambda context: context[..., base]
+def _of_contexts(value: Any) -> Any:
+    """A function of contexts (..., d): itself, or that of a column; None for what is not given, or has a name."""
+    if isinstance(value, int):
+        return lambda context: context[..., value]
+    return value if callable(value) else None
+
+
+def _column(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
@@ -232,7 +249,7 @@ def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
-def _check_chooser(chooser: Any, base: Any, reward_model: Any) -> None:
+def _check_chooser(chooser: Any, base: Any, reward_model: Any, request: Any) -> None:
     known = ("largest", "request", "sign", "target")
     require(chooser in known, "chooser", chooser, "must be one of " + ", ".join(known))
     other = chooser != "request" or base != "proposal"
@@ -240,12 +257,16 @@ def _check_chooser(chooser: Any, base: Any, reward_model: Any) -> None:
     require(other, "base", base, "is the proposal, which is the request already", way_out)
     used = reward_model is None or chooser == "target"
     require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
+    given = request is None or ((_column(request) or callable(request)) and chooser == "request")
+    rule = "must be a column's number or a function of contexts, with chooser='request'"
+    require(given, "request", request, rule)
 
 
 def _check_labels(group: Any, unit: Any, adapt: Any) -> None:
-    named = group is None or (isinstance(group, str) and group) or callable(group)
-    require(named, "group", group, "must be a feature's name or a function of the context")
-    require(unit is None or (isinstance(unit, str) and unit), "unit", unit, "must say what labels name: 'patient'")
+    named = group is None or (isinstance(group, str) and group) or _column(group) or callable(group)
+    require(named, "group", group, "must be a feature's name, a column's number or a function of the context")
+    named = unit is None or (isinstance(unit, str) and unit) or _column(unit)
+    require(named, "unit", unit, "must say what labels name: 'patient', or in a simulation which column has them")
     rule = "keeps a level for each label, and the level does not adapt"
     require(unit is None or adapt is not None, "unit", unit, rule, "state adapt=..., at least the risk")
 

@@ -189,6 +189,7 @@ class Batch:
         if left_out is not None:
             weight = np.where(left_out, 0.0, weight)
         given = {"coin": coin, "intensity": now.cost_intensity, "measured": event, "left_out": left_out}
+        given["reward_intensity"] = now.reward_intensity
         asked = {name: value for name, value in given.items() if name in self.asked.update}
         cost = event if self.policy.binary_cost else cost
         self.state = self.learner.update(self.state, prediction, reward, cost, weight, **asked)

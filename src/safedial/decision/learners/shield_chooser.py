@@ -27,21 +27,12 @@ from safedial.decision.learners.shield_options import Stated, played_levels
 from safedial.decision.outcome import Sample
 from safedial.policies.conformal.predictors import fit_each
 from safedial.policies.shield.bases import FIRST_FIT, GROWTH, Ridge
+from safedial.policies.shield.batch_chooser import STEPS, TINY, WINDOWS, expanded, with_one
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
-
-STEPS = 64
-"""Into how many steps the settings from the start to the cap are divided, on a dial without levels."""
-
-TINY = 1e-100
-"""Columns of this size or less are 0."""
-
-WINDOWS = 3
-"""`target` gives the cap until there are so many times 1/δ outcomes: before, hardly any setting but the start was
-tried, and what a higher one would bring cannot be told."""
 
 
 class Chooser:
@@ -104,8 +95,8 @@ class Chooser:
         """What the ridge is fitted to: the first `count` outcomes, (n, k) and (n,)."""
         outcomes = np.array(self.outcomes[:count])
         if self.kind == "sign":
-            return _with_one(np.array(self.contexts[:count])), outcomes[:, 1]
-        return _expanded(self._points(count)), self._totals(outcomes)
+            return with_one(np.array(self.contexts[:count])), outcomes[:, 1]
+        return expanded(self._points(count)), self._totals(outcomes)
 
     def _points(self, count: int) -> Array:
         """(x, setting) of the first `count` outcomes."""
@@ -120,9 +111,9 @@ class Chooser:
         """Predict by the fitted coefficients, or by the user's model, fitted to the same outcomes."""
         coef = self.coef
         if self.kind == "sign":
-            self.predict = lambda contexts: _with_one(contexts) @ coef
+            self.predict = lambda contexts: with_one(contexts) @ coef
             return
-        self.predict = lambda points: _expanded(points) @ coef
+        self.predict = lambda points: expanded(points) @ coef
         if self.model is not None:
             points, early = self._points(self.fitted), self.predict
             rewards = self._totals(np.array(self.outcomes[: self.fitted]))
@@ -151,13 +142,3 @@ class Chooser:
         self.coef = arrays["chooser_coef"].copy()
         if self.fitted:
             self._use()
-
-
-def _with_one(rows: Array) -> Array:
-    return np.concatenate([np.ones((len(rows), 1)), rows], axis=1)
-
-
-def _expanded(points: Array) -> Array:
-    """(1, x), a·(1, x) and a²·(1, x) of points (x, a)."""
-    rows, setting = _with_one(points[:, :-1]), points[:, -1:]
-    return np.concatenate([rows, setting * rows, setting * setting * rows], axis=1)

@@ -49,8 +49,11 @@ def started(rules: Rules, start_action: Any) -> Rules:
     sensor = rules.spec.reward_sensor_noise, rules.spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 for hp_shield", "state the bracket's `error`")
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")
-    marks = options.get("levels")
+    marks, request = options.get("levels"), options.get("request")
     require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
+    require(request is None, "request", request, "is for simulations", "decide(..., proposal=...) brings one")
+    named = not isinstance(options["unit"], int)
+    require(named, "unit", options["unit"], "must be a word: a column is for simulations", "unit='patient'")
     _check_names(rules)
     if options["family"] == "offset":
         offset_limit(rules)
@@ -87,9 +90,10 @@ def _check_names(rules: Rules) -> None:
     known = "the features are " + ", ".join(names) if names else "there are no features; give Agent(features=...)"
     if isinstance(base, str) and base != "proposal":
         require(base in names, "base", base, "must be 'proposal' or the name of a feature", known)
-    if isinstance(base, int):
-        require(base < rules.dim, "base", base, f"must be a column of a context of dimension {rules.dim}")
-        require(not names, "base", base, "must be a name where there are features: columns are scaled", known)
+    for name in ("base", "group"):
+        if isinstance(place := options[name], int):
+            require(place < rules.dim, name, place, f"must be a column of a context of dimension {rules.dim}")
+            require(not names, name, place, "must be a name where there are features: columns are scaled", known)
     if isinstance(options["group"], str):
         require(options["group"] in names, "group", options["group"], "must be the name of a feature", known)
     for cost in costs_of(rules).values():
@@ -189,6 +193,8 @@ def _group(rules: Rules, context: Vector) -> str:
     group = rules.policy.options["group"]
     if isinstance(group, str):
         return f"{raw_value(rules, context, group):.{DIGITS}g}"
+    if isinstance(group, int):
+        return f"{context[group]:.{DIGITS}g}"
     value = _called("group", group, raw_features(rules, context) if rules.features else context)
     fine = isinstance(value, (str, int, float, np.generic)) and str(value)
     require(fine, "group(context)", value, "must be a text or a number", "it names the context's group")

@@ -1,4 +1,4 @@
-"""The rounds that HP-Shield remembers, for a whole batch at once, and the setting that the next round may have.
+"""The rounds of one group that HP-Shield remembers, for a whole batch at once, and the setting that the next may have.
 
 A setting is an intensity in [0, 1]; arrays are (lanes,), one lane for each element of the batch. The cap is a function
 of tolerated settings, contexts and the number of the round; rewards choose below it and have no part in it.
@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.adaptive import adapted
 from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, is_calibrated, spread_risk
 from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import (
@@ -27,7 +26,7 @@ from safedial.core.tolerated import (
     tolerated_setting,
 )
 from safedial.errors import require
-from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge, target
+from safedial.policies.shield.bases import GROWTH, LARGEST_LOG, Bases, Fit, Ridge, target
 
 Array = NDArray[np.float64]
 
@@ -36,7 +35,9 @@ NEVER = 2**40
 
 
 class Setup(NamedTuple):
-    """How HP-Shield was configured. `protocol` gives the settings of contexts (..., d)."""
+    """How HP-Shield was configured. `protocol` gives the settings of contexts (..., d), `request` those asked for, and
+    `group` and `unit` what they belong to.
+    """
 
     protocol: Callable[[Array], Array]
     learned: bool = False
@@ -45,8 +46,12 @@ class Setup(NamedTuple):
     climb: float | None = CLIMB
     confidence: float | None = None
     adapt: float | None = None
-    predicts_reward: bool = False
     levels: tuple[float, ...] | None = None
+    chooser: str = "largest"
+    probe: float | None = None
+    request: Callable[[Array], Array] | None = None
+    group: Callable[[Array], Array] | None = None
+    unit: Callable[[Array], Array] | None = None
 
 
 class Promise(NamedTuple):
@@ -94,15 +99,13 @@ def middle_of(cost: Cost) -> Cost:
 class ShieldRounds:
     """The state. `advise` and `add` take turns, as decisions and outcomes do."""
 
-    def __init__(self, dim: int, *, ridge: float, batch: tuple[int, ...], setup: Setup) -> None:
-        self.batch, self.setup, self.lanes = batch, setup, math.prod(batch)
-        self.promise: Any = None
-        self.ridge = Ridge(self.lanes, dim, 2, ridge)
+    def __init__(self, dim: int, *, ridge: float, lanes: int, setup: Setup) -> None:
+        self.setup, self.lanes = setup, lanes
+        self.ridge = Ridge(self.lanes, dim, 1, ridge)
         self.bases = Bases(self.lanes, dim)
         self.base = Fit(0, np.zeros((self.lanes, 1 + dim)))
         self.place, self.slot = np.zeros((2, self.lanes), dtype=np.int64)
         self.next_counted = np.full(self.lanes, NEVER)
-        self.reward_coef = np.zeros((self.lanes, 1 + dim))
         self.counted = [np.zeros(self.lanes, dtype=np.int64)]
         self.contexts, self.limits = np.zeros((self.lanes, 64, dim)), np.zeros((self.lanes, 64))
         self.applied = self.limits.copy()
@@ -123,14 +126,23 @@ class ShieldRounds:
         self.promise = Promise(costs, middle, risk, lower, step, least)
         self.limit = next(iter(costs.values())).limit
         self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
-        self.level = np.full(self.lanes, risk)
 
-    def advise(self, context: Array) -> Advice:
-        """The largest setting at contexts (lanes, d)."""
+    def skip(self, context: Array, rounds: int) -> None:
+        """Begin after so many rounds of other groups, in whose place these contexts stand."""
+        self.counted *= 1 + rounds
+        while self.bases.next_fit <= rounds:
+            self.bases.next_fit = max(self.bases.next_fit + 1, int(GROWTH * self.bases.next_fit))
+        while self.limits.shape[1] <= rounds:
+            self._grow()
+        self.contexts[:, :rounds], self.limits[:, :rounds] = context[:, None], math.nan
+
+    def advise(self, context: Array, level: Array | None = None) -> Advice:
+        """The largest setting at contexts (lanes, d), at the adaptive levels of the risk."""
         start, predicted = self._start(context), self._predicted(self.base, context)
         range_ = self._range(start)
         played = range_._replace(levels=self.setup.levels)
-        scale = self.promise.step * self.window.scales(level=None if self.setup.adapt is None else self._rates())
+        share = None if level is None else level * (self.promise.count_risk / self.promise.risk)
+        scale = self.promise.step * self.window.scales(level=share)
         if self.setup.family == "offset":
             setting = offset_setting(scale, predicted, played, threshold=self.limit)
             setting = np.minimum(setting, self._most(played))
@@ -142,35 +154,19 @@ class ShieldRounds:
         self.advice = Advice(setting, range_.start, scale, range_, predicted)
         return self.advice
 
-    def add(
-        self, context: Array, reward: Array, cost: Array, *, applied: Array, known: Any, measured: Any, left_out: Any
-    ) -> None:
-        """A round's outcome: reward and cost per unit of the applied setting, and the measured costs by name. Where
-        one is not known the round tolerates nothing, and trains nothing; one that is left out does not count.
+    def add(self, context: Array, cost: Array, *, applied: Array, known: Any, costs: Any, left_out: Any) -> None:
+        """A round's outcome: the cost per unit of the applied setting, and the measured costs by name. Where one is
+        not known the round tolerates nothing, and trains nothing; one that is left out does not count.
         """
-        costs = {name: np.where(known, each, math.nan) for name, each in measured.items()}
         limit = tolerated_setting(self.promise.costs, costs, applied)
         scale = self._tolerated(self.advice.predicted, limit, self.advice.range)
         kept = None if left_out is None else np.flatnonzero(~left_out)
         self.window.append(scale if kept is None else scale[kept], kept)
         self._remember(context, limit if left_out is None else np.where(left_out, math.nan, limit), applied, known)
         self.counted.append(self.counted[-1] + (1 if left_out is None else ~left_out))
-        if self.setup.adapt is not None:
-            over = np.any([each.exceeded(costs[name]) for name, each in self.promise.costs.items()], axis=0)
-            moved = np.where(known, over, self.promise.risk)
-            self.level = adapted(self.level, moved, risk=self.promise.risk, rate=self.setup.adapt)
-        if self.setup.learned or self.setup.predicts_reward:
-            self._train(context, reward, cost, costs=costs, applied=applied, known=known)
         if self.setup.learned:
+            self._train(context, cost, costs=costs, applied=applied, known=known)
             self._change_base()
-
-    def reward(self, context: Array) -> Array:
-        """The predicted reward per unit, from all rounds up to the last fit."""
-        return Fit(0, self.reward_coef).value(context)
-
-    def _rates(self) -> Array:
-        """δ_t as a share of the risk at which the count rule runs."""
-        return self.level * (self.promise.count_risk / self.promise.risk)
 
     def _start(self, context: Array) -> Array:
         """The declared start, before flooring to levels."""
@@ -208,32 +204,40 @@ class ShieldRounds:
         return most
 
     def _remember(self, context: Array, limit: Array, applied: Array, known: Any) -> None:
-        """Keep the round, and for the climb limit its scale: not if it was given less than it could have been, which
-        is neither evidence for that scale nor a reason to fall back from it. (Less by rounding alone is not less.)
+        """Keep the round, and for the climb limit its scale. A setting that was rounded down is evidence for the scale
+        it had; one that was lowered by much is neither evidence for its scale nor a reason to fall back from it, unless
+        there is nothing else to climb from.
         """
-        full = np.flatnonzero(known & (applied >= self.advice.setting * (1.0 - 1e-9)))
-        slot = self.slot[full]
-        self.recent[full, slot], self.used[full, slot] = self.count, self.advice.scale[full]
+        cap, base = self.advice.setting, self.advice.predicted
+        near = (applied * CLIMB >= cap) | (self.recent[:, 0] < 0)
+        full = np.flatnonzero(known & (applied > 0.0) & near)
+        slot, given = self.slot[full], applied if self.setup.family == "offset" else applied / base
+        scale = np.where(applied < cap * (1.0 - 1e-9), np.minimum(self.advice.scale, given), self.advice.scale)
+        self.recent[full, slot], self.used[full, slot] = self.count, scale[full]
         self.slot[full] = (slot + 1) % RECENT
         if self.count == self.limits.shape[1]:
-            self.contexts, self.limits, self.applied = (
-                np.concatenate([part, part], axis=1) for part in (self.contexts, self.limits, self.applied)
-            )
+            self._grow()
         self.contexts[:, self.count], self.limits[:, self.count] = context, limit
         self.applied[:, self.count] = applied
 
-    def _train(self, context: Array, reward: Array, cost: Array, *, costs: Any, applied: Array, known: Any) -> None:
+    def _grow(self) -> None:
+        """Make room for as many rounds again."""
+        self.contexts, self.limits, self.applied = (
+            np.concatenate([part, part], axis=1) for part in (self.contexts, self.limits, self.applied)
+        )
+
+    def _train(self, context: Array, cost: Array, *, costs: Any, applied: Array, known: Any) -> None:
         """Learn from a round, and fit a base when there are a tenth more."""
         lesson = cost
-        if self.setup.family == "scale":
+        if self.setup.family == "offset":
+            known = known & (applied > 0.0)
+        else:
             likely = tolerated_setting(self.promise.middle, costs, applied)
             protocol = self.setup.protocol(context)
             lesson = target(likely, applied, protocol=protocol, start=self.setup.start_scale * protocol, end=1.0)
-        self.ridge.add(context, np.stack([lesson, reward], axis=-1), known)
+        self.ridge.add(context, lesson[:, None], known)
         if self.count >= self.bases.next_fit:
-            coef = self.ridge.coef()
-            self.reward_coef = coef[..., 1]
-            self.bases.add(self.count, coef[..., 0])
+            self.bases.add(self.count, self.ridge.coef()[..., 0])
             self._await_next()
 
     def _change_base(self) -> None:
@@ -267,5 +271,5 @@ class ShieldRounds:
         self.window.restate(past, self.counted[since][lanes], lanes if len(lanes) < self.lanes else None)
         if self.setup.family == "scale":
             recent, rows = self.recent[lanes], lanes[:, None]
-            given = self.applied[rows, recent] / self._predicted(base, self.contexts[rows, recent])
-            self.used[lanes] = np.where(recent >= 0, given, -math.inf)
+            bases = np.where(recent >= 0, self._predicted(base, self.contexts[rows, recent]), 1.0)
+            self.used[lanes] = np.where(recent >= 0, self.applied[rows, recent] / bases, -math.inf)
