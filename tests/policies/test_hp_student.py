@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, LinearWorld, check_log, hp_conformal, hp_probe, hp_student, plan, replay, simulate
+from safedial import InvalidInput, LinearWorld, hp_conformal, hp_probe, hp_student, plan, replay, simulate
 from safedial.core.student import cost_upper
-from safedial.diagnostics.promise_watch import watch_log
 from safedial.planning import SCENARIOS
 from safedial.policies import promised_risk
-from safedial.simulation.logged import simulated_log
 from safedial.simulation.proved import promise_holds
 from safedial.worlds import NonlinearWorld
 from tests.conftest import FULL, make_spec
@@ -105,10 +103,6 @@ def test_a_student_spec_is_for_hp_student_only():
 
 def test_what_is_not_for_a_student_spec_says_so():
     spec = spec_of(promise="student")
-    log = simulated_log(hp_student(), LinearWorld(dim=2), spec, rounds=20)
-    for asked in (check_log, watch_log):
-        with pytest.raises(InvalidInput, match="an Agent watches its own residuals"):
-            asked(log, spec)
     with pytest.raises(InvalidInput, match="is not what hp_probe gives"):
         replay(hp_probe(), np.ones((3, 2)), np.ones(3), np.ones(3), spec)
     forecast = plan("hp_student", spec, dim=2, rounds=30, seeds=3, scenarios=SCENARIOS[:1])

@@ -33,6 +33,9 @@ gives a bound that holds for every σ, no grid is searched, and nothing lies bet
 next m; a few steps reach the exact maximum (a quadratic error in m), and the least of the bounds is used. For t > A, p
 falls and V rises, so the maximum has t ≤ A. If V̄ reaches 0, σ has no upper bound yet: U = ∞.
 
+**Variance ratios.** If the noise of a round has variance σ²h(x) with a known h, then Y/√h on x/√h is the regression
+above: weighted least squares. Each bound U of Y/√h gives √h·U for Y; per round that is ⟨x,μ̂⟩ + t·s·√(h(x) + w²).
+
 The quantiles are raised by `CAUTION`, relatively, which is more than their numerical error (tests compare them with
 50-digit arithmetic).
 """
@@ -48,6 +51,7 @@ from numpy.typing import NDArray
 
 from safedial.core.least_squares import Fitted
 from safedial.core.namespace import FLOATS, namespace, normal_quantile
+from safedial.errors import require
 
 Array = NDArray[np.float64]
 
@@ -84,7 +88,9 @@ class Mixture(NamedTuple):
 
 
 def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
-    """U(x) of a promise, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known."""
+    """U(x) of a promise, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known. With a
+    variance ratio it bounds Y/√h: `Fitted.root` times it bounds Y.
+    """
     if seen.ready is False:
         return math.inf
     degrees = np.where(seen.ready, seen.degrees, 1.0) if isinstance(seen.ready, np.ndarray) else seen.degrees
@@ -103,6 +109,18 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
         return seen.cost + over + ROUNDING * (abs(seen.cost) + over)
     known = seen.ready & (factor < math.inf)
     return np.where(known, seen.cost + seen.spread * np.where(known, factor, 0.0), math.inf)
+
+
+def noise_root(ratio: Any, context: Any) -> Any:
+    """√h(x): `ratio` is a column of the context that holds h, or a function of the context.
+
+    >>> noise_root(1, np.array([3.0, 4.0]))
+    2.0
+    """
+    value = ratio(context) if callable(ratio) else context[..., ratio]
+    sound = np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0.0)
+    require(sound, "noise_ratio", value, "must be a finite number > 0 for every context", "it is a ratio of variances")
+    return float(value) ** 0.5 if np.ndim(value) == 0 else np.sqrt(value)
 
 
 def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:

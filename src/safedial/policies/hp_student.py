@@ -21,6 +21,7 @@ related to the cost's. docs/student.md has the proofs and what breaks them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from safedial.core.namespace import namespace
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.core.student import Mixture, cost_upper
+from safedial.core.student import Mixture, cost_upper, noise_root
 from safedial.errors import require
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
@@ -55,6 +56,7 @@ def hp_student(
     start_dose: float | None = None,
     probe: float | Literal["sqrt"] = 0.001,
     lag: int = 0,
+    noise_ratio: Callable[[Any], Any] | int | str | None = None,
     mixture_ridge: float = 5.0,
     mixture_shape: float = 10.0,
 ) -> Policy:
@@ -69,12 +71,14 @@ def hp_student(
         probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
         lag: for an Agent: how many of the latest rounds a decision leaves out, because their outcomes may still be
             open. While an older one is open the start dose is given. "anytime" needs none.
+        noise_ratio: h(x), if the noise's variance is σ²h(x) with a known h: a function of the context, the number of
+            the column that holds it, or, in an Agent or a study, the name of a feature. None: one size for all.
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
             squared coordinate is a good choice.
 
     Reference: this project, docs/student.md; Student's t prediction interval is a textbook's (Seber and Lee 2003, 5.3).
     """
-    _check(promise, start_dose, probe, lag)
+    _check(promise, start_dose, probe, lag, noise_ratio)
     for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
         require(_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
@@ -92,34 +96,49 @@ def hp_student(
         return state.log_det + np.where(np.asarray(weight) > 0.0, more, 0.0), state.least
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
+        check_ratio(noise_ratio, dim)
         return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch))
 
     def predict(state: Learned, context: Any) -> Fitted:
-        seen = least_squares.predict(state.fit, context)
+        root = 1.0 if noise_ratio is None else noise_root(noise_ratio, context)
+        scaled = context if noise_ratio is None else context / root[..., None]
+        seen = least_squares.predict(state.fit, scaled)._replace(root=root)
         return seen._replace(log_det=state.log_det, least=state.least) if anytime else seen
 
     def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
-        fit = least_squares.update(state.fit, prediction, reward, cost, weight)
+        root = prediction.root
+        fit = least_squares.update(state.fit, prediction, reward / root, cost / root, weight)
         return state._replace(fit=fit) if not anytime else Learned(fit, *volume(state, fit, prediction.norm, weight))
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)
+        if noise_ratio is not None:
+            bound = prediction.root * bound
         xp = namespace(bound)
         ready = bound < math.inf
         safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
         if not (ready if isinstance(ready, bool) else np.all(ready)):
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
             if start_dose is None:
-                first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
+                plain = prediction._replace(norm=prediction.root * prediction.norm)
+                first = certified.decide(plain, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
             safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        index = xp.where(prediction.ready, prediction.reward, 0.0)
-        return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=share)
+        reward = prediction.root * prediction.reward
+        index = xp.where(prediction.ready, reward, 0.0)
+        return choose(index, safe, Bounds(reward, bound, 0.0, 0.0, False), probe=share)
 
-    options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag}
+    options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag, "noise_ratio": noise_ratio}
     options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
     own: Any = {"init": init, "predict": predict, "update": update}
     return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(promise), **own)
+
+
+def check_ratio(ratio: Any, dim: int) -> None:
+    """Refuse a variance ratio that no context of this dimension holds."""
+    fits = ratio is None or callable(ratio) or (isinstance(ratio, int) and ratio < dim)
+    rule = f"must be a column of the context, from 0 to {dim - 1}"
+    require(fits, "noise_ratio", ratio, rule, "names are for the features of an Agent or a study")
 
 
 def _check_spec(promise: str) -> Any:
@@ -142,7 +161,7 @@ def _check_spec(promise: str) -> Any:
     return check
 
 
-def _check(promise: Any, start_dose: Any, probe: Any, lag: Any) -> None:
+def _check(promise: Any, start_dose: Any, probe: Any, lag: Any, noise_ratio: Any) -> None:
     require(promise in VERSIONS, "promise", promise, "must be one of " + ", ".join(map(repr, VERSIONS)))
     declared = start_dose is None or (_number(start_dose) and 0.0 < start_dose <= 1.0)
     require(declared, "start_dose", start_dose, "must be a number in (0, 1]", "or None for the certified one")
@@ -150,6 +169,10 @@ def _check(promise: Any, start_dose: Any, probe: Any, lag: Any) -> None:
     require(proper, "probe", probe, "must be 'sqrt' or a number in (0, 1]", "every round must teach")
     whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
     require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
+    column = isinstance(noise_ratio, int) and not isinstance(noise_ratio, bool) and noise_ratio >= 0
+    known = noise_ratio is None or column or isinstance(noise_ratio, str) or callable(noise_ratio)
+    rule = "must be a column's number, a feature's name or a function of the context"
+    require(known, "noise_ratio", noise_ratio, rule, "None for noise of one size")
 
 
 def _number(value: Any) -> bool:

@@ -48,6 +48,7 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
     if promise.gaussian:
         fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
+        fitting = fitting and policy.options["noise_ratio"] is None
         return fitting and _start_holds(policy.options["start_dose"], world, spec, world_spec)
     if not promise.from_constants or not _within(world_spec, spec):
         return False

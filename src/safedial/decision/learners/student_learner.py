@@ -24,15 +24,16 @@ from scipy.linalg import solve_triangular
 
 from safedial.core import exchangeability, monitor
 from safedial.core.action import Choice
-from safedial.core.student import Mixture, chance_above, cost_upper
+from safedial.core.student import Mixture, chance_above, cost_upper, noise_root
 from safedial.core.triangle import append, certified, empty, moved, triangle, volume
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
-from safedial.decision.units import real
+from safedial.decision.units import Features, real
 from safedial.errors import InvalidInput, require
 from safedial.policies import make_policy
+from safedial.policies.hp_student import check_ratio
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -66,6 +67,7 @@ class Seen(NamedTuple):
     lost: int
     starts: int
     context: Any = None
+    root: float = 1.0
 
 
 class Waiting(NamedTuple):
@@ -73,6 +75,18 @@ class Waiting(NamedTuple):
 
     status: int
     row: Array
+
+
+def ratio_of(ratio: Any, dim: int, features: Features | None) -> Any:
+    """The variance ratio as a function or a column; a feature's name stands for its raw value."""
+    if not isinstance(ratio, str):
+        check_ratio(ratio, dim)
+        return ratio
+    names = () if features is None else features.names
+    require(ratio in names, "noise_ratio", ratio, "must be one of the features", ", ".join(names) or "there are none")
+    place = names.index(ratio)
+    center, scale = ((getattr(features, part) or ())[place] for part in ("center", "scale"))
+    return lambda context: center + scale * context[..., place]
 
 
 class StudentLearner(Learner):
@@ -85,6 +99,7 @@ class StudentLearner(Learner):
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
         self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
+        self._ratio = ratio_of(options.get("noise_ratio"), rules.dim, rules.features)
         self.mixture = Mixture(self.ridge, options["mixture_shape"])
         self.starts = 0
         self.restart_evidence()
@@ -96,6 +111,7 @@ class StudentLearner(Learner):
         policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
         rule = "has levels: rounds whose bound lies below the lowest one would get no dose, and which rounds get none "
         rule += "must not depend on outcomes"
+        ratio_of(policy.options.get("noise_ratio"), rules.dim, rules.features)
         require(dial.levels is None, "dial", dial.levels, rule, "use a dial without levels, hp_conformal or hp_shield")
         options, setting = dict(policy.options), None if start_action is None else real("start_action", start_action)
         if setting is not None:
@@ -135,7 +151,7 @@ class StudentLearner(Learner):
     def written(cls, prediction: Seen) -> dict[str, Any]:
         condition = prediction.condition
         plain = prediction._asdict() | {"condition": condition if math.isfinite(condition) else None}
-        return {name: value for name, value in plain.items() if name != "context"}
+        return {name: value for name, value in plain.items() if name != "context" and (name != "root" or value != 1.0)}
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Seen:
@@ -172,9 +188,10 @@ class StudentLearner(Learner):
         """
         if round_.status == LEFT_OUT:
             return
-        cost, spec = float(round_.row[self.dim]), self.rules.spec
+        row = round_.row / self._root(round_.row[: self.dim])
+        cost, spec = float(row[self.dim]), self.rules.spec
         self._measure()
-        seen = certified(self.triangle, round_.row[: self.dim].copy(), 0.0)
+        seen = certified(self.triangle, row[: self.dim].copy(), 0.0)
         if seen.ready and self.anytime and not history:
             whole = seen._replace(log_det=self.log_det, least=self.least)
             upper = cost_upper(whole, "anytime", spec.violation_risk, spec.estimation_risk, mixture=self.mixture)
@@ -183,19 +200,25 @@ class StudentLearner(Learner):
         elif not self.anytime:
             self.capital = exchangeability.update(self.capital, chance_above(seen, cost))
         self._crossed = self._crossed or self.evidence >= self.alarm_at
-        self.triangle = append(self.triangle, round_.row)
+        self.triangle = append(self.triangle, row)
+
+    def _root(self, context: Array) -> float:
+        """√h(x), where the noise has a variance ratio."""
+        return 1.0 if self._ratio is None else noise_root(self._ratio, context)
 
     def predict(self, context: Array, norm: float) -> Seen:
-        fit, waiting, ready = certified(self.triangle, context, norm), 0, True
+        root = self._root(context)
+        fit, waiting, ready = certified(self.triangle, context / root, norm / root), 0, True
         if self.learned < self._needed and not self.anytime:
             late = (self.waits[place].status for place in range(self.learned, self._needed))
             waiting, ready = sum(status == OPEN for status in late), False
-        parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, norm, fit.rounds)
-        return Seen(*parts, self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
+        parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, fit.norm, fit.rounds)
+        known = (self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
+        return Seen(*parts, *known, root=root)
 
     def rounding(self, context: Array, norm: float) -> float:
         """Twice what rounding may have done to a prediction's numbers, as each of two processors may do it."""
-        return 2.0 * moved(self.triangle, context)
+        return 2.0 * moved(self.triangle, context / self._root(context))
 
     def foresee(self, context: Array, norm: float) -> Seen:
         """`predict` after the rounds that the next decision would learn; they are not kept."""
