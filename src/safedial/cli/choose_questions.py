@@ -27,9 +27,13 @@ def ask_for(given: dict[str, Any], *, pilot: bool) -> None:
     for number, name in enumerate(missing, start=1):
         typer.echo(f"\n{number}/{len(missing)}  {QUESTIONS[name].text}")
         given[name] = _answer(QUESTIONS[name], pilot)
+    several = given["cost"] == "several"
+    require(
+        not several or "costs" in given, "cost", "several", "needs the costs", "state them in a spec file: --spec FILE"
+    )
     typer.echo("\nYour plan")
     vouched = [each for name in QUESTIONS for each in _vouches(name, given[name])]
-    several, bracketed = "costs" in given, "growth" in vouched
+    bracketed = "growth" in vouched
     if not several:
         _add(given, "threshold", "The largest cost that you accept", "0.5", _positive)
     _add(given, "risk", "The chance of an excess that you accept in a round", "0.05", _risk)
@@ -49,6 +53,8 @@ def _constants(given: dict[str, Any], *, stated: bool) -> None:
     told, size = given["constants"], given.get("threshold", 1.0)
     usual = [f"{number:g}" for number in (0.6 * size, 0.6 * size, 2.0 * size, 1.0)]
     if stated:
+        if given["cost"] == "zero-one":
+            _add(told, "odds", "Odds of an event at the full dial in context 0", "0.25", _positive)
         for name, words, number in zip(CONSTANTS, CONSTANT_WORDS, usual, strict=True):
             _add(told, name, words, number, _positive)
     else:
