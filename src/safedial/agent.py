@@ -52,8 +52,8 @@ class Agent(InMemoryRounds):
     Args:
         dim: the context's dimension (with `features`, their number, plus 1 for an intercept).
         spec: the promise and its assumptions, as plain numbers.
-        policy: a policy, or the name of one; by default `hp_probe`, or `hp_conformal` or `hp_student` if the spec's
-            promise is "conformal" or "student".
+        policy: a policy, or the name of one; by default the one that follows from the spec's promise: `hp_probe`,
+            `hp_conformal`, `hp_student` or `hp_shield`. The certificate says why.
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from benchmarks.choose import USERS, measured
 from typer.testing import CliRunner
 
@@ -11,6 +12,7 @@ from safedial import Cost, InvalidInput, LinearWorld, SafetySpec, choose, growth
 from safedial.choosing import CANDIDATES, QUESTIONS
 from safedial.choosing.questions import ASSUMPTIONS, MEANING, read_answers
 from safedial.cli import make_app
+from safedial.cli.choose_questions import ask_for
 from safedial.simulation.logged import simulated_log
 
 KNOWN = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}
@@ -85,13 +87,17 @@ def test_costs_in_other_units_give_the_same_shares():
     assert ones[0] == pytest.approx(ones[1], rel=1e-9)
 
 
-def test_several_certified_costs_are_offered_without_a_forecast():
+def test_several_costs_of_known_noise_are_simulated_and_others_are_offered_without_a_forecast():
     costs = {"heat": Cost(threshold=2, noise=0.3), "load": Cost(threshold=5, noise=1)}
     known = {name: value for name, value in KNOWN.items() if name != "cost_noise"}
-    found = choose(curve="exact", linear=True, noise="constants", cost="several", costs=costs, constants=known, **SMALL)
-    assert [(each.name, each.forecast) for each in found.offers] == [("hp_probe", None)]
-    assert found.spec_file().agent().decide([0.1, 0.2]).action > 0
+    given = {"curve": "exact", "linear": True, "cost": "several", "costs": costs, "constants": known, **SMALL}
+    found = choose(**given, noise="both", start=0.05)
+    assert [each.name for each in found.offers] == ["hp_probe", "hp_student"]
+    assert 0 < found.best.forecast.share < 1
+    assert found.offers[1].forecast is None
     assert "Without a forecast" in str(found)
+    for rank in (1, 2):
+        assert found.spec_file(rank).agent().decide([0.1, 0.2]).action > 0
 
 
 def test_several_costs_with_brackets_are_the_shields():
@@ -144,6 +150,7 @@ def test_a_pilot_gives_numbers_and_can_only_contradict():
         ({"cost": "zero-one", "threshold": 2}, "threshold = 2: must be below 1"),
         ({"cost": "several"}, "threshold = 0.5: does not go with several costs"),
         ({"costs": {}}, "costs = {}: are for cost='several'"),
+        ({"cost": "several", "threshold": None}, "costs = None: must be a mapping"),
     ],
 )
 def test_bad_input_is_refused_with_the_way_out(given, words):
@@ -186,6 +193,30 @@ def test_the_command_gives_the_table_json_and_files(tmp_path):
 
 def test_the_command_exits_with_1_if_nothing_is_offered():
     assert run("choose --threshold 0.5").exit_code == 1
+
+
+def test_questions_are_asked_until_the_answer_is_right():
+    app, told = typer.Typer(), {}
+
+    @app.command()
+    def ask():
+        told.update({"rounds": 40, "constants": {}})
+        ask_for(told, pilot=False)
+
+    lines = ["exact", "gausian", "both", "y", "no", "measured", "-1", "0.5", "0.7", "0.02", "2.5", "3", "2", ".05"]
+    shown = CliRunner().invoke(app, [], input="\n".join([*lines, *5 * [""]]))
+    assert shown.exit_code == 0, shown.output
+    assert "answer = 'gausian': must be one of unknown, constants, gaussian, both" in shown.output
+    assert told.pop("constants") == {**KNOWN, "coefficient_bound": 1.0}
+    answers = {"curve": "exact", "noise": "both", "linear": "yes", "exchangeable": "no", "cost": "measured"}
+    assert told == answers | {"threshold": 0.5, "risk": 0.02, "rounds": 40, "dim": 3, "start": 0.05}
+    event = ["bracket", "", "", "yes", "zero-one", "0.5", "", "", "relative:1", "spread:1.25,0.5", "none", ""]
+    told.clear()
+    assert CliRunner().invoke(app, [], input="\n".join(event)).exit_code == 0
+    assert (told["growth"], told["start"]) == (growth.spread(1.25, 0.5), None)
+    told.clear()
+    refused = CliRunner().invoke(app, [], input="exact\n\n\n\nseveral\n").exception
+    assert "state them in a spec file" in str(refused)
 
 
 def test_a_bracket_on_the_command_line():

@@ -20,7 +20,10 @@ STARTED = "start|constants"
 MOST_CONSTRAINED = 50
 """The largest dimension for the radius `constrained`, which keeps seven estimates."""
 MARGINAL = "P({event}) <= {risk:g} in every round, on average over the rounds before"
-GIVEN = "P({event}) <= {risk:g} in every round, whatever the contexts do"
+GIVEN = (
+    "P({event}) <= {risk:g} in every round, whatever the contexts do; given the rounds before too, but for a chance of "
+    "{once:g} once for all rounds"
+)
 
 
 class Candidate(NamedTuple):
@@ -91,8 +94,11 @@ KINDS = {"measured": "a measured cost", "zero-one": "costs of 0 or 1", "several"
 
 
 def _certified(user: Situation) -> dict[str, Any]:
-    names = (name for name in CONSTANTS if name != "cost_noise" or not user.several)
-    return {name: user.constants[name] for name in names} | _split(user)
+    return _constants(user) | _split(user)
+
+
+def _constants(user: Situation) -> dict[str, Any]:
+    return {name: user.constants[name] for name in CONSTANTS if name != "cost_noise" or not user.several}
 
 
 def _split(user: Situation) -> dict[str, Any]:
@@ -111,7 +117,7 @@ def _learning(promise: str) -> Callable[[Situation], dict[str, Any]]:
     """Of a policy that learns what it needs: constants only to certify a start, where none is declared."""
 
     def spec(user: Situation) -> dict[str, Any]:
-        stated = {name: user.constants[name] for name in CONSTANTS} if user.start is None else {}
+        stated = _constants(user) if user.start is None else {}
         return {"promise": promise, "violation_risk": user.risk, **stated}
 
     return spec
@@ -142,11 +148,12 @@ CANDIDATES = (
         MARGINAL + "; in {rounds} rounds at most Binomial({rounds}, {risk:g}) excesses",
         _learning("student"),
         _start,
+        costs=("measured", "several"),
     ),
     Candidate(
         "hp_student",
         ("exact_curve", "linear", "gaussian", STARTED),
-        GIVEN + " (given the past, but for a chance of {tenth:g} once)",
+        GIVEN,
         lambda user: _learning("student")(user) | _split(user),
         lambda user: _start(user) | {"promise": "anytime"},
     ),

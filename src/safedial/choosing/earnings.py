@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from safedial.choosing.situation import ODDS, Situation
 from safedial.core.dose import Dose, identity
-from safedial.core.spec import SafetySpec
+from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.planning.bracket_plan import bracket_scenarios, in_scales
 from safedial.policies import Policy
 from safedial.policies.clairvoyant import clairvoyant
+from safedial.policies.several_costs import takes_costs
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import seed_interval, violation_interval
 from safedial.worlds.dose_response import DoseResponseWorld
@@ -45,8 +46,9 @@ class Scene(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """The expected share of the clairvoyant's reward with its 95 % interval, where eight of ten studies lie, the rate
-    of excesses with its interval, and the share up to some rounds.
+    """The expected share of the clairvoyant's reward with its 95 % interval, where eight of ten studies lie, the share
+    of what is attainable by one who has the sign of the reward to learn (`simulation.attainable`; None: not known), the
+    rate of excesses with its interval, and the share up to some rounds.
     """
 
     share: float
@@ -54,6 +56,7 @@ class Forecast(NamedTuple):
     share_high: float
     study_low: float
     study_high: float
+    attainable_share: float | None
     rate: float
     rate_low: float
     rate_high: float
@@ -64,11 +67,11 @@ class Forecast(NamedTuple):
 
 
 def scene(policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
-    """How a policy under the user's spec is simulated; None if several costs cannot be."""
+    """How a policy under the user's spec is simulated; None where its several costs cannot be."""
     if user.bracketed:
         policy, spec = in_scales(policy, stated, user.assumed)
         return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
-    if user.several:
+    if user.several and not takes_costs(policy, stated, with_constants=True):
         return None
     given = {name: value for name, value in user.assumed.items() if name != ODDS}
     spec = replace(stated, **given)
@@ -87,9 +90,8 @@ def best(played: Scene, user: Situation, *, seeds: Any) -> Simulation:
     """The clairvoyant's rounds, at the whole risk."""
     spec = played.spec
     if not user.bracketed:
-        numbers = {name: getattr(spec, name) for name in ("reward_noise", "cost_noise", "coefficient_bound")}
-        numbers |= {"context_bound": spec.context_bound, "estimation_risk": user.risk}
-        spec = SafetySpec(threshold=spec.threshold, violation_risk=user.risk, **numbers)
+        risks: dict[str, Any] = {"violation_risk": user.risk, "estimation_risk": user.risk}
+        spec = SafetySpec(**{name: getattr(spec, name) for name in ("threshold", "costs", *CONSTANTS)}, **risks)
     policy = clairvoyant(binary_cost=played.world.binary_cost)
     return simulate(policy, played.world, spec, rounds=user.rounds, seeds=seeds, dose=played.dose, points=POINTS)
 
@@ -116,9 +118,11 @@ def forecast(
         for at, each in zip(run.checkpoints, shares, strict=True)
     ]
     one = earned[-1] / np.maximum(possible[-1], 1e-300)
-    least, most = (float(end) for end in np.quantile(one, STUDIES))
+    low, high = (float(end) for end in np.quantile(one, STUDIES))
+    most = known.attainable_reward
+    attained = None if most is None else float(earned[-1].mean() / most[0].mean())
     rate = (float(run.violations.mean() / user.rounds), *violation_interval(run.violations, user.rounds))
-    return Forecast(*shares[-1], least, most, *rate, curve)
+    return Forecast(*shares[-1], low, high, attained, *rate, curve)
 
 
 def _share(earned: Array, possible: Array) -> tuple[float, float, float]:

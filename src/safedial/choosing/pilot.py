@@ -13,25 +13,17 @@ from safedial.calibration import calibrate
 from safedial.calibration.curve_families import families
 from safedial.core.dose import Dose, as_dose
 from safedial.core.spec import CONSTANTS, SafetySpec
-from safedial.diagnostics import check_log
-from safedial.diagnostics.finding import Finding
+from safedial.diagnostics import LEVEL, check_log
 from safedial.errors import require
 from safedial.rounds_io import Log
 
 RESAMPLES = 20
 
-CONCERNS = {
-    "norms": "constants",
-    "noise": "constants",
-    "tails": "constants",
-    "linearity": "linear",
-    "dose_curve": "exact_curve",
-    "drift": "linear",
-    "exchangeability": "exchangeable",
-    "contexts": "exchangeable",
-    "carry_over": "exchangeable",
-}
-"""Which assumption a check of a log concerns."""
+CERTIFIED: dict[str, str] = {"norms": "constants", "noise": "constants", "tails": "constants", "linearity": "linear"}
+CERTIFIED |= {"drift": "linear", "dose_curve": "exact_curve"}
+EXCHANGEABLE: dict[str, str] = dict.fromkeys(("exchangeability", "contexts", "carry_over"), "exchangeable")
+GAUSSIAN: dict[str, str] = dict.fromkeys(("residuals", "normality", "equal_variance", "contexts"), "gaussian")
+"""Which assumption each check of a log concerns, by the promise that is checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +45,17 @@ def read_pilot(pilot: Log, *, threshold: Any, risk: Any, dose: Any = None) -> Ev
     found = calibrate(pilot, curve=family if family in families(pilot.action) else "auto", resamples=RESAMPLES)
     constants: dict[str, Any] = {name: found.proposals[name].value for name in CONSTANTS}
     curve = found.dose if stated is None else stated
-    certified = SafetySpec(threshold=threshold, total_risk=risk, **constants)
-    plain = SafetySpec(threshold=threshold, total_risk=risk, promise="conformal")
-    findings = [each for spec in (certified, plain) for each in check_log(pilot, spec, dose=curve)[1]]
-    against = {CONCERNS[each.name]: _words(each) for each in findings if each.flagged and each.name in CONCERNS}
+    common: dict[str, Any] = {"threshold": threshold, "total_risk": risk}
+    families_of = (
+        (SafetySpec(**common, **constants), CERTIFIED),
+        (SafetySpec(**common, promise="conformal"), EXCHANGEABLE),
+        (SafetySpec(**common, promise="student"), GAUSSIAN),
+    )
+    against: dict[str, str] = {}
+    for spec, concerns in families_of:
+        for each in check_log(pilot, spec, dose=curve, level=LEVEL / len(families_of))[1]:
+            if each.flagged and each.name in concerns:
+                against[concerns[each.name]] = f"{each.title}. {each.found}"
     if found.problem and stated is None:
         against["exact_curve"] = found.problem
     return Evidence(constants=constants, dose=curve, dim=found.dim, against=against)
-
-
-def _words(found: Finding) -> str:
-    return f"{found.title}. {found.found}"

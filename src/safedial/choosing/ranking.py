@@ -20,7 +20,7 @@ from safedial.specfile import SpecFile
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-HEADS = ("policy", "share", "95 %", "8 of 10", "excesses", "rests on")
+HEADS = ("policy", "share", "95 %", "8 of 10", "excesses", "attainable", "rests on")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def offered(made: Made, user: Situation, found: Forecast | None) -> Offer:
     event = "any cost beyond its limit" if user.several else f"cost > {user.threshold:g}"
     if made.policy.options.get("direction") == "below":
         event = f"cost < {user.threshold:g}"
-    numbers = {"risk": user.risk, "rounds": user.rounds, "tenth": made.spec.estimation_risk or 0.0}
+    numbers = {"risk": user.risk, "rounds": user.rounds, "once": made.spec.estimation_risk or 0.0}
     used = tuple(next(name for name in need.split("|") if name in user.facts) for need in made.candidate.needs)
     promises = made.candidate.promise.format(event=event, **numbers)
     return Offer(
@@ -130,11 +130,15 @@ class Ranking:
         if first.forecast is None:
             return [f"First: {first.name}."]
         told = first.forecast
+        most = told.attainable_share
+        attained = (
+            "" if most is None else f" It is {most:.0%} of what one earns who has only the reward's sign to learn."
+        )
         return [
             f"First: {first.name}. Over {self.user.rounds} rounds expect {told.share:.0%} of the reward of an "
             f"all-knowing policy (95 % interval {told.share_low:.1%} to {told.share_high:.1%}; eight of ten "
             f"studies between {told.study_low:.0%} and {told.study_high:.0%}), and a cost beyond its limit in "
-            f"{told.rate:.2%} of the rounds."
+            f"{told.rate:.2%} of the rounds.{attained}"
         ]
 
     def _promises(self) -> list[str]:
@@ -146,9 +150,7 @@ class Ranking:
 
     def _unforecast(self) -> list[str]:
         names = [each.name for each in self.offers if each.forecast is None]
-        return (
-            [f"Without a forecast, since several costs are not simulated there: {', '.join(names)}."] if names else []
-        )
+        return [f"Without a forecast, since no simulation has its several costs: {', '.join(names)}."] if names else []
 
     def _assumed(self) -> list[str]:
         told = ", ".join(f"{name} = {value:g}" for name, value in self.user.assumed.items()) if self.offers else ""
@@ -193,6 +195,8 @@ class Ranking:
 
 def _shown(found: Forecast | None) -> tuple[str, ...]:
     if found is None:
-        return ("–",) * 4
+        return ("–",) * 5
     interval = f"{100 * found.share_low:.1f}–{found.share_high:.1%}"
-    return f"{found.share:.1%}", interval, f"{100 * found.study_low:.0f}–{found.study_high:.0%}", f"{found.rate:.2%}"
+    studies = f"{100 * found.study_low:.0f}–{found.study_high:.0%}"
+    attained = "–" if found.attainable_share is None else f"{found.attainable_share:.1%}"
+    return f"{found.share:.1%}", interval, studies, f"{found.rate:.2%}", attained

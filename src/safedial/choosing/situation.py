@@ -72,7 +72,8 @@ class Situation:
         limited = self.threshold is not None
         if self.several:
             require(not limited, "threshold", self.threshold, "does not go with several costs: each has its own")
-            costs = read_costs(self.costs, PROMISES["bracket" if self.bracketed else "certified"])
+            other = "certified" if "constants" in self.vouched else "student"
+            costs = read_costs(self.costs, PROMISES["bracket" if self.bracketed else other])
             object.__setattr__(self, "costs", costs)
             return
         require(self.costs is None, "costs", self.costs, "are for cost='several'")

@@ -94,6 +94,7 @@ def choose(
     from safedial.choosing import choose as run
     from safedial.cli.choose_questions import ask_for
     from safedial.cli.output import need_pictures, print_json, progress_bar
+    from safedial.errors import require
     from safedial.report.ranking_files import write_ranking
 
     need_pictures(out)
@@ -104,6 +105,10 @@ def choose(
     given["constants"] = given.get("constants", {}) | numbers
     given |= {"growth": read_bracket(bracket)} if bracket else {}
     given |= {"dose": read_curve(dose)} if dose else {}
+    stated = given.get("cost") != "several" or "costs" in given
+    require(
+        stated, "--cost", "several", "needs the costs, each with its limit", "state them in a spec file: --spec FILE"
+    )
     if ask and not json and sys.stdin.isatty() and sys.stdout.isatty():
         ask_for(given, pilot=pilot is not None)
     log = _read_log(pilot, spec, context_columns) if pilot else None
@@ -126,8 +131,9 @@ def read_bracket(text: str) -> Any:
     name, _, rest = text.partition(":")
     require(name in GROWTHS, "--bracket", text, f"must be {BRACKETS}")
     try:
-        low, high, *floor = (float(part) for part in rest.split(","))
-        return GROWTHS[name](low, high, **dict(zip(("floor",), floor, strict=True)))
+        low, high, *more = (float(part) for part in rest.split(","))
+        named = dict(zip(("floor", "error"), more, strict=False))
+        return GROWTHS[name](low, high, **named)
     except InvalidInput as error:
         raise InvalidInput(f"--bracket = {text!r}: {error}") from error
     except (TypeError, ValueError) as error:
@@ -182,7 +188,7 @@ def _print(found: Any, paths: list[Path]) -> None:
     user, width = found.user, Console().width
     if found.offers:
         title = f"{user.rounds} rounds, dimension {user.dim}, risk {user.risk:g}; {found.seeds} studies of each policy"
-        wide = 5 if width < 110 else 6
+        wide = 5 if width < 90 else 6 if width < 150 else 7
         print_table(title, HEADS[:wide], [row[:wide] for row in found.cells()])
     for line in found.words():
         indent = "  " if line.startswith("- ") else ""

@@ -1,90 +1,123 @@
-"""The questions of `safedial choose` in a terminal."""
+"""The questions of `safedial choose` in a terminal. Enter takes the answer in brackets; a wrong one is asked again."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import typer
-from click import Choice
 
-from safedial.choosing.questions import QUESTIONS
+from safedial.choosing.questions import QUESTIONS, Question
 from safedial.cli.choose_policy import BRACKETS, read_bracket
 from safedial.core.spec import CONSTANTS
-from safedial.errors import InvalidInput
+from safedial.errors import InvalidInput, require
 
-CONSTANT_WORDS = {
-    "reward_noise": "Upper bound on the reward's noise (sub-Gaussian constant)",
-    "cost_noise": "Upper bound on the cost's noise (sub-Gaussian constant)",
-    "coefficient_bound": "S: upper bound on the norm of the coefficients",
-    "context_bound": "L: upper bound on the norm of the contexts",
-}
+CONSTANT_WORDS = (
+    "Upper bound on the reward's noise (sub-Gaussian constant)",
+    "Upper bound on the cost's noise (sub-Gaussian constant)",
+    "S: upper bound on the norm of the coefficients",
+    "L: upper bound on the norm of the contexts",
+)
 
 
 def ask_for(given: dict[str, Any], *, pilot: bool) -> None:
-    """Ask for what is not given, and add it. Enter takes the answer in brackets."""
+    """Ask for what is not given, and add it."""
     missing = [name for name in QUESTIONS if name not in given]
     for number, name in enumerate(missing, start=1):
-        question = QUESTIONS[name]
-        typer.echo(f"\n{number}/{len(missing)}  {question.text}")
-        width = max(map(len, question.answers))
-        for answer, told in question.answers.items():
-            typer.echo(f"     {answer.ljust(width)}  {told.words}")
-        usual = question.supported if pilot else next(iter(question.answers))
-        answer = typer.prompt("    ", default=usual, type=Choice(list(question.answers)), show_choices=False)
-        given[name] = answer
+        typer.echo(f"\n{number}/{len(missing)}  {QUESTIONS[name].text}")
+        given[name] = _answer(QUESTIONS[name], pilot)
+    several = given["cost"] == "several"
+    require(
+        not several or "costs" in given, "cost", "several", "needs the costs", "state them in a spec file: --spec FILE"
+    )
     typer.echo("\nYour plan")
-    bracketed, several = given["curve"] == CURVE, "costs" in given
+    vouched = [each for name in QUESTIONS for each in _vouches(name, given[name])]
+    bracketed = "growth" in vouched
     if not several:
-        _number(given, "threshold", "The largest cost that you accept", 0.5)
-    _number(given, "risk", "The chance of an excess that you accept in a round", 0.05)
-    _number(given, "rounds", "Rounds in the study", 300, whole=True)
+        _add(given, "threshold", "The largest cost that you accept", "0.5", _positive)
+    _add(given, "risk", "The chance of an excess that you accept in a round", "0.05", _risk)
+    _add(given, "rounds", "Rounds in the study", "300", _count)
     if not pilot:
-        _number(given, "dim", "Dimension of the contexts", 5, whole=True)
-    if bracketed and not several and "growth" not in given:
-        _bracket(given)
-    if "start" not in given:
-        of = "the protocol's setting" if bracketed else "the dial"
-        answer = _prompt(f"A share of {of} that you declare safe for everyone (0: none)", 0.0)
-        given |= {"start": answer} if answer else {}
+        _add(given, "dim", "Dimension of the contexts", "5", _count)
+    if bracketed and not several:
+        _add(given, "growth", f"The bracket: {BRACKETS}", None, read_bracket)
+    of = "the protocol's setting" if bracketed else "the dial"
+    _add(given, "start", f"A share of {of} that you declare safe for everyone, or none", "none", _share)
     if not bracketed and not pilot:
-        _constants(given)
+        _constants(given, stated="constants" in vouched)
 
 
-CURVE = list(QUESTIONS["curve"].answers)[2]
-
-
-def _constants(given: dict[str, Any]) -> None:
+def _constants(given: dict[str, Any], *, stated: bool) -> None:
     """The constants, where they are vouched for; else how large the noise may be, for the forecast."""
-    told = given["constants"]
-    vouches = QUESTIONS["noise"].answers[given["noise"]].vouches
-    size = given.get("threshold", 1.0)
-    if "constants" in vouches:
-        for name, usual in zip(CONSTANTS, (0.6 * size, 0.6 * size, 2.0 * size, 1.0), strict=True):
-            _number(told, name, CONSTANT_WORDS[name], usual)
-    elif "cost_noise" not in told:
-        guess = _prompt("A guess of the noise's deviation at the full dial, for the forecast only", 0.6 * size)
-        told |= {"cost_noise": guess, "reward_noise": told.get("reward_noise", guess)}
+    told, size = given["constants"], given.get("threshold", 1.0)
+    usual = [f"{number:g}" for number in (0.6 * size, 0.6 * size, 2.0 * size, 1.0)]
+    if stated:
+        if given["cost"] == "zero-one":
+            _add(told, "odds", "Odds of an event at the full dial in context 0", "0.25", _positive)
+        for name, words, number in zip(CONSTANTS, CONSTANT_WORDS, usual, strict=True):
+            _add(told, name, words, number, _positive)
+    else:
+        guess = "A guess of the noise's deviation at the full dial, for the forecast only"
+        _add(told, "cost_noise", guess, usual[1], _positive)
+        told.setdefault("reward_noise", told["cost_noise"])
 
 
-def _bracket(given: dict[str, Any]) -> None:
-    while "growth" not in given:
-        text = typer.prompt(f"  The bracket: {BRACKETS}")
+def _answer(question: Question, pilot: bool) -> str:
+    width = max(map(len, question.answers))
+    for answer, told in question.answers.items():
+        typer.echo(f"     {answer.ljust(width)}  {told.words}")
+    usual = question.supported if pilot else next(iter(question.answers))
+    return _ask("   ", usual, lambda text: _one_of(text, tuple(question.answers)))
+
+
+def _one_of(text: str, answers: tuple[str, ...]) -> str:
+    """The answer that the text begins, if there is only one."""
+    begun = [each for each in answers if each.startswith(text.lower())]
+    require(len(begun) == 1, "answer", text, "must be one of " + ", ".join(answers))
+    return begun[0]
+
+
+def _vouches(name: str, answer: Any) -> tuple[str, ...]:
+    words = {True: "yes", False: "no"}.get(answer, answer)
+    return QUESTIONS[name].answers[words].vouches if words in QUESTIONS[name].answers else ()
+
+
+def _add(given: dict[str, Any], name: str, words: str, usual: str | None, read: Callable[[str], Any]) -> None:
+    if name not in given:
+        given[name] = _ask(f"  {words}", usual, read)
+
+
+def _ask(words: str, usual: str | None, read: Callable[[str], Any]) -> Any:
+    while True:
+        text = typer.prompt(words, default=usual)
         try:
-            given["growth"] = read_bracket(text)
+            return read(str(text).strip())
         except InvalidInput as error:
             typer.echo(f"  {error}")
 
 
-def _number(given: dict[str, Any], name: str, words: str, usual: float, *, whole: bool = False) -> None:
-    if name not in given:
-        given[name] = _prompt(words, usual, whole=whole)
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    require(math.isfinite(value) and value > 0.0, "answer", text, "must be a number > 0")
+    return value
 
 
-def _prompt(words: str, usual: float, *, whole: bool = False) -> Any:
-    shown = f"{usual:g}"
-    while True:
-        answer = typer.prompt(f"  {words}", default=int(usual) if whole else float(shown), type=int if whole else float)
-        if math.isfinite(answer) and answer >= 0:
-            return answer
-        typer.echo(f"  {answer}: must be a number >= 0")
+def _risk(text: str) -> float:
+    require(_positive(text) < 0.5, "answer", text, "must be below 0.5")
+    return float(text)
+
+
+def _share(text: str) -> float | None:
+    if text.lower() in ("none", "0"):
+        return None
+    require(_positive(text) <= 1.0, "answer", text, "must be at most 1")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    require(text.isdecimal() and int(text) >= 1, "answer", text, "must be a whole number >= 1")
+    return int(text)
