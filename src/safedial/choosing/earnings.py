@@ -46,7 +46,8 @@ class Scene(NamedTuple):
 
 class Forecast(NamedTuple):
     """The expected share of the clairvoyant's reward with its 95 % interval, where eight of ten studies lie, the rate
-    of excesses with its interval, and the share up to some rounds.
+    of excesses with its interval, the share up to some rounds, and the share of the attainable reward, of one who knows
+    the cost and has only the reward's sign to learn (None where there is none).
     """
 
     share: float
@@ -58,6 +59,7 @@ class Forecast(NamedTuple):
     rate_low: float
     rate_high: float
     curve: list[dict[str, float]]
+    attainable_share: float | None = None
 
     def __repr__(self) -> str:
         return f"Forecast(share={self.share:.3f}, interval=({self.share_low:.3f}, {self.share_high:.3f}))"
@@ -118,7 +120,9 @@ def forecast(
     one = earned[-1] / np.maximum(possible[-1], 1e-300)
     least, most = (float(end) for end in np.quantile(one, STUDIES))
     rate = (float(run.violations.mean() / user.rounds), *violation_interval(run.violations, user.rounds))
-    return Forecast(*shares[-1], least, most, *rate, curve)
+    most_earned = known.attainable_reward
+    attained = None if most_earned is None else float(run.reward.sum() / most_earned.sum())
+    return Forecast(*shares[-1], least, most, *rate, curve, attained)
 
 
 def _share(earned: Array, possible: Array) -> tuple[float, float, float]:

@@ -20,7 +20,7 @@ from safedial.specfile import SpecFile
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-HEADS = ("policy", "share", "95 %", "8 of 10", "excesses", "rests on")
+HEADS = ("policy", "share", "95 %", "8 of 10", "attainable", "excesses", "rests on")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +193,8 @@ class Ranking:
 
 def _shown(found: Forecast | None) -> tuple[str, ...]:
     if found is None:
-        return ("–",) * 4
+        return ("–",) * (len(HEADS) - 2)
+    attained = "–" if found.attainable_share is None else f"{found.attainable_share:.1%}"
     interval = f"{100 * found.share_low:.1f}–{found.share_high:.1%}"
-    return f"{found.share:.1%}", interval, f"{100 * found.study_low:.0f}–{found.study_high:.0%}", f"{found.rate:.2%}"
+    studies = f"{100 * found.study_low:.0f}–{found.study_high:.0%}"
+    return f"{found.share:.1%}", interval, studies, attained, f"{found.rate:.2%}"
