@@ -21,7 +21,7 @@ Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper uses 
 Out = Annotated[Path, typer.Option(help="The output folder.")]
 
 HELP_OF_ALL = (
-    "Run all experiments and write the report; the closed loop, non-linear worlds and toolkit use fewer rounds."
+    "Run all experiments and write the report; the closed loop, non-linear worlds, toolkit and power use fewer rounds."
 )
 
 

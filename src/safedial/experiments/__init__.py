@@ -6,6 +6,7 @@ from safedial.experiments import (
     conformal,
     epsilon,
     nonlinear,
+    power,
     radii_margins,
     synthetic,
     table1,
@@ -19,6 +20,7 @@ EXPERIMENTS: list[Experiment] = [
     conformal.EXPERIMENT,
     nonlinear.EXPERIMENT,
     radii_margins.EXPERIMENT,
+    power.EXPERIMENT,
     battery.EXPERIMENT,
     closed_loop.EXPERIMENT,
 ]

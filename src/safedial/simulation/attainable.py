@@ -69,10 +69,10 @@ class RewardLearner:
         return found
 
 
-def attainable_reward(
-    world: World, spec: SafetySpec, *, rounds: int, seeds: list[int], dose: Dose, chunk: int
+def attainable_curve(
+    world: World, spec: SafetySpec, *, checkpoints: NDArray[np.int64], seeds: list[int], dose: Dose, chunk: int
 ) -> Array | None:
-    """The attainable reward of a simulation, by (spec row, seed), with its random numbers drawn again.
+    """The attainable reward up to each checkpoint, (checkpoint, spec row, seed), its random numbers drawn again.
 
     None where there is none: a mean reward that is not linear, contexts that answer to the policy, or no exact
     clairvoyant (sensor noise, a noise scale, a promise for all rounds together).
@@ -85,14 +85,17 @@ def attainable_reward(
     truth = world.draw_truth(spec, rngs)
     ridge = world.dim * (spec.reward_noise / spec.coefficient_bound) ** 2
     learner = RewardLearner(world.dim, len(seeds), max(ridge, LEAST_RIDGE * spec.context_bound**2))
-    total = np.zeros((check_grids(spec, several=True), len(seeds)))
-    for done in range(0, rounds, chunk):
-        draws = world.draw_chunk(columns, rngs, min(chunk, rounds - done), done)
+    total, curve = np.zeros((check_grids(spec, several=True), len(seeds))), []
+    for done in range(0, int(checkpoints[-1]), chunk):
+        draws = world.draw_chunk(columns, rngs, min(chunk, int(checkpoints[-1]) - done), done)
         reward, cost = world.means(columns, truth, draws.context)
         nothing = np.zeros(reward.shape)[:, None]
         exposure = Exposure(draws.context[:, None], reward[:, None], cost[:, None], *[nothing] * 6)
         best: Any = world.exact_intensity(columns, exposure)
         wanted = learner.estimates(draws.context, reward + draws.reward_noise) >= 0.0
         gain = dose.reward.effect(dose.cost.action(np.where(wanted[:, None], best, 0.0)))
-        total += (gain * reward[:, None]).sum(axis=0)
-    return total
+        running = total + np.cumsum(gain * reward[:, None], axis=0)
+        total = running[-1]
+        marks = checkpoints[(checkpoints > done) & (checkpoints <= done + len(running))] - done
+        curve.append(running[marks - 1])
+    return np.concatenate(curve)

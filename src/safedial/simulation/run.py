@@ -26,7 +26,7 @@ from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
 from safedial.policies.several_costs import takes_costs
-from safedial.simulation.attainable import attainable_reward
+from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.loop import Batch, Played, Round
 from safedial.worlds.world import World
 
@@ -78,13 +78,19 @@ class Simulation:
         )
 
     @cached_property
-    def attainable_reward(self) -> Array | None:
-        """By (spec row, seed): the reward of one who knows the cost exactly and learns the sign of the reward.
+    def attainable_reward_curve(self) -> Array | None:
+        """The reward of one who knows the cost exactly and learns the sign of the reward.
 
         Computed when first asked for, on the same random numbers. None where there is none (`simulation.attainable`).
         """
-        settings = {"rounds": self.rounds, "seeds": self.seeds, "dose": self.dose}
-        return attainable_reward(self.world, self.spec, **settings, chunk=CHUNK)
+        given = {"checkpoints": self.checkpoints, "seeds": self.seeds, "dose": self.dose, "chunk": CHUNK}
+        return attainable_curve(self.world, self.spec, **given)
+
+    @property
+    def attainable_reward(self) -> Array | None:
+        """The last point of its curve."""
+        curve = self.attainable_reward_curve
+        return None if curve is None else curve[-1]
 
     @property
     def attainable_share(self) -> float | None:

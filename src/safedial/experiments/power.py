@@ -1,0 +1,260 @@
+"""What each policy earns in studies of 50 to 10⁵ rounds, beside what can be earned at all.
+
+| part | d | δ | noise | rounds |
+|---|---|---|---|---|
+| small | 5 | .05 | 1 and .3 | 50 to 1,000 |
+| long | 5 | .05 | 1 | 2,000 to 10⁵ |
+| late | 10 and 5 | .02 | 1 | 10⁴ |
+
+τ = .5, δ′ = .01, Gaussian noise, S = L = 1. Reward is a share of the exact clairvoyant's, who knows both means and the
+noise's quantile at δ, and of the attainable (`simulation.attainable`). Only policies with the same promise are compared
+in one panel. All start at the dose that the constants certify for the first round.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from safedial import growth
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
+from safedial.io import output_folder, read_rows, write_rows
+from safedial.plots.style import columns, new_figure, save, title
+from safedial.policies import Policy, hp_conformal, hp_probe, hp_shield, hp_student, hp_ucb
+from safedial.progress import Advance, Bar, no_bar
+from safedial.report.html import footer, html_table, image, read_provenance
+from safedial.simulation.run import simulate
+from safedial.worlds.linear import LinearWorld
+
+SMALL_MARKS = (50, 100, 200, 500, 1000)
+LONG_MARKS = (2000, 5000, 10_000, 20_000, 50_000, 100_000)
+LATE = 10_000
+PER_ROUND, CERTIFIED = "per round", "given the past"
+PROMISED = {
+    PER_ROUND: "P(C > τ) ≤ δ in each round, over the past rounds too",
+    CERTIFIED: "P(C > τ given the past) ≤ δ in all rounds, with probability 1 − δ′",
+}
+ATTAINABLE = "attainable"
+
+
+class Part(NamedTuple):
+    """One world and its spec, how long it is simulated, and at which rounds shares are taken."""
+
+    dim: int
+    risk: float
+    noise: float
+    marks: tuple[int, ...]
+    seeds: int
+
+    def spec(self, **changes: Any) -> SafetySpec:
+        sizes = {"reward_noise": self.noise, "cost_noise": self.noise, "coefficient_bound": 1.0, "context_bound": 1.0}
+        fields: dict[str, Any] = {"threshold": 0.5, "violation_risk": self.risk, "estimation_risk": 0.01, **sizes}
+        return SafetySpec(**(fields | changes))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is there for the picture alone."""
+        return self.marks[-1] > LATE
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in PLACE)
+
+
+def parts(seeds: int, rounds: int) -> list[Part]:
+    """The parts of a run; `rounds` cuts the long ones, which have a fifth of the seeds."""
+    few = max(seeds // 5, 1)
+    small = tuple(mark for mark in SMALL_MARKS if mark <= rounds)
+    long = tuple(mark for mark in LONG_MARKS if mark <= rounds)
+    found = [Part(5, 0.05, noise, small, seeds) for noise in (1.0, 0.3)]
+    late = [Part(dim, 0.02, 1.0, (min(LATE, rounds),), few) for dim in (10, 5)]
+    return [*found, *late, *([Part(5, 0.05, 1.0, long, few)] if long else [])]
+
+
+def _shield(part: Part) -> Policy:
+    start = 0.5 / (1.0 + part.noise * math.sqrt(2.0 * math.log(1.0 / part.risk)))
+    exact = {"growth": growth.relative(1, 1, floor=0), "family": "offset", "climb": None, "start_scale": start}
+    return hp_shield(base=_ones, **exact, chooser="sign", probe=0.001)
+
+
+def _ones(rows: Any) -> Any:
+    return np.ones(rows.shape[:-1])
+
+
+def series(part: Part) -> dict[str, tuple[str, Policy, dict[str, Any]]]:
+    """Label → (panel or "" for the table alone, policy, changes of the spec)."""
+    ridge = {"ridge": part.dim * part.noise**2}
+    tight, marginal = hp_probe(radius="constrained", probe=0.001), {"promise": "conformal"}
+    return {
+        "HP-Student": (PER_ROUND, hp_student(), {}),
+        "HP-Shield, offset": (PER_ROUND, _shield(part), marginal),
+        "HP-Conformal": (PER_ROUND, hp_conformal(), marginal),
+        "HP-Student, tolerance": ("", hp_student(promise="tolerance"), {}),
+        "HP-Student, anytime": (CERTIFIED, hp_student(promise="anytime"), {}),
+        "HP-Probe, tight, Gaussian": (CERTIFIED, tight, ridge | {"margin": "gaussian"}),
+        "HP-Probe, tight": (CERTIFIED, tight, ridge),
+        "HP-Probe": (CERTIFIED, hp_probe(), {}),
+        "HP-UCB": (CERTIFIED, hp_ucb(), {}),
+        "HP-UCB, paper": (CERTIFIED, hp_ucb(radius="paper"), {}),
+    }
+
+
+def measured(part: Part, label: str, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+    """A row for each mark of a part; with the first series also the attainable's."""
+    panel, policy, changes = series(part)[label]
+    rounds, step = part.marks[-1], math.gcd(*part.marks)
+    place = dict(zip(PLACE, part.place, strict=True))
+    run = simulate(
+        policy,
+        LinearWorld(dim=part.dim),
+        part.spec(**changes),
+        rounds=rounds,
+        seeds=part.seeds,
+        points=rounds // step,
+        progress=progress,
+    )
+    most: Any = run.attainable_reward_curve
+    for mark in part.marks:
+        at = mark // step - 1
+        best, can = run.exact_clairvoyant_reward_curve[at].sum(), most[at].sum()
+        known = place | {"rounds": mark}
+        earned, over = run.reward_curve[at].sum(), run.violations_curve[at].mean() / mark
+        told = {"series": label, "policy": policy.name, "panel": panel, "reward_share": float(earned / best)}
+        yield known | told | {"attainable_share": float(earned / can), "violation_rate": float(over)}
+        if label == next(iter(series(part))):
+            told = {"series": ATTAINABLE, "policy": "", "panel": "", "reward_share": float(can / best)}
+            yield known | told | {"attainable_share": 1.0, "violation_rate": ""}
+
+
+def run(
+    out: str | Path,
+    *,
+    seeds: Annotated[int, "Seeds of the studies of at most 1000 rounds; longer ones have a fifth."] = 100,
+    rounds: Annotated[int, "The longest study."] = 100_000,
+    bar: Bar = no_bar,
+) -> Result:
+    """Measure what each policy earns in 50 to 10^5 rounds; an interrupted run continues where it stopped."""
+    require(rounds >= SMALL_MARKS[0], "rounds", rounds, f"must be at least {SMALL_MARKS[0]}")
+    folder, start = output_folder(out), time.perf_counter()
+    plan = parts(seeds, rounds)
+    todo = [(part, label) for part in plan for label, (panel, *_) in series(part).items() if panel or not part.is_long]
+    rows = kept(folder)
+    with bar(f"Reward by length of a study, {seeds} seeds", sum(part.marks[-1] for part, _ in todo)) as advance:
+        for part, label in todo:
+            if _has(rows, part, label):
+                advance(part.marks[-1])
+                continue
+            rows += measured(part, label, progress=advance)
+            write_rows(folder / "power.csv", rows)
+    settings = {"seeds": list(range(seeds)), "rounds": rounds, "threshold": 0.5, "estimation_risk": 0.01}
+    return Result({"rows": rows}, write_results(folder, "power", {"power": rows}, settings, start))
+
+
+def kept(folder: Path) -> Rows:
+    """The rows of an interrupted run: a finished one has its provenance beside it, and is made again."""
+    done = folder / "power.provenance.json"
+    if done.exists():
+        done.unlink()
+        (folder / "power.csv").unlink(missing_ok=True)
+    return read_rows(folder / "power.csv") if (folder / "power.csv").exists() else []
+
+
+PLACE = ("dim", "risk", "noise", "seeds")
+
+
+def _of(rows: Rows, place: tuple[Any, ...]) -> Rows:
+    return [row for row in rows if tuple(row[name] for name in PLACE) == place]
+
+
+def _has(rows: Rows, part: Part, label: str) -> bool:
+    found = {row["rounds"] for row in _of(rows, part.place) if row["series"] == label}
+    return found.issuperset(part.marks)
+
+
+LOOKS = {
+    ATTAINABLE: ("#000000", "--", ""),
+    "HP-Student": ("#D55E00", "-", "o"),
+    "HP-Shield, offset": ("#CC79A7", "-", "P"),
+    "HP-Conformal, lean": ("#0072B2", "-", "^"),
+    "HP-Conformal": ("#56B4E9", "-", "v"),
+    "HP-Student, anytime": ("#D55E00", "-", "o"),
+    "HP-Probe, tight, Gaussian": ("#009E73", "-", "D"),
+    "HP-Probe, tight": ("#009E73", "--", "D"),
+    "HP-Probe": ("#56B4E9", "--", "s"),
+    "HP-UCB": ("#0072B2", "--", "^"),
+    "HP-UCB, paper": ("#999999", "--", "v"),
+}
+"""Colour, line and marker of each series; dashed ones need only sub-Gaussian noise in the right panel."""
+
+
+def draw(folder: Path) -> list[Path]:
+    """`power.png` from `power.csv`: share against rounds at d = 5, δ = .05, noise 1; a panel for each promise."""
+    rows = [row for row in read_rows(folder / "power.csv") if (row["dim"], row["risk"], row["noise"]) == (5, 0.05, 1)]
+    figure, panels = new_figure(columns=2, height=3.6, sharey=True)
+    for panel, name in zip(panels, PROMISED, strict=True):
+        for label, (colour, dash, marker) in LOOKS.items():
+            line = [row for row in rows if row["series"] == label and row["panel"] in (name, "")]
+            if line:
+                line = sorted(line, key=lambda row: row["rounds"])
+                look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
+                panel.plot(*columns(line, ("rounds", "reward_share")), **look, label=label)
+        panel.set(xscale="log", ylim=(0.0, 1.0), xlabel="rounds T")
+        panel.legend(fontsize=7, frameon=False, loc="lower right")
+        title(panel, PROMISED[name].replace(" in ", "\nin ", 1))
+    panels[0].set_ylabel("reward, share of the exact clairvoyant's")
+    return [save(figure, folder / "power.png")]
+
+
+def table(folder: Path) -> list[Table | str]:
+    """A table for each world: share of the exact clairvoyant (share of the attainable)."""
+    return [Table(*each) for each in _tables(read_rows(folder / "power.csv"))]
+
+
+def _tables(rows: Rows) -> list[tuple[str, list[str], list[list[str]]]]:
+    found = []
+    for part in dict.fromkeys(tuple(row[name] for name in PLACE) for row in rows):
+        here, (dim, risk, noise, seeds) = _of(rows, part), part
+        marks = sorted({row["rounds"] for row in here})
+        lines: dict[str, dict[float, str]] = {}
+        for row in here:
+            beside = "" if row["series"] == ATTAINABLE else f" ({row['attainable_share']:.3f})"
+            lines.setdefault(row["series"], {})[row["rounds"]] = f"{row['reward_share']:.3f}{beside}"
+        name = f"Share of the exact clairvoyant (of the attainable), d = {dim:g}, δ = {risk:g}, noise {noise:g}, {seeds:g} seeds"
+        heads = ["policy", *(f"T = {mark:g}" for mark in marks)]
+        cells = [[label, *(line.get(mark, "") for mark in marks)] for label, line in lines.items()]
+        found.append((name, heads, cells))
+    return found
+
+
+def section(folder: Path) -> list[str]:
+    rows, record = read_rows(folder / "power.csv"), read_provenance(folder, "power")
+    worst = max(row["violation_rate"] / row["risk"] for row in rows if row["violation_rate"] != "")
+    tables = [part for name, heads, lines in _tables(rows) for part in (f"<h3>{name}</h3>", html_table(heads, lines))]
+    return [
+        "<h2>What each policy earns, by the length of a study</h2>",
+        "<p>Not in the paper. τ = .5, δ′ = .01, Gaussian noise, S = L = 1. The attainable is what one earns who knows the cost and the quantile "
+        "of its noise, and has only the sign of the reward to learn: no bound on the cost can earn more. “Tight”: radius constrained, "
+        f"ridge d·κ²/S², probe .001. No policy exceeded τ in more than {worst:.0%} of the rounds that its δ allows.</p>",
+        image(
+            folder / "power.png", "Share of the exact clairvoyant's reward against the length of a study, by promise"
+        ),
+        *tables,
+        footer(record),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="power",
+    run=run,
+    draw=draw,
+    table=table,
+    section=section,
+    options_in_all=lambda seeds, rounds: {"seeds": 4 * seeds, "rounds": min(rounds, 2000)},
+)
