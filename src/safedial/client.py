@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
 import random
 import threading
 import time
@@ -18,6 +19,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from safedial.checkpoints import Checkpoint, check_signature, load_checkpoint
+from safedial.client_heads import Heads, SeenHead
 from safedial.errors import InvalidInput, require
 
 log = logging.getLogger("safedial.client")
@@ -34,6 +37,10 @@ ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
 
 class ServiceUnavailable(ConnectionError):
     """The service did not answer, even after every retry. Send the same request again later."""
+
+
+class ForkedLog(ServiceUnavailable):
+    """The service's log lacks an event that it has acknowledged: it was restored or rewritten, or it is another's."""
 
 
 class Advice(NamedTuple):
@@ -66,6 +73,9 @@ class Client:
         retries: further attempts after the first, with growing pauses.
         fallback_action: the action that `ask` returns if the service does not answer; in the dial's units.
         pause: seconds before the first retry; doubled each time, with random variation.
+        heads: a file that keeps the last event of each study that this client saw. It is kept in memory in any case. A
+            service whose log lacks that event is refused (`ForkedLog`; `ask` gives the fallback action), until
+            `client.heads.forget(study)`.
     """
 
     def __init__(
@@ -77,6 +87,7 @@ class Client:
         retries: int = 2,
         fallback_action: float = 0.0,
         pause: float = 0.1,
+        heads: str | os.PathLike[str] | None = None,
     ) -> None:
         parts = urllib.parse.urlsplit(url)
         proper = parts.scheme in ("http", "https") and parts.hostname
@@ -85,6 +96,7 @@ class Client:
         require(retries >= 0, "retries", retries, "must be >= 0")
         self._parts, self._key = parts, key
         self.timeout, self.retries, self.fallback_action, self.pause = timeout, retries, fallback_action, pause
+        self.heads = Heads(heads)
         self._local = threading.local()
 
     def __repr__(self) -> str:
@@ -93,14 +105,14 @@ class Client:
     def create_study(self, name: str, spec: Mapping[str, Any], *, pseudonymise: bool = False) -> dict[str, Any]:
         """Create a study, or return the existing one with the same specification."""
         body = {"name": name, "spec": dict(spec)} | ({"pseudonymise": True} if pseudonymise else {})
-        return self._send("POST", "/v1/studies", body, key=f"create-{name}")
+        return self._witness(name, "POST", "/v1/studies", body, key=f"create-{name}", newest=True)
 
     def studies(self) -> list[dict[str, Any]]:
         return self._send("GET", "/v1/studies")["studies"]
 
     def study(self, name: str) -> dict[str, Any]:
         """A study's counts, evidence and specification, and whether and why it has stopped."""
-        return self._send("GET", f"/v1/studies/{_quoted(name)}")
+        return self._witness(name, "GET", f"/v1/studies/{_quoted(name)}", newest=True)
 
     def ask(
         self,
@@ -128,7 +140,7 @@ class Client:
         body |= {name: value for name, value in noted.items() if value is not None}
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
-            answer = self._send("POST", path, body, key=key or uuid.uuid4().hex)
+            answer = self._witness(study, "POST", path, body, key=key or uuid.uuid4().hex)
             if not answer.keys() >= ADVICE:
                 raise ServiceUnavailable(f"{self!r}: an answer without an action")
         except ServiceUnavailable as error:
@@ -178,7 +190,7 @@ class Client:
 
     def resume(self, study: str, reason: str, *, forget: bool = False) -> dict[str, Any]:
         body = {"reason": reason, "forget": forget}
-        return self._send("POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
+        return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
 
     def decisions(
         self,
@@ -203,19 +215,62 @@ class Client:
         """Why this action, in plain words."""
         return self._send("GET", f"/v1/decisions/{_quoted(decision_id)}")["explanation"]
 
-    def verify(self, study: str, *, checkpoint: str | None = None) -> dict[str, Any]:
-        """Check a study's log; `checkpoint` is a SEQ:HASH that you kept elsewhere."""
-        query = "" if checkpoint is None else f"?checkpoint={_quoted(checkpoint)}"
-        return self._send("GET", f"/v1/studies/{_quoted(study)}/verify{query}")
+    def verify(
+        self,
+        study: str,
+        *,
+        checkpoint: Checkpoint | None = None,
+        public_key: str | os.PathLike[str] | None = None,
+    ) -> dict[str, Any]:
+        """Check a study's log against a checkpoint that you kept elsewhere (SEQ:HASH, its mapping, or the path of its
+        file), or else against the last event that this client saw. `public_key` checks its signature, here.
+        """
+        if public_key is not None:
+            check_signature(checkpoint or "", public_key)
+        given = str(self.heads.get(study) or "") if checkpoint is None else load_checkpoint(checkpoint)
+        text = given if isinstance(given, str) else json.dumps(dict(given))
+        query = f"?checkpoint={_quoted(text)}" if text else ""
+        return self._witness(study, "GET", f"/v1/studies/{_quoted(study)}/verify{query}", newest=True)
 
     def close(self) -> None:
         """Close this thread's connection."""
+        self._local.__dict__.pop("checked", None)
         connection = self._local.__dict__.pop("connection", None)
         if connection is not None:
             connection.close()
 
     def _about(self, decision_id: str, act: str, body: dict[str, Any], key: str | None = None) -> dict[str, Any]:
-        return self._send("POST", f"/v1/decisions/{_quoted(decision_id)}/{act}", body, key=key)
+        study = str(decision_id).partition(".")[0]
+        return self._witness(study, "POST", f"/v1/decisions/{_quoted(decision_id)}/{act}", body, key=key)
+
+    def _witness(
+        self, study: str, method: str, path: str, body: Any = None, *, key: str | None = None, newest: bool = False
+    ) -> dict[str, Any]:
+        """`_send`, where the answer names an event of a study, with `newest` its last one; it must follow the last one
+        that was seen before the request.
+        """
+        before = self.heads.get(study)
+        self._check_head(study, before)
+        answer = self._send(method, path, body, key)
+        self._check_head(study, before)  # if a retry has made another connection, perhaps to another log
+        if not self.heads.accept(study, before, answer, newest=newest):
+            raise _forked(study, before)
+        return answer
+
+    def _check_head(self, study: str, head: SeenHead | None) -> None:
+        """Once for each connection, compare the event seen last with the one in the service's log."""
+        if head is None or study in self._local.__dict__.setdefault("checked", set()):
+            return
+        try:
+            answer = self._send("GET", f"/v1/studies/{_quoted(study)}/events?from_seq={head.seq}&limit=1")
+        except InvalidInput as error:
+            if error.code != "unknown_study":
+                raise
+            raise _forked(study, head) from error
+        events = answer.get("events") or [{}]
+        if (events[0].get("seq"), events[0].get("hash")) != head:
+            raise _forked(study, head)
+        self._local.checked.add(study)
 
     def _send(self, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
@@ -249,7 +304,16 @@ class Client:
             self._local.connection = connection
         connection.request(method, self._parts.path.rstrip("/") + path, content, headers)
         response = connection.getresponse()
+        if response.will_close:
+            self._local.__dict__.pop("checked", None)
         return response.status, response.read()
+
+
+def _forked(study: str, head: SeenHead | None) -> ForkedLog:
+    words = f"study {study!r}: event {head and head.seq}, which this client saw, is not in the service's log"
+    error = ForkedLog(f"{words}: it was restored or rewritten; client.heads.forget({study!r}) if that was intended")
+    log.error("%s", error)
+    return error
 
 
 def _plain(cost: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +17,13 @@ from safedial.cli.study_output import long_run_words, print_answer, verify_words
 def verify(
     storage: Storage,
     name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
-    checkpoint: Annotated[str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it.")] = None,
+    *,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it, or the file that it wrote.")
+    ] = None,
+    public_key: Annotated[
+        Path | None, typer.Option(help="A PEM file: the Ed25519 key that must have signed the checkpoint.")
+    ] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
@@ -23,23 +31,36 @@ def verify(
 
     Exit status 1, with the first bad seq, if they do not agree.
     """
+    from safedial.checkpoints import check_signature
     from safedial.study import list_studies, verify_store
 
+    kept = _kept(checkpoint)
+    if public_key is not None:
+        check_signature(kept or "", public_key)
     with opened(storage) as store:
         sizes = {each["name"]: each["events"] for each in list_studies(store)}
         if name:
-            reports = [_verified(store, name, sizes.get(name, 0), checkpoint)]
+            reports = [_verified(store, name, sizes.get(name, 0), kept)]
         else:
-            reports = [verify_store(store, checkpoint=checkpoint)]
+            reports = [verify_store(store, checkpoint=kept)]
             reports += [_verified(store, each, size, None) for each, size in sizes.items()]
     ok = all(report.ok for report in reports)
     answer = reports[0].to_dict() if name else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     print_answer(answer, format, json, "\n".join(verify_words(report) for report in reports))
+    if isinstance(kept, Mapping) and "signature" in kept and public_key is None:
+        typer.echo("safedial: the checkpoint is signed; --public-key checks its signature", err=True)
     if not ok:
         raise typer.Exit(1)
 
 
-def _verified(store: Any, name: str, size: int, checkpoint: str | None) -> Any:
+def _kept(words: str | None) -> Any:
+    """A checkpoint from SEQ:HASH, or from a file."""
+    from safedial.checkpoints import load_checkpoint
+
+    return words if words is None or re.fullmatch(r"\d+:[0-9a-f]*", words) else load_checkpoint(Path(words))
+
+
+def _verified(store: Any, name: str, size: int, checkpoint: Any) -> Any:
     from safedial.cli.output import progress_bar
     from safedial.study import verify_study
 
@@ -63,6 +84,11 @@ def checkpoint(
     storage: Storage,
     name: Annotated[str, typer.Argument(help="The study's name; none for the whole store.")] = "",
     reason: Reason = "",
+    *,
+    out: Annotated[Path | None, typer.Option(help="A file for a second system to keep, JSON.")] = None,
+    sign_with: Annotated[
+        Path | None, typer.Option(help="A PEM file with an Ed25519 private key, to sign the file with.")
+    ] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
@@ -70,12 +96,21 @@ def checkpoint(
 
     Without a name, the checkpoint is of the store's own log, which records the latest event of every study.
     """
+    from safedial.checkpoints import signer
+    from safedial.errors import require
+    from safedial.io import write_json
     from safedial.study import checkpoint_store
     from safedial.study.requests import actor_name
 
+    shown = out is not None or json or format == "json"
+    require(shown or sign_with is None, "--sign-with", str(sign_with), "signs a file", "give --out FILE, or --json")
+    signed = signer(sign_with)
     with opened(storage, name or None) as found:
         mark = found.checkpoint(reason) if name else checkpoint_store(found, reason=reason, actor=actor_name(None))
-        print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
+    mark = signed(mark)
+    if out is not None:
+        write_json(out, mark)
+    print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
 
 
 def backup(

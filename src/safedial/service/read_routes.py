@@ -37,7 +37,9 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     return reply(await asyncio.to_thread(study.events, first, most))
 
 
-VERIFY_QUERY = {"checkpoint": "SEQ:HASH, as `safedial study checkpoint` printed it, or seq and hash of any answer"}
+VERIFY_QUERY = {
+    "checkpoint": "what `safedial study checkpoint` wrote or printed, or SEQ:HASH of any answer; of another study: 409"
+}
 
 
 @route("GET", "/v1/studies/{name}/verify", gives=schemas.Verification, query=VERIFY_QUERY)

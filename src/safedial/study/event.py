@@ -75,6 +75,12 @@ def next_event(
     return Event(*new, digest(previous, study, new))
 
 
+def mark_of(study: str, event: Event, first: Event | None) -> dict[str, Any]:
+    """An event as a checkpoint; `first` is the first of its log."""
+    named = {} if first is None else {"first": bytes(first.hash).hex()}
+    return {"study": study, "seq": event.seq, "hash": bytes(event.hash).hex(), **named, "at": moment(event.at)}
+
+
 def follows(previous: bytes, study: str, event: Event) -> bool:
     """Whether an event has the right hash after `previous`; False if it cannot be hashed."""
     try:

@@ -14,7 +14,7 @@ from safedial.errors import require
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.corrections import IN_PLACE, folds
 from safedial.study.errors import StudyError
-from safedial.study.event import Event, canonical
+from safedial.study.event import Event, canonical, mark_of
 from safedial.study.event_bodies import QUESTION, Noted, body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision
@@ -240,7 +240,7 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
 def checkpoint(transaction: StudyTransaction, *, reason: str, actor: str) -> dict[str, Any]:
     """Mark the log. Returns what to keep elsewhere."""
     event = transaction.append("checkpoint", {"after": transaction.state.seq}, actor=actor, reason=reason)
-    return {"study": transaction.source.name, "seq": event.seq, "hash": event.hash.hex()}
+    return mark_of(transaction.source.name, event, transaction.event(1))
 
 
 def import_rounds(transaction: StudyTransaction, rounds: list[dict[str, Any]], *, reason: str, actor: str) -> int:

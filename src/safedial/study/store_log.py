@@ -11,18 +11,19 @@ Stores from before version 2 of the rules have studies that are not in it; only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from safedial.checkpoints import Checkpoint, read_marks
 from safedial.study.database import reading, writing
-from safedial.study.event import Event, next_event, now
+from safedial.study.event import Event, mark_of, next_event, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import append_events, lock_head, read_event, read_events, read_head, study_names
 from safedial.study.replay_log import Source
 from safedial.study.schema import STORE_LOG, STORE_NAME, keys, sa
 from safedial.study.store import Store
-from safedial.study.verify import Report, read_checkpoint, verify_log
+from safedial.study.verify import Report, verify_log
 
 
 def append_to_store(
@@ -43,10 +44,11 @@ def checkpoint_store(store: Store, *, reason: str = "", actor: str) -> dict[str,
         heads = {name: read_head(connection, study) for study, name, _ in study_names(connection)}
         body = {"heads": {name: f"{head.seq}:{head.hash.hex()}" for name, head in heads.items()}}
         event = append_to_store(connection, "checkpoint", body, actor=actor, reason=reason)
-    return {"study": STORE_NAME, "seq": event.seq, "hash": event.hash.hex()}
+        first = event if event.seq == 1 else read_event(connection, STORE_LOG, 1)
+    return mark_of(STORE_NAME, event, first)
 
 
-def verify_store(store: Store, *, checkpoint: Mapping[str, Any] | str | None = None) -> Report:
+def verify_store(store: Store, *, checkpoint: Checkpoint | None = None) -> Report:
     """Check the store's own log, and that the keys and studies are those that it records.
 
     Args:
@@ -59,7 +61,7 @@ def verify_store(store: Store, *, checkpoint: Mapping[str, Any] | str | None = N
             return report
         events = list(read_events(connection, STORE_LOG))
         problems = [*_keys(connection, events), *_studies(connection, events)]
-    since = max(read_checkpoint(checkpoint), default=None)
+    since = max(read_marks(checkpoint, STORE_NAME), default=None)
     if since is not None:
         problems += list(_new_keys(events, since))
     if not problems:
@@ -109,7 +111,7 @@ def _studies(connection: Any, events: Iterable[Event]) -> Iterator[tuple[int | N
             known.add(body["name"])
             marks = {body["name"]: f"1:{body['hash']}"}
         for name, mark in marks.items():
-            ((seq, right),) = read_checkpoint(mark).items()
+            ((seq, right),) = read_marks(mark, name).items()
             found = read_event(connection, there[name], seq) if name in there else None
             if found is None or found.hash != right:
                 words = "is not the one that was created" if name in there else "is gone"

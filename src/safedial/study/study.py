@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from safedial.checkpoints import signer
 from safedial.errors import require
 from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision
@@ -313,9 +314,14 @@ class Study(StudyReader):
         )
         return self._write(partial(work, actor=self._who(actor)), wait)
 
-    def checkpoint(self, reason: str = "", *, actor: str | None = None) -> dict[str, Any]:
-        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it."""
-        return self._run(partial(operations.checkpoint, reason=checked_text("reason", reason), actor=self._who(actor)))
+    def checkpoint(
+        self, reason: str = "", *, sign_with: str | Path | None = None, actor: str | None = None
+    ) -> dict[str, Any]:
+        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it. It is
+        signed if `sign_with` is a PEM file with an Ed25519 private key.
+        """
+        signed, why = signer(sign_with), checked_text("reason", reason)
+        return signed(self._run(partial(operations.checkpoint, reason=why, actor=self._who(actor))))
 
     def import_history(
         self, rounds: str | Path | Iterable[Mapping[str, Any]], *, reason: str = "warm start", actor: str | None = None

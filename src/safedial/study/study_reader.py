@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safedial.checkpoints import Checkpoint
 from safedial.decision.decision import Text
 from safedial.decision.validation import read_new_context
 from safedial.errors import printable
@@ -103,9 +105,17 @@ class StudyReader:
             ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
         return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
 
-    def verify(self, *, checkpoint: Mapping[str, Any] | str | None = None, progress: Any = None) -> Report:
-        """Check the chain of hashes, replay the log, and recompute every decision."""
-        return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
+    def verify(
+        self,
+        *,
+        checkpoint: Checkpoint | None = None,
+        public_key: str | os.PathLike[str] | None = None,
+        progress: Any = None,
+    ) -> Report:
+        """Check the chain of hashes, replay the log, and recompute every decision; `checkpoint` and `public_key` as for
+        `verify_study`.
+        """
+        return verify_study(self.store, self.name, checkpoint=checkpoint, public_key=public_key, progress=progress)
 
     def rows(self, *, unit: str | None = None, visit: str | None = None) -> Iterable[dict[str, Any]]:
         """One mapping for each decision: the advice, what was applied, and the outcome; all, or those of a unit, a

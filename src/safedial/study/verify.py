@@ -7,11 +7,11 @@ or, if another processor or build made it, the same up to rounding (study.agreem
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from safedial.errors import require
+from safedial.checkpoints import Checkpoint, read_marks
 from safedial.study.agreement import Agreement
 from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.event import START, Event, canonical, follows
@@ -60,7 +60,7 @@ class _Bad(ArithmeticError):
 def verify_log(
     source: Source,
     *,
-    checkpoint: Mapping[str, Any] | str | None = None,
+    checkpoint: Checkpoint | None = None,
     recompute: bool = True,
     progress: Callable[[int], None] | None = None,
     start: State | None = None,
@@ -70,7 +70,7 @@ def verify_log(
 
     `start` and `stop` select a part: after a trusted state, up to a seq whose snapshot must be exact.
     """
-    marks = read_checkpoint(checkpoint)
+    marks = read_marks(checkpoint, source.name)
     check = _Check(source, recompute, start, stop)
     bad = None
     try:
@@ -90,20 +90,6 @@ def verify_log(
         clock_back=check.clock_back,
         clock_back_at=check.clock_back_at,
     )
-
-
-def read_checkpoint(given: Mapping[str, Any] | str | None) -> dict[int, bytes]:
-    """A checkpoint as {seq: hash}; as text it is SEQ:HASH."""
-    if given is None:
-        return {}
-    try:
-        seq, _, name = given.partition(":") if isinstance(given, str) else (given["seq"], "", given["hash"])
-        mark = int(seq), bytes.fromhex(name)
-    except (KeyError, TypeError, ValueError):
-        mark = 0, b""
-    whole = mark[0] >= 1 and len(mark[1]) == len(START)
-    require(whole, "checkpoint", str(given)[:80], "must be SEQ:HASH, as `checkpoint` printed it")
-    return dict([mark])
 
 
 def _entry(event: Event, key: str) -> tuple[str, bytes]:
@@ -139,7 +125,10 @@ class _Check:
         for event in read_events(source.connection, source.study, self.seq, upto):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
-                raise _Bad(event.seq, "does not match the checkpoint")
+                other = (
+                    "" if event.seq > 1 else ": it is of another study of this name, or all of the log was rewritten"
+                )
+                raise _Bad(event.seq, f"does not match the checkpoint{other}")
             if self.recompute:
                 self.try_to_follow(event)
                 self.shot = stored.get(event.seq)

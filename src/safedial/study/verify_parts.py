@@ -8,10 +8,11 @@ verified in one piece, which finds the place.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Mapping
+import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
+from safedial.checkpoints import Checkpoint, check_signature, read_marks
 from safedial.study.database import open_engine, reading
 from safedial.study.log import read_head, read_snapshot, snapshot_seqs
 from safedial.study.replay_log import Source, read_study
@@ -28,16 +29,21 @@ def verify_study(
     store: Store,
     name: str,
     *,
-    checkpoint: Mapping[str, Any] | str | None = None,
+    checkpoint: Checkpoint | None = None,
+    public_key: str | os.PathLike[str] | None = None,
     progress: Any = None,
     workers: int = 1,
 ) -> Report:
     """`Study.verify` by name, for a study whose log may be too broken to open.
 
-    With `workers`, that many processes verify a long log in parts. They import the calling program, so a script needs
-    `if __name__ == "__main__"`.
+    `checkpoint` is what `Study.checkpoint` gave, the path of its file, or SEQ:HASH; `public_key` is a PEM file with the
+    Ed25519 key that must have signed it. With `workers`, that many processes verify a long log in parts. They import
+    the calling program, so a script needs `if __name__ == "__main__"`.
     """
     study = store.find(name)
+    if public_key is not None:
+        check_signature(checkpoint or "", public_key)
+    read_marks(checkpoint, name)
     if workers > 1 and store.own_policy(study) is None:
         report = verify_parts(store, study, name, checkpoint=checkpoint, workers=workers)
         if report is not None:
