@@ -26,10 +26,10 @@ run: $(VENV)/.run
 setup: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(QUICK) $(BIN)/python -m pytest -n 2 $(COVER)
+	$(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal $(COVER)
 
 test-full: $(VENV)/.dev
-	SAFEDIAL_FULL=1 $(QUICK) $(BIN)/python -m pytest -n 2 $(COVER)
+	SAFEDIAL_FULL=1 $(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal $(COVER)
 
 test-portable: $(VENV)/.dev
 	$(QUICK) $(BIN)/python -m tests.processors $(PROCESSORS)

@@ -121,7 +121,8 @@ def main(names: list[str], jobs: int = 2) -> int:
             print(f"== {name}: SKIPPED, {reason}", flush=True)
             continue
         print(f"== as {name} would", flush=True)
-        start, words = time.monotonic(), [sys.executable, "-m", "pytest", "-n", str(jobs), "-m", "portable"]
+        words = [sys.executable, "-m", "pytest", "-n", str(jobs), "--dist", "worksteal", "-m", "portable"]
+        start = time.monotonic()
         status = subprocess.run(words, env=environment(name), check=False).returncode
         failed += [name] if status else []
         print(f"== {name}: {'FAILED' if status else 'passed'} in {time.monotonic() - start:.0f} s", flush=True)

@@ -78,7 +78,7 @@ FAILING = GRID[: GRID.index("[[policy]]")].replace("cost_noise", "cost_sensor_no
 )
 """A grid whose cells all fail when they run: this policy needs a sensor without error."""
 
-LONG = GRID.replace("rounds = 40", "rounds = 6000").replace("seeds = 5", "seeds = 8")
+LONG = GRID.replace("rounds = 40", "rounds = 1000").replace("seeds = 5", "seeds = 8")
 
 
 def start(tmp_path, *extra):
