@@ -20,8 +20,8 @@ from safedial.core.student import (
     per_round_factor,
     t_quantile,
     t_survival,
-    tolerance_factor,
 )
+from safedial.core.tolerance_factor import _exact_factor, _span, _table, tolerance_factor
 from tests.conftest import FULL
 
 LEVEL = 1e-6
@@ -85,7 +85,22 @@ def test_the_tolerance_factor_of_many_widths_is_that_of_each_rounded_up(degrees)
     widths = np.append(np.random.default_rng(0).gamma(3.0, 0.1, 40), [0.001, 2.0])
     alone = np.array([float(tolerance_factor(degrees, width, 0.05, 0.01)) for width in widths])
     together = tolerance_factor(degrees, widths, 0.05, 0.01)
-    assert np.all((together >= alone) & (together <= alone * (1 + 2e-6)))
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("risk", "failure"), [(0.05, 0.01), (0.01, 1e-3), (0.2, 0.1), (0.001, 1e-6)])
+def test_a_table_of_tolerance_factors_is_never_below_them_and_hardly_above(risk, failure):
+    """Each span of degrees, at its ends and inside, at widths that are no nodes."""
+    rng, none = np.random.default_rng(0), 0
+    for degrees in (2.0, 5.0, 19.0, 20.0, 29.9, 30.0, 400.0, 1e4):
+        table = _table(_span(degrees), risk, failure)
+        none += table is None
+        widest = 4.0 if table is None else table.widest
+        widths = np.concatenate([widest * rng.random(12), widest * np.exp(-9.0 * rng.random(12)), [1e-9, widest]])
+        alone = _exact_factor(*np.broadcast_arrays(degrees, widths, -ndtri(risk), failure))
+        found = np.array([tolerance_factor(degrees, width, risk, failure) for width in widths.tolist()])
+        assert np.all((found >= alone) & (found <= alone * (1 + 2e-8)))
+    assert none <= 2
 
 
 def searched(seen, width, risk, failure, shape):

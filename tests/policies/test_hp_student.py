@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, hp_conformal, hp_probe, hp_student, plan, replay, simulate
@@ -43,6 +44,23 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(promise):
     assert seen[4] == 0.0
     assert seen[5] == (0.0 if promise == "anytime" else 1.0)
     assert seen[-1] == 1.0
+
+
+def test_a_tolerance_for_all_rounds_is_missed_in_no_more_than_the_stated_share_of_studies():
+    """P(⟨x,μ⟩ + zσ > U in any of 30 rounds) ≤ δ′ = 0.3, contexts that drift; a tolerance for each round misses more."""
+    rng, lanes, spec = np.random.default_rng(3), SEEDS, spec_of(estimation_risk=0.3)
+    everywhere, each = hp_student(promise="tolerance_all"), hp_student(promise="tolerance")
+    state, missed = each.init(2, ridge=1.0, batch=(lanes,)), np.zeros((2, lanes), dtype=bool)
+    for number in range(1, 31):
+        context = rng.standard_normal((lanes, 2)) + 0.1 * number
+        seen = each.predict(state, context)
+        for row, policy in enumerate((everywhere, each)):
+            upper = policy.decide(seen, spec, round=float(number), coin=None).bounds.cost_upper
+            missed[row] |= -ndtri(0.05) > upper
+        noise = rng.standard_normal(lanes)
+        state = each.update(state, seen, noise, noise, np.ones(lanes))
+    assert binomtest(int(missed[0].sum()), lanes, 0.3, alternative="greater").pvalue > LEVEL
+    assert binomtest(int(missed[1].sum()), lanes, 0.3, alternative="greater").pvalue < LEVEL
 
 
 def test_a_declared_start_dose_is_played_until_the_rank_is_full():

@@ -58,7 +58,8 @@ class Fitted(NamedTuple):
     """The fit at a context: ⟨x,θ̂⟩, ⟨x,μ̂⟩, w, √RSS, n − rank, whether the bound is known, and ‖x‖.
 
     `direction` is u, `beyond` is c; `log_det` and `least` (ln det(I + G/λ) and g_min) are for the anytime bound. `root`
-    is √h(x): the context and what is said about it are divided by it (`core.student`).
+    is √h(x): the context and what is said about it are divided by it (`core.student`); `other` is the prediction of
+    another policy that must allow the dose too.
     """
 
     reward: Any
@@ -75,6 +76,7 @@ class Fitted(NamedTuple):
     least: Any = 0.0
     context: Any = None
     root: Any = 1.0
+    other: Any = None
 
 
 def init(dim: int, *, batch: tuple[int, ...] = ()) -> Fit:

@@ -11,7 +11,8 @@ freedom, so P(Y > U) = δ exactly. Needs i.i.d. noise, and contexts that do not 
 
 **Tolerance.** k solves P(z + wN ≤ kS) = 1 − δ′, where z = Φ⁻¹(1−δ), N ~ N(0, 1) and S² ~ χ²_ν/ν are independent: it is
 w times the noncentral t quantile with noncentrality z/w. Since (⟨x,μ⟩ + zσ − ⟨x,μ̂⟩)/s has the law of (z + wN)/S,
-P(⟨x,μ⟩ + zσ ≤ U) = 1 − δ′: at this t, with probability 1 − δ′ over the past, P(Y > U | past) ≤ δ.
+P(⟨x,μ⟩ + zσ ≤ U) = 1 − δ′: at this t, with probability 1 − δ′ over the past, P(Y > U | past) ≤ δ. With δ′_t that sum
+to δ′, fixed in advance, it holds in all rounds at once (union bound; `spent_in`).
 
 **Anytime.** Needs only Y_t | past, x_t, a_t ~ N(⟨x_t,μ⟩, σ²). Mix around each null (μ, σ) over ν = μ + σb, ς = σρ,
 b|ρ ~ N(0, ρ²I/λ), ρ⁻² ~ Γ(a, a). With A = a + n/2, h = μ̂ − μ, q = hᵀGh, q_H = hᵀ(G⁻¹ + I/λ)⁻¹h, the martingale is
@@ -47,29 +48,20 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.core.least_squares import Fitted
 from safedial.core.namespace import FLOATS, namespace, normal_quantile
+from safedial.core.tolerance_factor import CAUTION, tolerance_factor
 from safedial.errors import require
-
-Array = NDArray[np.float64]
-
-CAUTION = 1e-9
-"""By how much a quantile is raised, relatively."""
 
 ROUNDING = 1e-14
 """More than the relative rounding of the sums and products that make one learner's bound."""
 
+SPREAD = 30.0
+"""How many rounds share half of what a tolerance for all rounds may spend."""
+
 STEPS = 8
-"""Steps to the tangent point of the anytime bound, and the most Newton steps of the tolerance factor."""
-
-FEW = 16
-"""Points of the polynomial that stands for the tolerance factor of more widths than this."""
-
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(80)
-REACH = 8.5
-"""A standard normal variable lies within ±REACH but for 2e-17."""
+"""Steps to the tangent point of the anytime bound."""
 
 
 class Evidence(NamedTuple):
@@ -85,6 +77,17 @@ class Mixture(NamedTuple):
 
     ridge: float = 5.0
     shape: float = 10.0
+
+
+def spent_in(round: float, failure: float) -> float:
+    """Round t's part of δ′ if a tolerance shall hold in all rounds: at most δ′·m/((t + m − 1)(t + m)), m = 30, which
+    sum to δ′. It is rounded down to a power of √2, so that rounds share their tables of factors.
+
+    >>> sum(spent_in(float(number), 0.01) for number in range(1, 100_000)) <= 0.01
+    True
+    """
+    share = SPREAD / ((round + SPREAD - 1.0) * (round + SPREAD))
+    return failure * 2.0 ** (0.5 * math.floor(2.0 * math.log2(share)))
 
 
 def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
@@ -117,7 +120,7 @@ def noise_root(ratio: Any, context: Any) -> Any:
     >>> noise_root(1, np.array([3.0, 4.0]))
     2.0
     """
-    value = ratio(context) if callable(ratio) else context[..., ratio]
+    value: Any = ratio(context) if callable(ratio) else context[..., ratio]
     sound = np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0.0)
     require(sound, "noise_ratio", value, "must be a finite number > 0 for every context", "it is a ratio of variances")
     return float(value) ** 0.5 if np.ndim(value) == 0 else np.sqrt(value)
@@ -166,89 +169,6 @@ def chance_above(seen: Fitted, outcome: float) -> float:
         return math.nan
     size = (outcome - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
     return max(float(t_survival(seen.degrees, size)), 1e-300)
-
-
-def tolerance_factor(degrees: Any, width: Any, risk: Any, failure: Any) -> Any:
-    """The k with P(z + wN ≤ kS) = 1 − `failure`, z = Φ⁻¹(1 − risk) > 0: w times a noncentral t quantile.
-
-    The tail P(z + wN > kS) is E Φ((z − kS)/w), an integral over S, or E P(S < (z + wN)/k), one over N. The first has a
-    smooth integrand if S varies by less than w/k, the second if it varies by more. Newton's steps are on its logarithm.
-
-    >>> f"{tolerance_factor(8.0, 0.5, 0.05, 0.1):.4f}"
-    '2.8117'
-    """
-    quantile = -normal_quantile(np.asarray(risk))
-    parts = [np.asarray(part, dtype=float) for part in (degrees, width, quantile, failure)]
-    degrees, width, quantile, failure = np.broadcast_arrays(*parts)
-    if width.size > FEW and all(np.all(part == part.flat[0]) for part in (degrees, quantile, failure)):
-        return _interpolated(float(degrees.flat[0]), width, risk, float(failure.flat[0]))
-    factor = _first_factor(degrees, width, quantile, failure)
-    for _ in range(STEPS):
-        over_size = width >= factor / np.sqrt(2.0 * degrees)
-        tail, slope = np.empty(factor.shape), np.empty(factor.shape)
-        for chosen, integrals in ((over_size, _tail_over_size), (~over_size, _tail_over_noise)):
-            if np.any(chosen):
-                known = (part[chosen][..., None] for part in (factor, degrees, width, quantile))
-                tail[chosen], slope[chosen] = integrals(*known)
-        step = tail * (np.log(tail) - np.log(failure)) / -slope
-        factor = np.clip(factor + step, 0.5 * factor, 2.0 * factor)
-        if np.all(np.abs(step) <= 1e-12 * factor):
-            break
-    return factor * (1.0 + CAUTION)
-
-
-def _interpolated(degrees: float, width: Array, risk: Any, failure: float) -> Array:
-    """The factor of many widths, for a simulation: a polynomial in ln(w² + 1/2ν) through FEW points, raised by what it
-    may err.
-    """
-    bend = 0.5 / degrees
-    place = np.log(width * width + bend)
-    low, high = float(place.min()), float(place.max()) + 1e-9
-    nodes = np.cos(np.pi * (np.arange(FEW) + 0.5) / FEW)
-    points = np.sqrt(np.maximum(np.exp(0.5 * (low + high) + 0.5 * (high - low) * nodes) - bend, 0.0))
-    values = tolerance_factor(degrees, points, np.min(risk), failure) * (1.0 + 1e-6)
-    coefficients = np.polynomial.chebyshev.chebfit(nodes, values, FEW - 1)
-    return np.polynomial.chebyshev.chebval((2.0 * place - low - high) / (high - low), coefficients)
-
-
-def _first_factor(degrees: Array, width: Array, quantile: Array, failure: Array) -> Array:
-    """A guess: the quantile of z + wN over that of S, each at half of the failure."""
-    from scipy.special import gammaincinv
-
-    low = np.sqrt(2.0 * gammaincinv(0.5 * degrees, 0.5 * failure) / degrees)
-    return (quantile - width * normal_quantile(0.5 * failure)) / low
-
-
-def _tail_over_size(factor: Array, degrees: Array, width: Array, quantile: Array) -> tuple[Array, Array]:
-    """P(z + wN > kS) and its derivative in k, by quadrature over S."""
-    from scipy.special import gammaln, ndtr
-
-    spread = 1.0 / np.sqrt(2.0 * degrees)
-    low, high = np.maximum(1.0 - 9.0 * spread, 0.0), 1.0 + 9.0 * spread + 6.0 / degrees
-    size = 0.5 * (low + high) + 0.5 * (high - low) * NODES
-    half = 0.5 * degrees
-    with np.errstate(divide="ignore"):
-        log_density = (degrees - 1.0) * np.log(size) - half * size * size + half * np.log(half) - gammaln(half)
-    mass = 2.0 * np.exp(log_density) * (0.5 * (high - low)) * WEIGHTS
-    score = (quantile - factor * size) / width
-    density = np.exp(-0.5 * score * score) / math.sqrt(2.0 * math.pi)
-    return np.sum(mass * ndtr(score), axis=-1), -np.sum(mass * density * size / width, axis=-1)
-
-
-def _tail_over_noise(factor: Array, degrees: Array, width: Array, quantile: Array) -> tuple[Array, Array]:
-    """The same, by quadrature over N above −z/w, below which z + wN < 0 ≤ kS."""
-    from scipy.special import gammainc, gammaln
-
-    low = np.full(width.shape, -REACH)
-    np.divide(-quantile, width, out=low, where=quantile < REACH * width)
-    noise = 0.5 * (low + REACH) + 0.5 * (REACH - low) * NODES
-    size = (quantile + width * noise) / factor
-    half = 0.5 * degrees
-    mass = np.exp(-0.5 * noise * noise) / math.sqrt(2.0 * math.pi) * (0.5 * (REACH - low)) * WEIGHTS
-    with np.errstate(divide="ignore"):
-        log_density = (degrees - 1.0) * np.log(size) - half * size * size + half * np.log(half) - gammaln(half)
-    tail = np.sum(mass * gammainc(half, half * size * size), axis=-1)
-    return tail, -np.sum(mass * 2.0 * np.exp(log_density) * size, axis=-1) / factor[..., 0]
 
 
 def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float) -> Any:

@@ -121,15 +121,18 @@ def walk_student_log(
 def _walk(contexts: Array, outcome: Array, spec: SafetySpec, rule: Policy) -> tuple[Array, Array, Array]:
     """(⟨x,μ̂⟩, the p-value, U) of each round, before it is learned; NaN and ∞ where there is none."""
     options, fit = rule.options, empty(contexts.shape[1])
+    anytime = options["promise"] == "anytime"
     mixture = Mixture(options["mixture_ridge"], options["mixture_shape"])
     fitted, chance, upper = np.zeros(len(outcome)), np.full(len(outcome), np.nan), np.full(len(outcome), np.inf)
     for index, context in enumerate(contexts):
         seen = certified(fit, context, 0.0)
-        if options["promise"] == "anytime" and seen.ready:
+        if anytime and seen.ready:
             log_det, least = volume(fit, mixture.ridge)
             seen = seen._replace(log_det=log_det, least=least)
         fitted[index] = seen.cost
-        upper[index] = cost_upper(seen, options["promise"], spec.violation_risk, spec.estimation_risk, mixture=mixture)
+        upper[index] = cost_upper(
+            seen, "anytime" if anytime else "per_round", spec.violation_risk, spec.estimation_risk, mixture=mixture
+        )
         if math.isfinite(outcome[index]):
             chance[index] = chance_above(seen, float(outcome[index]))
             fit = append(fit, np.append(context, [outcome[index], 0.0]))

@@ -34,29 +34,33 @@ from safedial.core.namespace import namespace
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.core.student import Mixture, cost_upper, noise_root
+from safedial.core.student import Mixture, cost_upper, noise_root, spent_in
 from safedial.errors import require
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
 
-VERSIONS = ("per_round", "tolerance", "anytime")
+VERSIONS = ("per_round", "tolerance", "tolerance_all", "anytime")
 
 
 class Learned(NamedTuple):
-    """The fit of a batch, and for the anytime bound an upper bound on ln det(I + G/λ) and a lower one on g_min."""
+    """The fit of a batch, and for the anytime bound an upper bound on ln det(I + G/λ) and a lower one on g_min; with
+    `either` also what `hp_conformal` has learned.
+    """
 
     fit: Fit
     log_det: Any
     least: Any
+    other: Any = None
 
 
 def hp_student(
     *,
-    promise: Literal["per_round", "tolerance", "anytime"] = "per_round",
+    promise: Literal["per_round", "tolerance", "tolerance_all", "anytime"] = "per_round",
     start_dose: float | None = None,
     probe: float | Literal["sqrt"] = 0.001,
     lag: int = 0,
     noise_ratio: Callable[[Any], Any] | int | str | None = None,
+    either: bool = False,
     mixture_ridge: float = 5.0,
     mixture_shape: float = 10.0,
 ) -> Policy:
@@ -64,8 +68,9 @@ def hp_student(
 
     Args:
         promise: "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each round, with
-            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′, in all rounds
-            at once, P(C > τ | past) ≤ δ, whatever contexts do. The last two need `estimation_risk` (δ′).
+            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "tolerance_all": with probability ≥ 1 − δ′, that
+            in all rounds at once. "anytime": the same, whatever contexts do. All but the first need `estimation_risk`
+            (δ′).
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
         probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
@@ -73,16 +78,23 @@ def hp_student(
             open. While an older one is open the start dose is given. "anytime" needs none.
         noise_ratio: h(x), if the noise's variance is σ²h(x) with a known h: a function of the context, the number of
             the column that holds it, or, in an Agent or a study, the name of a feature. None: one size for all.
+        either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
+            promise then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
             squared coordinate is a good choice.
 
     Reference: this project, docs/student.md; Student's t prediction interval is a textbook's (Seber and Lee 2003, 5.3).
     """
     _check(promise, start_dose, probe, lag, noise_ratio)
+    require(either in (True, False), "either", either, "must be True or False")
+    rule = "has no proof with either=True: the conformal promise is over the past rounds too"
+    require(not either or promise == "per_round", "promise", promise, rule, "use promise='per_round'")
+    other = conformal_part(start_dose, lag) if either else None
     for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
         require(_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
-    certified, anytime = fixed(), promise == "anytime"
+    certified, anytime, everywhere = fixed(), promise == "anytime", promise == "tolerance_all"
+    version = "tolerance" if everywhere else promise
 
     def volume(state: Learned, fit: Fit, norm: Any, weight: Any) -> tuple[Any, Any]:
         """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
@@ -97,23 +109,32 @@ def hp_student(
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
         check_ratio(noise_ratio, dim)
-        return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch))
+        second = None if other is None else other.init(dim, ridge=ridge, batch=batch)
+        return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch), second)
 
     def predict(state: Learned, context: Any) -> Fitted:
-        root = 1.0 if noise_ratio is None else noise_root(noise_ratio, context)
+        root: Any = 1.0 if noise_ratio is None else noise_root(noise_ratio, context)
         scaled = context if noise_ratio is None else context / root[..., None]
         seen = least_squares.predict(state.fit, scaled)._replace(root=root)
+        if other is not None:
+            seen = seen._replace(other=other.predict(state.other, context))
         return seen._replace(log_det=state.log_det, least=state.least) if anytime else seen
 
     def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
         root = prediction.root
         fit = least_squares.update(state.fit, prediction, reward / root, cost / root, weight)
-        return state._replace(fit=fit) if not anytime else Learned(fit, *volume(state, fit, prediction.norm, weight))
+        second = None if other is None else other.update(state.other, prediction.other, reward, cost, weight)
+        kept = volume(state, fit, prediction.norm, weight) if anytime else (state.log_det, state.least)
+        return Learned(fit, *kept, second)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)
+        failure = spent_in(float(np.max(round)), spec.estimation_risk) if everywhere else spec.estimation_risk
+        bound = cost_upper(prediction, version, spec.violation_risk, failure, mixture=mixture)
         if noise_ratio is not None:
             bound = prediction.root * bound
+        if other is not None:
+            second = conformal_bound(prediction.other, spec)
+            bound = namespace(bound, second).maximum(bound, second)
         xp = namespace(bound)
         ready = bound < math.inf
         safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
@@ -129,9 +150,23 @@ def hp_student(
         return choose(index, safe, Bounds(reward, bound, 0.0, 0.0, False), probe=share)
 
     options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag, "noise_ratio": noise_ratio}
-    options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
+    options |= {"either": either, "mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
     own: Any = {"init": init, "predict": predict, "update": update}
     return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(promise), **own)
+
+
+def conformal_part(start_dose: float | None, lag: int) -> Policy:
+    """The policy whose dose is not exceeded with either=True: its promise is over all rounds, as that of HP-Student."""
+    from safedial.policies.hp_conformal import hp_conformal  # which may start as hp_student
+
+    return hp_conformal(groups="none", start_dose=start_dose, lag=lag)
+
+
+def conformal_bound(prediction: Any, spec: SafetySpec) -> Any:
+    """U(x) of `hp_conformal`; ∞ where there is none."""
+    from safedial.policies.hp_conformal import cost_bound
+
+    return cost_bound(prediction, spec, None)
 
 
 def check_ratio(ratio: Any, dim: int) -> None:

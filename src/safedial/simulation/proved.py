@@ -49,6 +49,7 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
     if promise.gaussian:
         fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
         fitting = fitting and policy.options["noise_ratio"] is None
+        fitting = fitting or (policy.options["either"] and world.contexts == "iid" and not world.binary_cost)
         return fitting and _start_holds(policy.options["start_dose"], world, spec, world_spec)
     if not promise.from_constants or not _within(world_spec, spec):
         return False

@@ -25,6 +25,10 @@ ANYTIME = (
     "all; contexts may react to anything in the past",
     "an outcome that is missing and vouched for as unrelated is unrelated to its cost",
 )
+EXCHANGEABLE = (
+    "rounds are exchangeable: contexts and outcomes per unit of intensity, without drift or carry-over; and whatever "
+    "was left out was left out for an unrelated reason"
+)
 
 
 def assumptions(decision: Decision) -> list[str]:
@@ -45,9 +49,14 @@ def assumptions(decision: Decision) -> list[str]:
     )
     over += "if the reward's noise is independent of the cost's"
     late = f"the lag, {options['lag']} rounds, was fixed in advance: outcomes that come later delay decisions"
-    return [
+    own = [
         "the mean cost per unit of intensity is linear in the context",
         *(line.format(size=size) for line in (ANYTIME if anytime else PER_ROUND)),
+    ]
+    if options["either"]:
+        own = [f"either {'; '.join(own)}; or {EXCHANGEABLE}"]
+    return [
+        *own,
         *shared,
         *([] if anytime else [late]),
         *([over] if options["promise"] == "per_round" else []),
@@ -67,11 +76,14 @@ def statement(decision: Decision) -> str:
     if promise.from_constants:
         return f"{words}, from the constants (start-up)"
     kind = decision.rules.policy.options["promise"]
+    if decision.rules.policy.options["either"]:
+        return f"{words}, for Gaussian noise of any size, or for exchangeable rounds"
     if kind == "per_round":
         return f"{words}, for Gaussian noise of any size"
     failure = f"{1.0 - spec.estimation_risk:g}"
     if kind == "tolerance":
         return f"with probability {failure} over the past rounds, {words} given them, for Gaussian noise of any size"
+    # "tolerance_all" and "anytime" say the same; they differ in what they assume.
     return f"with probability {failure}, in all rounds at once, {words} given the past, for Gaussian noise of any size"
 
 
@@ -99,6 +111,7 @@ def facts(decision: Decision) -> dict[str, Any]:
         "lost_rounds": seen.lost,
         "start_rounds": seen.starts,
         "cost_upper": upper if math.isfinite(upper) else None,
+        **({"conformal": seen.other._asdict()} if seen.other is not None else {}),
     }
 
 
@@ -109,7 +122,9 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     if upper is None:
         return [_no_bound(decision), f"Until then the largest intensity is {safe}.", *part_given(decision, facts)]
     how = f"the estimate {model['cost']:.4g} + {upper - model['cost']:.4g}"
-    if decision.rules.policy.options["promise"] == "per_round":
+    if seen_other := facts.get("conformal"):
+        how = f"the larger of the Student bound and the conformal one, {seen_other['cost_upper']:.4g}"
+    elif decision.rules.policy.options["promise"] == "per_round":
         quantile = float(t_quantile(float(model["degrees_of_freedom"]), spec.violation_risk))
         how = f"the estimate {model['cost']:.4g} + t quantile {quantile:.4g} x noise {model['noise']:.4g} x "
         how += f"sqrt({model.get('noise_ratio', 1):.4g} + {model['width']:.4g}^2)"
@@ -136,6 +151,8 @@ def _no_bound(decision: Decision) -> str:
     if seen.waiting:
         lag = decision.rules.policy.options["lag"]
         return f"The start: {seen.waiting} rounds that this decision needs are still open (lag {lag})."
+    if seen.ready and decision.rules.policy.options["either"]:
+        return f"The start: the conformal bound needs more rounds; there are {seen.other.rounds}."
     if not seen.ready:
         return (
             f"The start: a bound needs {dim + SPARE} known rounds whose contexts have rank {dim} and a condition of at "

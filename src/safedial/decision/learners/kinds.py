@@ -17,6 +17,7 @@ from safedial.core.rounding import rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_learner import ConformalLearner
 from safedial.decision.learners.conformal_start import Opening
+from safedial.decision.learners.either_learner import EitherLearner
 from safedial.decision.learners.function_class_learner import ClassLearner
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.protocol import Learner
@@ -57,6 +58,8 @@ def _kind_of(policy: Policy) -> type[Learner]:
         return policy.learner
     if "cost_class" in policy.options:
         return ClassLearner
+    if policy.options.get("either"):
+        return EitherLearner
     if policy.name in NAMED:
         return NAMED[policy.name]
     words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"

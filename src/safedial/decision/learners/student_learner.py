@@ -68,6 +68,7 @@ class Seen(NamedTuple):
     starts: int
     context: Any = None
     root: float = 1.0
+    other: Any = None
 
 
 class Waiting(NamedTuple):
@@ -151,7 +152,8 @@ class StudentLearner(Learner):
     def written(cls, prediction: Seen) -> dict[str, Any]:
         condition = prediction.condition
         plain = prediction._asdict() | {"condition": condition if math.isfinite(condition) else None}
-        return {name: value for name, value in plain.items() if name != "context" and (name != "root" or value != 1.0)}
+        usual = {"context": prediction.context, "other": prediction.other, "root": 1.0}
+        return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Seen:
@@ -167,6 +169,9 @@ class StudentLearner(Learner):
         self.waits: dict[int, Waiting] = {}
 
     def begin(self) -> None:
+        self._advance()
+
+    def _advance(self) -> None:
         """Learn, in order, every known round that the next decision uses."""
         while self.learned < self._needed and self.waits[self.learned].status in (KNOWN, LEFT_OUT):
             self._absorb(self.waits.pop(self.learned))
@@ -199,7 +204,7 @@ class StudentLearner(Learner):
                 self.monitor = monitor.update(self.monitor, cost > upper, spec.violation_risk)
         elif not self.anytime:
             self.capital = exchangeability.update(self.capital, chance_above(seen, cost))
-        self._crossed = self._crossed or self.evidence >= self.alarm_at
+        self._crossed = self._crossed or self._own_evidence >= self.alarm_at
         self.triangle = append(self.triangle, row)
 
     def _root(self, context: Array) -> float:
@@ -224,7 +229,7 @@ class StudentLearner(Learner):
         """`predict` after the rounds that the next decision would learn; they are not kept."""
         twin = copy.copy(self)
         twin.waits = dict(self.waits)
-        twin.begin()
+        twin._advance()
         return twin.predict(context, norm)
 
     def view(self, prediction: Seen, choice: Choice) -> tuple[Seen, Choice]:
@@ -272,7 +277,7 @@ class StudentLearner(Learner):
             return False
         self.waits[place] = Waiting(status, kept.row if row is None else row)
         self.lost += status == LOST
-        self.begin()
+        self._advance()
         return True
 
     def count_start(self, promise: str) -> None:
@@ -280,6 +285,10 @@ class StudentLearner(Learner):
 
     @property
     def evidence(self) -> float:
+        return self._own_evidence
+
+    @property
+    def _own_evidence(self) -> float:
         return float(monitor.evidence(self.monitor) if self.anytime else exchangeability.evidence(self.capital))
 
     @property

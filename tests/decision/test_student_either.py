@@ -1,0 +1,163 @@
+"""HP-Student with either=True: the smaller of two doses, the promise if either assumption holds, and when it stops."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from safedial import Agent, Cost, InvalidInput, LinearWorld, SafetySpec, create_study, hp_conformal, hp_student
+from safedial.simulation.proved import promise_holds
+from safedial.study import Store, open_study
+from tests.conftest import make_spec
+
+SPEC = SafetySpec(threshold=0.5, violation_risk=0.2, promise="student")
+COEF = np.array([0.3, -0.2])
+
+
+def make_agent(**options):
+    return Agent(2, SPEC, policy=hp_student(either=True, **options), start_action=0.05)
+
+
+def play(agent, rounds, seed=0, draw=lambda rng: rng.standard_normal(), rise=0.0):
+    rng, made = np.random.default_rng(seed), []
+    for _ in range(rounds):
+        context = rng.standard_normal(2)
+        decision = agent.decide(context)
+        cost = decision.intensity * (context @ COEF + 0.2 * draw(rng) + rise)
+        agent.update(decision, reward=decision.intensity * 0.5, cost=float(cost))
+        made.append(decision)
+    return made
+
+
+def test_the_dose_is_the_smaller_of_both_and_the_start_until_both_have_a_bound():
+    both, one = make_agent(), Agent(2, SPEC, policy=hp_student(), start_action=0.05)
+    plain = SafetySpec(threshold=0.5, violation_risk=0.2, promise="conformal")
+    conformal = hp_conformal(groups="none", start_dose=0.05, probe=0.001, reach=None, history="calibrate")
+    two = Agent(2, plain, policy=conformal, start_action=0.05)
+    rng, met = np.random.default_rng(1), set()
+    for _ in range(60):
+        context = rng.standard_normal(2)
+        noise = float(0.2 * rng.standard_normal())
+        foreseen = both.preview(context)
+        decisions = [agent.decide(context) for agent in (both, one, two)]
+        assert foreseen.safe_action == decisions[0].safe_action
+        own, student, other = decisions
+        ready = student.promise == "student" and other.promise == "conformal"
+        met.add(ready)
+        assert own.promise == ("student" if ready else "declared")
+        if ready:
+            assert own.safe_action == pytest.approx(min(student.safe_action, other.safe_action), rel=1e-9)
+            assert own.certificate["conformal"]["cost_upper"] == pytest.approx(
+                other.certificate["cost_upper"], rel=1e-9
+            )
+        else:
+            assert own.safe_action == 0.05
+        for agent, decision in zip((both, one, two), decisions, strict=True):
+            agent.update(decision, reward=0.5 * decision.intensity, cost=decision.intensity * (context @ COEF + noise))
+    assert met == {True, False}
+    facts = own.certificate
+    assert (
+        facts["statement"]
+        == "P(cost > 0.5) <= 0.2 in this round, for Gaussian noise of any size, or for exchangeable rounds"
+    )
+    assert any(
+        line.startswith("either the mean") and "; or rounds are exchangeable" in line for line in facts["assumptions"]
+    )
+    assert "the larger of the Student bound and the conformal one" in own.explain()
+
+
+def test_before_the_conformal_bound_the_start_is_explained():
+    decision = play(make_agent(), 12)[-1]
+    assert "The start: the conformal bound needs more rounds; there are" in decision.explain()
+
+
+def test_excesses_of_the_larger_bound_are_rare_under_either_assumption(count):
+    """Y > U at round 60: exponential noise (exchangeable, not Gaussian) and a mean that drifts along with its contexts
+    (Gaussian and linear, not exchangeable); false-alarm level 1e-6.
+    """
+    lanes, rng = count(800, 8000), np.random.default_rng(2)
+    spec = make_spec(violation_risk=0.1)
+    policy, alone = hp_student(either=True, start_dose=0.1), hp_student(start_dose=0.1)
+    for gaussian in (True, False):
+        state, plain = policy.init(2, ridge=1.0, batch=(lanes,)), alone.init(2, ridge=1.0, batch=(lanes,))
+        for number in range(60):
+            context = rng.standard_normal((lanes, 2)) + (0.2 * number if gaussian else 0.0)
+            noise = rng.standard_normal(lanes) if gaussian else rng.exponential(size=lanes) - 1.0
+            cost = context @ np.array([1.0, 1.0]) + noise
+            seen, told = policy.predict(state, context), alone.predict(plain, context)
+            state = policy.update(state, seen, cost, cost, np.ones(lanes))
+            plain = alone.update(plain, told, cost, cost, np.ones(lanes))
+        decide = {"round": 60.0, "coin": None}
+        upper = policy.decide(seen, spec, **decide).bounds.cost_upper
+        assert np.all(np.isfinite(upper))
+        assert binomtest(int(np.sum(cost > upper)), lanes, 0.1, alternative="greater").pvalue > 1e-6
+        assert np.all(upper >= alone.decide(told, spec, **decide).bounds.cost_upper)
+
+
+def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
+    agent = make_agent()
+    play(agent, 60)
+    learner = agent._learner
+    learner._crossed = True
+    agent.resume()
+    assert (learner._crossed, agent.evidence) == (False, 1.0)
+    play(agent, 40, seed=3, rise=1.5)
+    assert agent.stop_reason == "student_drift"
+    assert agent.evidence == min(learner._own_evidence, learner.other.evidence)
+    agent.save(tmp_path / "agent")
+    twin = Agent.load(tmp_path / "agent")
+    for each in (agent, twin):
+        each.resume()
+    assert twin.decide([0.1, 0.2]).certificate == agent.decide([0.1, 0.2]).certificate
+    agent.resume(forget=True)
+    assert agent.decide([0.1, 0.2]).limit == "start_dose"
+
+
+def test_a_study_decides_as_an_agent_does_after_history_voids_and_a_new_start(tmp_path):
+    rng, agent = np.random.default_rng(5), make_agent()
+    rows = [(x, float(0.1 * (x @ COEF + 0.2 * rng.standard_normal()))) for x in rng.standard_normal((6, 2))]
+    for context, cost in rows:
+        agent.update(context, 0.1, reward=0.05, cost=cost)
+    with Store(f"sqlite:///{tmp_path}/study.db") as store:
+        study = create_study("one", SPEC, dim=2, policy=hp_student(either=True), start_action=0.05, storage=store)
+        study.import_history(
+            [{"x0": x[0], "x1": x[1], "action": 0.1, "reward": 0.05, "cost": cost} for x, cost in rows]
+        )
+        promises = set()
+        for number in range(40):
+            context = rng.standard_normal(2)
+            advice, own = study.ask(context.tolist()), agent.decide(context)
+            assert (advice.action, advice.promise) == (own.action, own.promise)
+            promises.add(own.promise)
+            if number % 9 == 4:
+                study.void(advice.id, reason="the lab was closed", unrelated=True)
+                agent.update(own, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+                continue
+            cost = float(own.intensity * (context @ COEF + 0.2 * rng.standard_normal()))
+            study.tell(advice.id, reward=0.5 * own.intensity, cost=cost)
+            agent.update(own, reward=0.5 * own.intensity, cost=cost)
+        assert promises == {"declared", "student"}
+        late = study.ask([0.1, 0.2])
+        study.resume("a new start", forget=True)
+        study.tell(late.id, reward=0.0, cost=0.0)
+        assert study.status()["informative_rounds"] == 0
+        assert study.ask([0.1, 0.2]).limit == "start_dose"
+        assert study.verify().ok
+        digest = study.state_digest()
+    with Store(f"sqlite:///{tmp_path}/study.db") as store:
+        assert open_study("one", storage=store).state_digest() == digest
+
+
+def test_what_has_no_proof_is_refused_and_where_it_is_proved():
+    for promise in ("tolerance", "anytime"):
+        with pytest.raises(InvalidInput, match="has no proof with either=True"):
+            hp_student(promise=promise, either=True)
+    with pytest.raises(InvalidInput, match="either"):
+        hp_student(either=3)
+    costs = {"heat": Cost(threshold=1), "load": Cost(threshold=2)}
+    several = SafetySpec(costs=costs, violation_risk=0.1, promise="student")
+    with pytest.raises(InvalidInput, match="takes one cost"):
+        Agent(2, several, policy=hp_student(either=True), start_action=0.1)
+    spec = make_spec(violation_risk=0.05)
+    assert promise_holds(hp_student(either=True), LinearWorld(dim=2, noise="exponential"), spec)
+    assert promise_holds(hp_student(either=True), LinearWorld(dim=2, contexts="drift"), spec)
+    assert not promise_holds(hp_student(), LinearWorld(dim=2, noise="exponential"), spec)
