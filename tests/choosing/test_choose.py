@@ -124,6 +124,9 @@ def test_a_pilot_gives_numbers_and_can_only_contradict():
     assert 0.2 <= found.user.constants["cost_noise"] < 0.4
     assert not found.user.against
     assert "hp_student" in found.refused
+    assert any(
+        line.startswith("Stated as the pilot proposes, for you to judge: reward_noise") for line in found.words()
+    )
     assert any("Nothing in the pilot speaks against it" in line for line in found.words())
     bent = simulated_log("hp_probe", LinearWorld(dim=2, mean="sine"), true, rounds=600)
     against = choose(bent, threshold=2.0, linear=True, dose=identity(), rounds=40, seeds=3)

@@ -95,6 +95,7 @@ def choose(
         costs=costs,
         base=base,
         constants={**evidence.constants, **(constants or {})},
+        proposed=tuple(name for name in evidence.constants if name not in (constants or {})),
         dose=as_dose(dose if dose is not None else evidence.dose),
     )
     return rank(user, seeds=seeds, progress=progress)

@@ -131,9 +131,8 @@ class Ranking:
             return [f"First: {first.name}."]
         told = first.forecast
         most = told.attainable_share
-        attained = (
-            "" if most is None else f" It is {most:.0%} of what one earns who has only the reward's sign to learn."
-        )
+        words = " The reward is {:.0%} of what is attainable, since the sign of the reward must be learned."
+        attained = "" if most is None else words.format(most)
         return [
             f"First: {first.name}. Over {self.user.rounds} rounds expect {told.share:.0%} of the reward of an "
             f"all-knowing policy (95 % interval {told.share_low:.1%} to {told.share_high:.1%}; eight of ten "
@@ -155,7 +154,9 @@ class Ranking:
     def _assumed(self) -> list[str]:
         told = ", ".join(f"{name} = {value:g}" for name, value in self.user.assumed.items()) if self.offers else ""
         words = f"Assumed, not stated: {told}. The forecast depends on these numbers; the promise does not."
-        return [words] if told else []
+        stated = ", ".join(f"{name} = {self.user.constants[name]:g}" for name in self.user.proposed)
+        judged = f"Stated as the pilot proposes, for you to judge: {stated}. The promise of some depends on them."
+        return ([words] if told else []) + ([judged] if stated and not told and self.offers else [])
 
     def _refusals(self) -> list[str]:
         reasons: dict[str, list[str]] = {}

@@ -27,7 +27,7 @@ class Situation:
     Attributes:
         answers: to every question. vouched: the assumptions that they vouch for, and that no pilot contradicts.
         against: by assumption, what a pilot found against it. supported: assumptions taken from a pilot's silence.
-        constants: stated where they are vouched for, else None.
+        constants: stated where they are vouched for, else assumed. proposed: those that come from a pilot.
     """
 
     answers: Mapping[str, str]
@@ -44,6 +44,7 @@ class Situation:
     dose: Dose
     against: Mapping[str, str] = field(default_factory=dict)
     supported: tuple[str, ...] = ()
+    proposed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "constants", dict(self.constants))
