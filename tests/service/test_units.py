@@ -5,6 +5,8 @@ import pytest
 from safedial.client import Client
 from safedial.errors import InvalidInput
 from safedial.service import running
+from safedial.service.timeline import Track
+from safedial.service.visits import unit_page, units_page
 from safedial.study import Store, create_study, open_study
 from safedial.study.keys import create_key
 from tests.service.browser import Browser
@@ -105,6 +107,20 @@ def test_pseudonyms_over_http_need_the_services_key_and_readers_cannot_undo_them
         assert answer.status == 422
 
 
+def test_the_pages_counts_of_a_unit_are_the_studys_on_either_database(storage):
+    with Store(storage) as store:
+        study = create_study("ward", SPEC, storage=store)
+        for number in range(9):
+            made = study.ask([0.3, 0.3], unit=f"P-{number % 2}", visit=str(number))
+            study.tell(made.id, reward=0.1, cost=0.6 if number % 3 == 0 else 0.1, throttled=number == 6)
+        study.void(made.id, reason="wrong device", unrelated=True)
+        track = Track(study)
+        track.refresh()
+        counted = {each["unit"]: each for each in units_page(track, 0, 10)["units"]}
+        assert counted == {each["unit"]: each for each in study.units()}
+        assert [row["visit"] for row in unit_page(track, "P-1", by_label=True)["course"]] == ["1", "3", "5", "7"]
+
+
 SHIELD = {
     "dim": 1,
     "promise": "bracket",
@@ -148,6 +164,8 @@ def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement
             browser.look(width, 1000, phone=width == 390)
             browser.run("document.getElementById('unit-card').scrollIntoView()")
             assert browser.run("document.documentElement.scrollWidth <= innerWidth"), width
+            table = "document.querySelector('#study table').getBoundingClientRect().right <= innerWidth"
+            assert browser.run(table), width
             browser.picture(tmp_path / f"unit_{width}.png")
         browser.run("document.querySelector('#rows tr').click()")
         browser.until("document.getElementById('certificate').open")
@@ -156,8 +174,11 @@ def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement
         browser.run("document.getElementById('certificate').close(); document.getElementById('unit-close').click()")
         browser.until("document.getElementById('unit-card').hidden")
         assert browser.console == []
-        browser.run("location.hash = 'ward/nobody'")
-        browser.until("document.getElementById('unit-title').textContent.includes('No decision of this study has')")
+        for label in ("nobody", "100%"):
+            browser.run(f"location.hash = 'ward/{label}'")
+            browser.until(f"document.getElementById('unit-title').textContent.endsWith('has the unit {label}.')")
+            browser.until("!document.getElementById('no-rows').hidden")
+            assert (read(browser, "rows"), read(browser, "live")) == ("", "live")
 
 
 def read(browser, name):

@@ -63,9 +63,9 @@ class Clinic:
         draw = np.clip(self.random.standard_normal(3), -1.8, 1.8)
         raw = np.array(SPEC["features"]["center"]) + draw * np.array([15.0, 14.0, 18.0])
         self.visits += 1
-        patient = {"patient": f"P-{self.random.integers(400):03d}", "ward": str(self.random.choice(["3a", "3b", "4"]))}
+        patient, ward = f"P-{self.random.integers(60):02d}", str(self.random.choice(["3a", "3b", "4"]))
         given = dict(zip(SPEC["features"]["names"], raw.round(1).tolist(), strict=True))
-        advice = self.client.ask(NAME, given, key=f"visit-{self.visits}", meta=patient)
+        advice = self.client.ask(NAME, given, unit=patient, visit=f"visit-{self.visits}", meta={"ward": ward})
         if advice.id is None or advice.certificate is None or advice.action <= 0.0:
             return
         context, chance = np.array(advice.certificate["context"]), self.random.random()

@@ -134,6 +134,11 @@ const cell = (row, words, kind) => row.appendChild(made("td", words, kind));
 
 const drawRows = async () => {
   const words = at("search").value.trim(), asked = ++questions;
+  if (unit !== null && course === null) {
+    at("rows").replaceChildren();
+    at("no-rows").hidden = false;
+    return;
+  }
   const asks = Object.entries({ limit: 15, before, search: words, unit }).filter(([, value]) => value).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
   const page = await (await get(`/v1/studies/${shown}/decisions?${asks.join("&")}`)).json();
   if (asked !== questions) return;
@@ -248,7 +253,8 @@ const tick = async () => {
 const go = () => {
   const [, study, label] = /^#([A-Za-z0-9][A-Za-z0-9_-]{0,63})(?:\/(.+))?$/.exec(location.hash) ?? [null, null];
   shown = study;
-  unit = label === undefined ? null : decodeURIComponent(label);
+  unit = label === undefined ? null : decoded(label);
+  course = null;
   tag = before = told = null;
   at("search").value = "";
   at("trail").textContent = [shown ?? "", ...(unit === null ? [] : [shortUnit(unit)])].join(" › ");

@@ -3,6 +3,15 @@
 
 let course = null;
 
+// A label from the address, as it is where it was mistyped.
+const decoded = (text) => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};
+
 // A pseudonym is long; its beginning tells it from others.
 const shortUnit = (label) => plain(label.length > 24 ? `${label.slice(0, 12)}…` : label);
 
@@ -23,14 +32,17 @@ const longRunWords = (said) => (said === null ? "The study states nothing for on
   : `For this unit alone, whatever the sequence of its rounds: of ${many(said.known, "known round")} ${whole(said.exceeded)} exceeded, and at most ${shortNumber(said.bound)} can have, open ones included.`);
 
 const drawUnit = async () => {
+  const arrives = unit !== null && at("unit-card").dataset.unit !== unit;
   at("unit-card").hidden = unit === null;
+  at("unit-card").dataset.unit = unit ?? "";
   if (unit === null) return;
+  if (arrives) at("unit-card").scrollIntoView({ block: "nearest" });
   const wanted = unit;
   let found;
   try {
     found = await (await get(`/v1/studies/${shown}/units/${encodeURIComponent(unit)}`)).json();
   } catch (error) {
-    if (error instanceof Refused) throw error;
+    if (error.message !== "status 404") throw error;
     course = null;
     at("unit-title").textContent = `No decision of this study has the unit ${shortUnit(unit)}.`;
     for (const id of ["unit-counts", "unit-long-run", "unit-cost-title"]) at(id).textContent = "";
