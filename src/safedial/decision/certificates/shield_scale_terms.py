@@ -31,6 +31,8 @@ def base_words(decision: Decision) -> str:
 def scale_words(decision: Decision) -> str:
     """The scale that was counted, in words."""
     rules, scale = decision.rules, decision.prediction.counted.scale
+    if decision.prediction.most == -math.inf:
+        return "the start"
     if rules.policy.options["family"] == "offset":
         unit, threshold = rules.dial.unit or "unit", f"{rules.spec.threshold:g}"
         reaches = f"the setting at which the predicted cost per {unit} plus {-scale:.4g} reaches {threshold}"

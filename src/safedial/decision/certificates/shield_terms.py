@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 SHOWN = 20
 """How many rounds are named in words; the certificate holds all."""
 
+NEVER_CLIMBS = (
+    "The start lies below the dial's lowest level, so nothing is given; and as long as nothing was given the climb "
+    "limit allows no more. A larger start_scale, a start_action or climb=None, in a new agent or study, would help."
+)
+
 
 def guarded(decision: Decision) -> str:
     """The climb limit, where it and not the count rule set the scale."""
@@ -287,6 +292,8 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
             what = "setting" if offset else "scale"
             lines.append(f"The climb limit: {options['climb']:g} times the largest {what} of {recent}.")
     lines.append(f"The start: {text(seen.start)}.")
+    if dial.levels and seen.start <= 0.0 and seen.most == -math.inf:
+        lines.append(NEVER_CLIMBS)
     if (said := told["adaptive"]) is not None:
         whose = f" of {options['unit']} {seen.unit}" if seen.unit else ""
         lines.append(

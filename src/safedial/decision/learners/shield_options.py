@@ -7,6 +7,8 @@ values g in [0, 1], and only bases and starts are settings.
 from __future__ import annotations
 
 import math
+import warnings
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,6 +68,7 @@ def started(rules: Rules, start_action: Any) -> Rules:
     way_out = "declare a setting, or a share of the base, that is safe for every context"
     require(one, "start_action", start_action, words, way_out)
     if start_action is None:
+        _warn_where_the_start_is_nothing(rules)
         return rules
     setting = real("start_action", start_action)
     inside = setting > 0.0 and dial.low <= setting <= dial.high
@@ -73,6 +76,21 @@ def started(rules: Rules, start_action: Any) -> Rules:
     settable = dial.levels is None or setting in dial.levels
     require(settable, "start_action", setting, f"must be one of the dial's levels {dial.levels}")
     return rules._replace(start_action=setting, fallback_action=setting)
+
+
+def _warn_where_the_start_is_nothing(rules: Rules) -> None:
+    """Warn if no context within the stated ranges can get a start that is a level: the climb limit then never opens."""
+    options, dial, ranges = rules.policy.options, rules.dial, rules.features and rules.features.ranges
+    if not dial.levels or not ranges or options["base"] not in ranges or options["climb"] is None:
+        return
+    largest = options["start_scale"] * ranges[options["base"]][1]
+    if _gives_nothing(dial, max(largest, dial.low)):
+        warnings.warn(
+            f"the largest start, {dial.text(largest)}, lies below the dial's lowest level: nothing is ever given, and "
+            "so the climb limit never allows more. State a larger start_scale, a start_action or climb=None",
+            UserWarning,
+            stacklevel=6,
+        )
 
 
 def check_study(rules: Rules) -> None:
@@ -122,6 +140,12 @@ def offset_limit(rules: Rules) -> float:
     return cost.limit
 
 
+def _gives_nothing(dial: Dial, start: float) -> bool:
+    """Whether a start on a dial with levels is floored to 0."""
+    levels = played_levels(dial) or ()
+    return levels[bisect_right(levels, start) - 1] <= 0.0
+
+
 def played_levels(dial: Dial) -> tuple[float, ...] | None:
     """The settings that can be played, the dial's low end included; None where all can."""
     return None if dial.levels is None else tuple(sorted({dial.low, *dial.levels}))
@@ -165,11 +189,8 @@ def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -
         if start > dial.high:
             way_out = "bases are in the dial's units: state dial=Dial(high=...), or a smaller start_scale"
             raise refusal("start", start, f"lies above the dial's end, {dial.high:g}", way_out)
-        if (
-            dial.levels
-            and any(growth.name == "relative" for growth in brackets(rules))
-            and dial.setting(dial.action(start)) <= 0.0
-        ):
+        relative = any(growth.name == "relative" for growth in brackets(rules))
+        if relative and dial.levels and _gives_nothing(dial, start):
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             raise refusal("start", start, rule, way_out)
