@@ -182,7 +182,7 @@ class ShieldHistory:
             unfloored = scale = max(min(free, most), first)
             counted, climbing = found, most < free
             if self.curve is not None:
-                least = start if self.shares is None else self.levels[bisect_right(self.shares, scale) - 1]
+                least = start if self.levels is None else self.levels[bisect_right(self.shares or (), scale) - 1]
                 unfloored = start if scale <= first else max(self.curve.setting(scale), least)
         else:
             scale, counted = min(allowed, most), min(found, most / self.step)  # a quotient of λ̂ may round up
