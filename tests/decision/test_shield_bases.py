@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from safedial import Agent, Dial, InvalidInput, growth, make_policy
+from safedial import Agent, Dial, InvalidInput, growth, hill, identity, make_policy, power
 from safedial.core.tolerated import offset_setting, scaled_setting
 from tests.conftest import make_spec
 from tests.decision.shield_oracle import Past, is_largest
@@ -229,9 +229,12 @@ def test_the_offset_family_decides_as_the_simulated_policy():
 
 
 @pytest.mark.parametrize("levels", [None, (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)])
-def test_the_offset_is_the_largest_at_which_too_few_rounds_exceed_by_brute_force(levels):
-    policy = shield(family="offset", growth=BRACKET, start_scale=0.3, climb=None)
-    agent = Agent(3, SPEC, policy=policy, dial=Dial(levels=levels))
+@pytest.mark.parametrize("curve", [identity(), power(1.5)], ids=lambda curve: curve.name)
+def test_the_offset_is_the_largest_at_which_too_few_rounds_exceed_by_brute_force(levels, curve):
+    """With a dose curve g, all settings below are values of g."""
+    policy, effect = shield(family="offset", growth=BRACKET, start_scale=0.3, climb=None), curve.effect
+    agent = Agent(3, SPEC, policy=policy, dial=Dial(levels=levels), dose=curve)
+    marks = None if levels is None else [0.0, *map(effect, levels)]
     world, lived, checked = Rates(), [], 0
     for _ in range(110):
         context = world.context()
@@ -243,20 +246,51 @@ def test_the_offset_is_the_largest_at_which_too_few_rounds_exceed_by_brute_force
             def played(scale, x, coef=coef):
                 rate = coef[0] + coef[1:] @ x - scale
                 setting = min(1.0, 2.0 / rate) if rate > 0.0 else 1.0
-                if levels is not None:
-                    setting = max(level for level in (0.0, *levels) if level <= setting)
-                return max(setting, 0.3 * 0.4 if levels is None else 0.1)
+                if marks is not None:
+                    setting = max(level for level in marks if level <= setting)
+                return max(setting, effect(0.3 * 0.4 if levels is None else 0.1))
 
             window = lived[len(lived) - seen.size :]
             past = [Past(a, c, lambda scale, x=x, played=played: played(scale, x)) for x, a, c in window]
             assert len(lived) - seen.size >= history.base.since
             assert is_largest(past, seen.allowed, BRACKET, threshold=2.0, rank=seen.rank, near=1e-9)
-            assert decision.action == pytest.approx(played(seen.allowed, context))
+            assert effect(decision.action) == pytest.approx(played(seen.allowed, context))
             checked += 1
-        cost = decision.action * world.rate(context)
+        cost = effect(decision.action) * world.rate(context)
         agent.update(decision, reward=0.0, cost=cost)
-        lived.append((context, decision.action, cost))
+        lived.append((context, effect(decision.action), cost))
     assert checked > 60
+    unit = "unit" if curve.name == "identity" else "unit of the dose curve"
+    assert f"at which the predicted cost per {unit} plus" in decision.certificate["statement"]
+
+
+@pytest.mark.parametrize("levels", [None, (0.3, 0.5, 0.8, 1.0)])
+def test_with_a_dose_curve_the_offset_family_decides_as_the_simulated_policy_does_in_intensities(levels, tmp_path):
+    curve, options = hill(0.6, 2.0), {"family": "offset", "growth": growth.relative(0.9, 1.2, floor=0.01)}
+    own = shield(**options, start_scale=None)
+    agent = Agent(3, SPEC, policy=own, start_action=0.3, dose=curve, dial=Dial(levels=levels))
+    start, marks = float(curve.effect(0.3)), levels and tuple(float(curve.effect(level)) for level in levels)
+    given = options | {"base": lambda context: np.full(len(context), start), "start_scale": 1.0, "levels": marks}
+    policy = shield(**given)
+    state, simulated = policy.init(3, ridge=1.0, batch=(1, 1)), make_spec(threshold=2.0, violation_risk=0.1)
+    world, settings = Rates(), set()
+    for number in range(1, 111):
+        context = world.context()
+        seen = policy.predict(state, context[None, None])
+        choice = policy.decide(seen, simulated, round=float(number), coin=0.5)
+        decision = agent.decide(context)
+        applied = curve.effect(decision.action)
+        assert applied == pytest.approx(float(choice.intensity[0, 0]), rel=1e-9)
+        cost = float(applied) * world.rate(context)
+        agent.update(decision, reward=0.0, cost=cost)
+        told = (np.zeros((1, 1)), np.full((1, 1), cost / applied), np.ones((1, 1)))
+        state = policy.update(state, seen, *told, intensity=choice.intensity)
+        settings.add(decision.action)
+    assert decision.promise == "bracket"
+    assert settings <= set(levels) if levels else len(settings) > 50
+    assert "times the largest intensity of the last 5 known rounds" in decision.explain()
+    agent.save(tmp_path / "agent")
+    assert Agent.load(tmp_path / "agent").preview(context).certificate == agent.preview(context).certificate
 
 
 def test_the_climb_limit_of_the_offset_family_is_on_settings_and_allows_the_next_level():

@@ -337,6 +337,19 @@ def test_a_group_that_comes_late_begins_as_it_would_in_any_batch():
     assert together.reward[0, 0] != together.reward[0, 1]
 
 
+def test_a_group_that_comes_after_many_rounds_counts_its_own_alone():
+    world, late = Patients(seeds=5, rounds=130), Patients(seeds=5, rounds=130)
+    world.context[..., 3] = np.arange(130)[:, None, None] >= 70
+    for name in ("context", "tolerance", "power", "benefit"):
+        setattr(late, name, getattr(world, name)[70:])
+    options = {"base": 0, "growth": BRACKET, "start_scale": 0.1}
+    with_groups, alone = play(hp_shield(**options, group=3), world)[0], play(hp_shield(**options), late)[0]
+    assert np.array_equal(with_groups[70:], alone)
+    learned = play(hp_shield(**options, group=3, learned=True), world)[0]
+    assert np.all(learned[70:89] == pytest.approx(0.03))
+    assert learned[-1].mean() > 0.04
+
+
 def test_a_simulation_of_the_paper_s_world_earns_more_than_the_start_alone():
     policy = hp_shield(
         base=lambda context: np.ones(context.shape[:-1]),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -38,7 +39,9 @@ def shield(**options):
 
 def make(store, name="trial", spec=SPEC, guard=None, **options):
     more = {} if guard is None else {"guard": guard}
-    rules = RULES | {name: options.pop(name) for name in ("dial", "dose", "start_action") if name in options}
+    rules = RULES | {
+        name: options.pop(name) for name in ("dial", "dose", "start_action", "features") if name in options
+    }
     return create_study(name, spec, dim=2, policy=shield(**options), storage=store, actor="tester", **rules, **more)
 
 
@@ -460,3 +463,30 @@ def test_costs_that_are_not_those_of_the_spec_are_refused_and_change_nothing(she
     one = make(shelf, "one")
     with pytest.raises(InvalidInput, match="must be one number"):
         one.tell(one.ask({"dose": 4.0, "weight": 70.0}).id, reward=0.0, cost={"trough": 1.0})
+
+
+def test_a_start_below_the_lowest_level_is_warned_about_and_explained(shelf):
+    low = {"dial": Dial(high=20.0, unit="U", levels=(5.0, 10.0)), "growth": growth.additive(0, 0.01)}
+    names, ranges = ("dose", "weight"), {"dose": (1.0, 16.0)}
+    never = r"the largest start, 4 U, lies below the dial's lowest level: nothing is ever given, and so the climb limit"
+    with pytest.warns(UserWarning, match=never):
+        study = make(shelf, features=Features(names=names, ranges=ranges), **low)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_study("trial", storage=shelf)
+        for other in ({}, {"ranges": {"weight": (0.0, 9.0)}}, {"ranges": {"dose": (1.0, 20.0)}}):
+            Agent(
+                2, SPEC, policy=shield(growth=low["growth"]), dial=low["dial"], features=Features(names=names, **other)
+            )
+        named = Features(names=names, ranges=ranges)
+        Agent(2, SPEC, policy=shield(growth=low["growth"], climb=None), dial=low["dial"], features=named)
+    assert [str(each.message) for each in caught] == []
+    exact = Features(names=names, ranges={"dose": (1.0, 20.0)})
+    agent = Agent(2, SPEC, policy=shield(), dial=low["dial"], features=exact)
+    assert agent.decide({"dose": 20.0, "weight": 1.0}).action == 5.0  # a relative bracket, and a start at a level
+    with pytest.raises(InvalidInput, match="lies below the dial's lowest level, and a relative bracket says nothing"):
+        agent.decide({"dose": 19.99, "weight": 1.0})
+    told = treat(study, 12)[-1]
+    assert (told.action, told.limit) == (0.0, "climb_limit")
+    assert "would have exceeded 2 at the start (given is the start, which" in told.certificate["statement"]
+    assert "The start lies below the dial's lowest level, so nothing is given" in told.explain()

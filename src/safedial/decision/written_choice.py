@@ -1,4 +1,4 @@
-"""A choice as plain values and back; an infinite bound (nothing is known yet) is null in JSON."""
+"""A choice in plain floats, as plain values and back; an infinite bound (nothing is known yet) is null in JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from typing import Any
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.safe_set import SafeSet
+
+
+def plain_choice(choice: Choice) -> Choice:
+    """The choice in plain floats, whatever numbers the policy used."""
+    bounds, safe = choice.bounds, choice.safe
+    radii = float(bounds.reward_radius), float(bounds.cost_radius)
+    noise = None if bounds.noise is None else float(bounds.noise)
+    return Choice(
+        float(choice.intensity),
+        SafeSet(float(safe.intensity), bool(safe.certified)),
+        Bounds(float(bounds.reward_upper), float(bounds.cost_upper), *radii, bool(bounds.refuted), noise),
+        float(choice.reward_index),
+        exploring=bool(choice.exploring),
+    )
 
 
 def written_choice(choice: Choice) -> dict[str, Any]:

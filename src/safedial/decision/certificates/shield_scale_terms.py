@@ -28,11 +28,19 @@ def base_words(decision: Decision) -> str:
     return "the proposed setting" if rules.policy.options["base"] == "proposal" else "the protocol's setting"
 
 
+def unit_words(decision: Decision) -> str:
+    """What the offset family's predicted cost is per."""
+    rules = decision.rules
+    return rules.dial.unit or "unit" if rules.dose.cost.name == "identity" else "unit of the dose curve"
+
+
 def scale_words(decision: Decision) -> str:
     """The scale that was counted, in words."""
     rules, scale = decision.rules, decision.prediction.counted.scale
+    if decision.prediction.most == -math.inf:
+        return "the start"
     if rules.policy.options["family"] == "offset":
-        unit, threshold = rules.dial.unit or "unit", f"{rules.spec.threshold:g}"
+        unit, threshold = unit_words(decision), f"{rules.spec.threshold:g}"
         reaches = f"the setting at which the predicted cost per {unit} plus {-scale:.4g} reaches {threshold}"
         return reaches if scale < math.inf else "the end of the dial"
     return (

@@ -9,7 +9,7 @@ from safedial.core.adaptive import excess_bound
 from safedial.core.count_rule import RECENT
 from safedial.core.promise import PROMISES
 from safedial.core.tolerated import Cost
-from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales
+from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales, unit_words
 from safedial.decision.learners.shield_options import costs_of
 from safedial.decision.units import rounded_down, significant
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """How many rounds are named in words; the certificate holds all."""
+
+NEVER_CLIMBS = (
+    "The start lies below the dial's lowest level, so nothing is given; and as long as nothing was given the climb "
+    "limit allows no more. A larger start_scale, a start_action or climb=None, in a new agent or study, would help."
+)
 
 
 def guarded(decision: Decision) -> str:
@@ -273,7 +278,7 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     offset = options["family"] == "offset"
     lines = []
     if not math.isnan(seen.base):
-        base = f"{seen.base:.4g} per {dial.unit or 'unit'}" if offset else f"{base_words(decision)}, {text(seen.base)}"
+        base = f"{seen.base:.4g} per {unit_words(decision)}" if offset else f"{base_words(decision)}, {text(seen.base)}"
         lines.append(f"The {'predicted cost' if offset else 'base'}: {base}{origin(decision)}.")
     if seen.allowed == -math.inf:
         lines += _why_start(decision)
@@ -284,9 +289,13 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
         lines.append(f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, {allows}")
         if seen.most < math.inf:
             recent = f"the last {RECENT} known rounds, {significant(max(seen.most, 0.0))}"
-            what = "setting" if offset else "scale"
+            what = "scale"
+            if offset:
+                what = "setting" if rules.dose.cost.name == "identity" else "intensity"
             lines.append(f"The climb limit: {options['climb']:g} times the largest {what} of {recent}.")
     lines.append(f"The start: {text(seen.start)}.")
+    if dial.levels and seen.start <= 0.0 and seen.most == -math.inf:
+        lines.append(NEVER_CLIMBS)
     if (said := told["adaptive"]) is not None:
         whose = f" of {options['unit']} {seen.unit}" if seen.unit else ""
         lines.append(

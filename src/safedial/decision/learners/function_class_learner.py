@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import function_class_terms
-from safedial.decision.learners.protocol import Learner, plain_choice
+from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample
+from safedial.decision.written_choice import plain_choice
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
 

@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction, Ridges
-from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
 from safedial.decision.outcome import Sample, cost_at_advice
 from safedial.decision.rounds import Asked
+from safedial.decision.written_choice import plain_choice
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
 
@@ -316,20 +315,6 @@ class Learner(ABC):
     @abstractmethod
     def restore(self, arrays: dict[str, Any]) -> None:
         """Restore, bit for bit, what `state` gave."""
-
-
-def plain_choice(choice: Choice) -> Choice:
-    """The choice in plain floats, whatever numbers the policy used."""
-    bounds, safe = choice.bounds, choice.safe
-    radii = float(bounds.reward_radius), float(bounds.cost_radius)
-    noise = None if bounds.noise is None else float(bounds.noise)
-    return Choice(
-        float(choice.intensity),
-        SafeSet(float(safe.intensity), bool(safe.certified)),
-        Bounds(float(bounds.reward_upper), float(bounds.cost_upper), *radii, bool(bounds.refuted), noise),
-        float(choice.reward_index),
-        exploring=bool(choice.exploring),
-    )
 
 
 class QuestionLearner(Learner):

@@ -82,6 +82,8 @@ class ShieldHistory:
         self.offset, self.learned = self.options["family"] == "offset", self.options["learned"]
         self.learned = self.learned or self.offset
         self.limit = shield_options.offset_limit(rules) if self.offset else math.nan
+        self.curve = shield_options.DialCurve(rules) if self.offset and rules.dose.cost.name != "identity" else None
+        self.shares = None if self.levels is None else tuple(float(self.share(level)) for level in self.levels)
         self.common_start = rules.start_action is not None
         self.columns: dict[str, list[float]] = {name: [] for name in COLUMNS}
         self.contexts: list[Array] = []
@@ -173,11 +175,15 @@ class ShieldHistory:
         most = math.inf if climb is None else climb_limit(self.used, -math.inf, climb=climb)
         smooth = Range(start, self.end)
         if self.offset:
-            if self.levels is not None and self.used:  # by at least one level
-                most = max(most, self.levels[min(bisect_right(self.levels, max(self.used)), len(self.levels) - 1)])
-            free = offset_setting(allowed, base, smooth, threshold=self.limit)
-            unfloored = scale = max(min(free, most), start)
+            first = float(self.share(start))
+            if self.shares is not None and self.used:  # by at least one level
+                most = max(most, self.shares[min(bisect_right(self.shares, max(self.used)), len(self.shares) - 1)])
+            free = offset_setting(allowed, base, Range(first, self.share(self.end)), threshold=self.limit)
+            unfloored = scale = max(min(free, most), first)
             counted, climbing = found, most < free
+            if self.curve is not None:
+                least = start if self.levels is None else self.levels[bisect_right(self.shares or (), scale) - 1]
+                unfloored = start if scale <= first else max(self.curve.setting(scale), least)
         else:
             scale, counted = min(allowed, most), min(found, most / self.step)  # a quotient of λ̂ may round up
             unfloored, climbing = scaled_setting(scale, base, smooth), most < allowed
@@ -193,8 +199,14 @@ class ShieldHistory:
         else:
             limit = np.where(np.isnan(base), -math.inf, limit)
         if self.offset:
-            return tolerated_offset(limit, base, self.range(start), threshold=self.limit)
+            levels = None if self.counted_levels is None else self.shares
+            range_ = Range(self.share(self.floored(start)), self.share(self.end), levels)
+            return tolerated_offset(self.share(limit), base, range_, threshold=self.limit)
         return tolerated_scale(limit, base, self.range(start))
+
+    def share(self, setting: Any) -> Any:
+        """What the offset family is of: settings, or their values on the dose curve."""
+        return setting if self.curve is None else self.curve.share(setting)
 
     def floored(self, start: Any) -> Any:
         """A start, or an array of them, as it is played."""
@@ -235,8 +247,9 @@ class ShieldHistory:
         self.window.advance()
         # A setting that was rounded down is evidence for the scale it had. One that was lowered by much is neither
         # evidence for its scale nor a reason to climb anew, unless there is nothing else to climb from.
-        if applied > 0.0 and base == base and (applied * CLIMB >= columns["cap"][place] or not self.used):
-            lowered = applied < columns["cap"][place]
+        applied, cap = self.share(applied), self.share(columns["cap"][place])
+        if applied > 0.0 and base == base and (applied * CLIMB >= cap or not self.used):
+            lowered = applied < cap
             given = applied if self.offset else applied / base
             scale = min(columns["scale"][place], given) if lowered else columns["scale"][place]
             self.recent = [*self.recent, place][-RECENT:]

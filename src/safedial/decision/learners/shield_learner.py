@@ -257,9 +257,9 @@ class ShieldLearner(QuestionLearner):
         """Let the next base learn the setting that the round would likely have tolerated, or its cost per unit."""
         history, inside = self._at(place)
         if history.offset:
-            if sample.applied == 0.0:
+            if history.share(sample.applied) == 0.0:
                 return
-            lesson = sample.measured / sample.applied
+            lesson = sample.measured / history.share(sample.applied)
         else:
             protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
             middle = {name: middle_of(cost) for name, cost in costs.items()}

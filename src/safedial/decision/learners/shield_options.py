@@ -7,6 +7,8 @@ values g in [0, 1], and only bases and starts are settings.
 from __future__ import annotations
 
 import math
+import warnings
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,6 +68,7 @@ def started(rules: Rules, start_action: Any) -> Rules:
     way_out = "declare a setting, or a share of the base, that is safe for every context"
     require(one, "start_action", start_action, words, way_out)
     if start_action is None:
+        _warn_where_the_start_is_nothing(rules)
         return rules
     setting = real("start_action", start_action)
     inside = setting > 0.0 and dial.low <= setting <= dial.high
@@ -73,6 +76,21 @@ def started(rules: Rules, start_action: Any) -> Rules:
     settable = dial.levels is None or setting in dial.levels
     require(settable, "start_action", setting, f"must be one of the dial's levels {dial.levels}")
     return rules._replace(start_action=setting, fallback_action=setting)
+
+
+def _warn_where_the_start_is_nothing(rules: Rules) -> None:
+    """Warn if no context within the stated ranges can get a start that is a level: the climb limit then never opens."""
+    options, dial, ranges = rules.policy.options, rules.dial, rules.features and rules.features.ranges
+    if not dial.levels or not ranges or options["base"] not in ranges or options["climb"] is None:
+        return
+    largest = options["start_scale"] * ranges[options["base"]][1]
+    if _gives_nothing(dial, max(largest, dial.low)):
+        warnings.warn(
+            f"the largest start, {dial.text(largest)}, lies below the dial's lowest level: nothing is ever given, and "
+            "so the climb limit never allows more. State a larger start_scale, a start_action or climb=None",
+            UserWarning,
+            stacklevel=6,
+        )
 
 
 def check_study(rules: Rules) -> None:
@@ -110,16 +128,20 @@ def costs_of(rules: Rules) -> dict[str, Cost]:
 
 
 def offset_limit(rules: Rules) -> float:
-    """What the predicted cost must keep in the offset family: one limit above 0, in the dial's own units."""
+    """What the predicted cost must keep in the offset family: one limit above 0."""
     way_out = "choose family='scale'"
     require(rules.spec.costs is None, "family", "offset", "predicts one cost, and the spec has several", way_out)
-    plain = rules.dose.cost.name == "identity"
-    require(plain, "family", "offset", "predicts the cost per unit of the dial, and there is a dose curve", way_out)
     (cost,) = costs_of(rules).values()
     above = cost.direction == "above"
     require(above, "family", "offset", "needs a cost that must not exceed its threshold", way_out)
     require(cost.limit > 0.0, "threshold", cost.threshold, "must be > 0, less the error, in the offset family", way_out)
     return cost.limit
+
+
+def _gives_nothing(dial: Dial, start: float) -> bool:
+    """Whether a start on a dial with levels is floored to 0."""
+    levels = played_levels(dial) or ()
+    return levels[bisect_right(levels, start) - 1] <= 0.0
 
 
 def played_levels(dial: Dial) -> tuple[float, ...] | None:
@@ -165,11 +187,8 @@ def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -
         if start > dial.high:
             way_out = "bases are in the dial's units: state dial=Dial(high=...), or a smaller start_scale"
             raise refusal("start", start, f"lies above the dial's end, {dial.high:g}", way_out)
-        if (
-            dial.levels
-            and any(growth.name == "relative" for growth in brackets(rules))
-            and dial.setting(dial.action(start)) <= 0.0
-        ):
+        relative = any(growth.name == "relative" for growth in brackets(rules))
+        if relative and dial.levels and _gives_nothing(dial, start):
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             raise refusal("start", start, rule, way_out)
@@ -285,6 +304,24 @@ def costs_at(rules: Rules, costs: Mapping[str, Cost], context: Vector) -> dict[s
         name: replace(cost, growth=growth_at(rules, cost.growth, context)) if cost.growth.features else cost
         for name, cost in costs.items()
     }
+
+
+class DialCurve:
+    """Settings of a dial as values g of its dose curve, for the offset family: a_λ(x) = sup{a : g(a)(ĉ(x) − λ) ≤ τ}."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.curve, self.dial = rules.dose.cost, replace(rules.dial, levels=None)
+
+    def share(self, setting: Any) -> Any:
+        """g at settings; ±∞ and NaN as they are."""
+        if isinstance(setting, float):
+            return float(self.curve.effect(self.dial.action(setting))) if math.isfinite(setting) else setting
+        inside = np.where(np.isfinite(setting), setting, self.dial.low)
+        return np.where(np.isfinite(setting), self.curve.effect(self.dial.action(inside)), setting)
+
+    def setting(self, share: float) -> float:
+        """The largest setting whose value is at most this, rounded down."""
+        return self.dial.setting(float(self.curve.action(round_down(share, self.curve.error_units))))
 
 
 def tolerated(rules: Rules, costs: Mapping[str, Cost], measured: Any, applied: float) -> float:
