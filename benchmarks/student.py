@@ -34,7 +34,9 @@ def policies() -> dict[str, tuple[Policy, dict[str, Any]]]:
     return {
         "Student, per round": (hp_student(), {}),
         "Student, tolerance": (hp_student(promise="tolerance"), {}),
+        "Student, tolerance in all rounds": (hp_student(promise="tolerance_all"), {}),
         "Student, anytime": (hp_student(promise="anytime"), {}),
+        "Student or conformal": (hp_student(either=True), {}),
         "HP-Probe, Gaussian margin": (hp_probe(radius="constrained"), {"margin": "gaussian"}),
         "HP-Probe, sub-Gaussian": (hp_probe(radius="constrained"), {}),
         "HP-Conformal": (hp_conformal(), {}),
@@ -48,14 +50,14 @@ def shares(seeds: int) -> None:
             f"\nShare of the exact clairvoyant (of the attainable; exceeded), d = {dim}, delta = {risk}, noise {noise}"
         )
         world = LinearWorld(dim=dim)
-        print("  " + " " * 28 + "".join(f"T = {rounds:<18}" for rounds in times))
+        print("  " + " " * 34 + "".join(f"T = {rounds:<18}" for rounds in times))
         for label, (policy, changes) in policies().items():
             cells = []
             for rounds in times:
                 run = simulate(policy, world, stated(noise, risk, **changes), rounds=rounds, seeds=runs)
                 share = run.reward.sum() / run.exact_clairvoyant_reward.sum()
                 cells.append(f"{share:.3f} ({run.attainable_share:.3f}; {run.violations.mean() / rounds:.4f})")
-            print(f"  {label:<28}" + "".join(f"{cell:<22}" for cell in cells), flush=True)
+            print(f"  {label:<34}" + "".join(f"{cell:<22}" for cell in cells), flush=True)
 
 
 def broken(lanes: int) -> None:

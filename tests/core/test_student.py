@@ -86,6 +86,9 @@ def test_the_tolerance_factor_of_many_widths_is_that_of_each_rounded_up(degrees)
     alone = np.array([float(tolerance_factor(degrees, width, 0.05, 0.01)) for width in widths])
     together = tolerance_factor(degrees, widths, 0.05, 0.01)
     np.testing.assert_allclose(together, alone, rtol=1e-12)
+    risks = np.array([0.05, 0.2])
+    each = [tolerance_factor(degrees, 0.5, risk, 0.01) for risk in risks.tolist()]
+    np.testing.assert_allclose(tolerance_factor(degrees, 0.5, risks, 0.01), each, rtol=2e-8)
 
 
 @pytest.mark.parametrize(("risk", "failure"), [(0.05, 0.01), (0.01, 1e-3), (0.2, 0.1), (0.001, 1e-6)])

@@ -63,6 +63,13 @@ def test_every_decision_is_that_of_least_squares_from_scratch_on_the_rounds_befo
     assert agent.reward_coef.shape == (3,)
 
 
+def test_what_rounding_may_have_done_is_known_and_small():
+    agent, context = make_agent(), np.array([0.3, 1.0, 0.2])
+    assert agent._learner.rounding(context, 1.0) == 0.0
+    play(agent, 30)
+    assert 0.0 < agent._learner.rounding(context, 1.0) < 1e-10
+
+
 def test_while_a_needed_round_is_open_the_start_dose_is_given():
     agent, rng = make_agent(lag=1), np.random.default_rng(1)
     play(agent, 12)

@@ -109,6 +109,8 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
         each.resume()
     assert twin.decide([0.1, 0.2]).certificate == agent.decide([0.1, 0.2]).certificate
     agent.resume(forget=True)
+    agent._learner.leave_out(3)  # a round from before
+    assert agent._learner.other.rounds.left == {}
     assert agent.decide([0.1, 0.2]).limit == "start_dose"
 
 

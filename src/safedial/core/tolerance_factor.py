@@ -77,8 +77,6 @@ def _exact_factor(degrees: Array, width: Array, quantile: Array, failure: Array)
                 step, before = tail * (np.log(tail) - np.log(failure[chosen])) / -slope, factor[chosen]
                 factor[chosen] = np.clip(before + step, 0.5 * before, 2.0 * before)
                 moving[chosen] = np.abs(step) > 1e-7 * before
-        if not np.any(moving):
-            break
     return factor * (1.0 + CAUTION)
 
 
