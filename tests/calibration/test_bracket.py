@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -165,13 +166,16 @@ def test_the_command_writes_a_spec_file_or_says_why_not(tmp_path):
     assert done.exit_code == 0, done.output
     assert "Relative: all costs are above 0" in done.stdout
     assert load_spec(out).policy["base"] == "protocol"
-    told = json.loads(call("--threshold", "2", "--base", "protocol", "--json").stdout)
+    picture = str(tmp_path / "slopes.png")
+    told = json.loads(call("--threshold", "2", "--base", "protocol", "--plot", picture, "--json").stdout)
     assert told["growth"]["growth"] == "relative"
+    assert told["files"] == [picture]
+    assert Path(picture).stat().st_size > 10_000
     unnamed = call("--threshold", "2", "--out", str(tmp_path / "none.toml"))
     assert unnamed.exit_code == 1
     assert not (tmp_path / "none.toml").exists()
     below = call("--threshold", "0.1", "--below")
     assert below.exit_code == 1, "costs rise with the setting, and never fall"
     assert "threshold" in str(call().exception)
-    assert "are not for a bracket" in str(call("--threshold", "2", "--standardize").exception)
+    assert "is not for a bracket" in str(call("--threshold", "2", "--standardize").exception)
     assert "must be auto, relative or additive" in str(call("--threshold", "2", "--bracket", "spread").exception)

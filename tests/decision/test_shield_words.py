@@ -52,7 +52,9 @@ def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
     [
         ({"growth": growth.additive(0.5, 3.0)}, "one U more never raises the cost by more than 3, and one U less "
          "lowers a cost above 2 by 0.5 or more"),
-        ({"growth": growth.additive(0.0, "steep", error=0.1)}, "by more than steep."),
+        ({"growth": growth.additive(0.0, "steep", error=0.1)}, "the cost by more than steep (here 30)."),
+        ({"growth": growth.additive(0.0, "steep", error=0.1)}, "by more than steep; smaller steps in proportion"),
+        ({"growth": growth.relative("weight", "weight", floor=0.0)}, "by more than weight % (here 70 %), and lowering"),
         ({"growth": growth.additive(0.0, "steep", error=0.1)}, "measurement errors are at most 0.1"),
         ({"growth": growth.relative("weight", "weight", floor=0.0)}, "raising the setting by 1 % never raises"),
         ({"growth": growth.spread(1.25, 0.5)}, "normal spread of 0.5 or more"),
@@ -79,6 +81,34 @@ def test_each_option_is_put_in_words(options, words):
     assert decision.promise == "bracket"
     assert words in decision.explain()
     json.dumps(decision.certificate)
+
+
+@pytest.mark.parametrize(
+    ("bracket", "dial", "words"),
+    [
+        (
+            growth.additive(0.5, 3.0),
+            Dial(high=0.5, unit="U"),
+            "0.1 U more never raises the cost by more than 0.3, and 0.1 U less lowers a cost above 2 by 0.05 or more",
+        ),
+        (
+            growth.additive(0.0, "steep"),
+            Dial(high=0.02, unit="U"),
+            "if 0.01 U more never raises the cost by more than 0.01 times steep (here 0.3)",
+        ),
+        (
+            growth.relative(0.7, 1.4, floor=0.5),
+            Dial(low=19.0, high=20.0),
+            "by 1 % never raises the cost by more than 1.4 %, and lowering it by 1 % lowers a cost above 2 by 0.7 % or",
+        ),
+    ],
+)
+def test_the_words_speak_of_steps_for_which_the_dial_has_room(bracket, dial, words):
+    agent = make_agent(options={"growth": bracket, "base": lambda raw: 0.3 * dial.high}, dial=dial)
+    world = Patients()
+    world.cost = lambda context, setting: 0.5
+    treat(agent, 40, world)
+    assert words in agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0}).certificate["statement"]
 
 
 def test_a_certificate_of_0_or_1_counts_at_most_as_many_rounds_as_may_exceed():

@@ -136,7 +136,7 @@ def compare(study, agent, told):
     """A study's certificate says what an Agent's does, with ids for numbers, and perhaps more assumptions."""
     known = state_of(study).named
     numbers, ids = agent["count"].pop("exceeding"), told["count"].pop("exceeding")
-    assert ids == ["trial.{}.{}".format(*known[number - 1]) for number in numbers]
+    assert ids == [f"trial.{known[number - 1]}" for number in numbers]
     assert agent["assumptions"] == told["assumptions"][: len(agent["assumptions"])]
     for name in ("statement", "count", "scale", "base", "start", "bracket", "model", "adaptive", "limit"):
         assert agent[name] == told[name]

@@ -107,12 +107,17 @@ def calibrate(
     )
 
 
-def confounded_doses(log: Log) -> Finding:
-    """Whether the context guided the doses without recorded advice, averaged over random orders of the rows."""
+def confounded_doses(log: Log, progress: Callable[[int], None] | None = None) -> Finding:
+    """Whether the context guided the doses without recorded advice, averaged over random orders of the rows;
+    `progress` is called with 1 after each of `ORDERS`.
+    """
     pilot = log.rows(np.isnan(log.advised))
     rng, count = np.random.default_rng(0), len(pilot)
-    orders = [rng.permutation(count) for _ in range(ORDERS)]
-    found = [assignment(pilot.context[order], pilot.action[order]) for order in orders]
+    found = []
+    for order in [rng.permutation(count) for _ in range(ORDERS)]:
+        found.append(assignment(pilot.context[order], pilot.action[order]))
+        if progress:
+            progress(1)
     evidence = average([each.log_evidence[-1] if count else 0.0 for each in found])
     return finding(
         "confounding",

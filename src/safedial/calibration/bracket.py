@@ -9,7 +9,7 @@ for a person to judge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -100,6 +100,7 @@ def calibrate_bracket(
     unit: str | None = None,
     caution: float = 1.2,
     dial: Dial | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> BracketCalibration:
     """Propose a growth bracket and a start, from a log of raw contexts.
 
@@ -110,6 +111,7 @@ def calibrate_bracket(
         unit: a column of `log.extra` that says whose row it is; rows of one unit are then compared with each other.
         caution: the factor by which both ends are widened.
         dial: the settings' units.
+        progress: called with 1 after each of `calibration.ORDERS` parts.
 
     >>> rng = np.random.default_rng(0)
     >>> count, one = 300, np.ones(300)
@@ -142,7 +144,7 @@ def calibrate_bracket(
     fit, reason = found[kind], _reason(kind, bracket, misfit or rises)
     problem = tied_costs(rows.cost, rows.action) or _unseen(fit, kind)
     made = {"reason": reason, "base": base, "slopes": fit, "dial": given}
-    made |= {"confounding": confounded_doses(replace(rows, action=rows.action / scaled))}
+    made |= {"confounding": confounded_doses(replace(rows, action=rows.action / scaled), progress)}
     if problem or fit is None:
         return BracketCalibration(cost=None, proposals={}, start=None, problem=problem, **made)
     proposals = _ends(fit, kind, caution, whose)

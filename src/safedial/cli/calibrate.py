@@ -30,7 +30,7 @@ def calibrate(
     fold_rounds: Annotated[
         int | None, typer.Option(help="Include the curve's uncertainty in the bound, for this many planned rounds.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the curves to this PNG file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the curves, or the slopes, to this PNG file.")] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples.")] = 100,
     bracket: Annotated[
         str | None, typer.Option(help="Propose a growth bracket instead: auto, relative or additive.")
@@ -62,11 +62,10 @@ def calibrate(
     if bracket is not None:
         from safedial.cli.calibrate_bracket import propose_bracket
 
-        other = standardize or plot is not None
-        require(not other, "--standardize, --plot", True, "are not for a bracket", "leave them out")
+        require(not standardize, "--standardize", True, "is not for a bracket", "leave it out")
         given = {"threshold": threshold, "bracket": bracket, "base": base, "unit": unit_column, "caution": caution}
         given |= {"direction": "below" if below else "above", "dial": dial}
-        propose_bracket(log, split(context_columns), given, risk=total_risk, out=out, json=json)
+        propose_bracket(log, split(context_columns), given, risk=total_risk, out=out, plot=plot, json=json)
         return
     way_out = "data cannot tell which cost you accept"
     require(out is None or threshold is not None, "--threshold", threshold, "is needed to write a spec file", way_out)

@@ -25,6 +25,9 @@ LEVELS = np.repeat([0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001], 2)
 ODDS = np.tile([2.0, 4.0], 7)
 """The pairs (a, m) that are bet on."""
 
+WON, LOST = (paid / (1.0 + LEVELS * (ODDS - 1.0)) for paid in (ODDS, 1.0))
+"""By what each multiplies its capital, for a p-value at or below its level, and above it."""
+
 BETS = LEVELS.size + 2
 LARGEST = 1e290
 
@@ -49,14 +52,25 @@ def update(capital: Capital, p: Any) -> Capital:
     >>> bool(evidence(capital) > 100)
     True
     """
+    if type(p) is float and p == p:
+        return _update_one(capital, p)
     chance = np.asarray(p, dtype=float)[..., None]
     share = (1.0 / (np.asarray(capital.seen) + 2.0))[..., None]
     spread = (1.0 - share) * capital.held + share * np.mean(capital.held, axis=-1, keepdims=True)
-    odds = np.where(chance <= LEVELS, ODDS, 1.0) / (1.0 + LEVELS * (ODDS - 1.0))
+    odds = np.where(chance <= LEVELS, WON, LOST)
     bets = np.concatenate([odds, 0.5 * chance**-0.5, np.ones_like(chance)], axis=-1)
     known = np.isfinite(chance)
     held = np.where(known, np.minimum(spread * bets, LARGEST), capital.held)
     return Capital(held, capital.seen + known[..., 0])
+
+
+def _update_one(capital: Capital, p: float) -> Capital:
+    """`update` for one learner, with the same bits in less time."""
+    share, bets = 1.0 / (capital.seen + 2.0), np.ones(BETS)
+    bets[:-2] = np.where(p <= LEVELS, WON, LOST)
+    bets[-2:-1] = 0.5 * np.array([p]) ** -0.5
+    spread = (1.0 - share) * capital.held + share * (np.add.reduce(capital.held) / BETS)
+    return Capital(np.minimum(spread * bets, LARGEST), capital.seen + 1.0)
 
 
 def evidence(capital: Capital) -> Any:

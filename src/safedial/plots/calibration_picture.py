@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from safedial.calibration import Calibration
+from safedial.calibration.bracket import BracketCalibration
 from safedial.calibration.choose import Chosen
 from safedial.calibration.fit import Data
 from safedial.plots.style import COLOURS, dial_axis, new_figure, save, title
@@ -26,6 +27,29 @@ def draw_calibration(found: Calibration, path: Path) -> Path:
         panel.axvspan(found.seen[1], 1.0, color="0.93", linewidth=0, zorder=0)
         dial_axis(panel, found.dial, "x")
     panels[0].legend(fontsize=6, frameon=False)
+    return save(figure, path)
+
+
+def draw_bracket(found: BracketCalibration, path: Path) -> Path:
+    """The slopes in bands of the setting, or of its share of the base, with 95 % intervals, over the bracket."""
+    figure, (panel,) = new_figure(height=2.6)
+    fit, growth = cast("Any", found.slopes), cast("Any", found.growth)
+    relative, ends = growth.name == "relative", (growth.parameters["low"], growth.parameters["high"])
+    panel.axhspan(*ends, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0, label="proposed bracket")
+    for band in fit.bands:
+        start, end = np.exp([band.start, band.end]) if relative else (band.start, band.end)
+        middle, (least, most) = 0.5 * (start + end), band.interval()
+        panel.plot([start, end], [band.estimate] * 2, color="0.3", linewidth=0.8)
+        panel.plot([middle, middle], [least, most], color="0.3", linewidth=0.8)
+    panel.axhline(fit.whole.estimate, color=COLOURS["hp_ucb"], label="over all settings")
+    unit = f"setting, {found.dial.unit}" if found.dial.unit else "setting"
+    panel.set(
+        xlabel=f"share of {found.base}" if relative and found.base else unit,
+        ylabel="elasticity" if relative else "slope",
+    )
+    panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]))
+    title(panel, "Slopes given the context, 95 % intervals")
+    panel.legend(fontsize=6, frameon=False)
     return save(figure, path)
 
 

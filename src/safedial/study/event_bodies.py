@@ -67,7 +67,7 @@ def _prediction(decision: Decision, state: State) -> dict[str, Any]:
     """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
     written = decision.rules.learner.written(decision.prediction)
     if state.learner.reads_questions and "exceeding" in written:
-        written["exceeding"] = ["{}.{}".format(*state.named[number - 1]) for number in written["exceeding"]]
+        written["exceeding"] = [state.named[number - 1] for number in written["exceeding"]]
     return written
 
 

@@ -110,7 +110,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     learner, vector = cast("Any", state.learner), asked.vector
     if learner.reads_questions:
         place = learner.opened(asked, decision_of(state.study.rules, body, vector))
-        state.named.append((event.seq, event.hash[:TAG].hex()))
+        state.named.append(f"{event.seq}.{event.hash[:TAG].hex()}")
     else:
         place = learner.open(vector)
     state.rounds += 1

@@ -51,8 +51,9 @@ def pack(state: State) -> bytes:
         rows = np.array(list(state.scatter.values()), dtype=np.float64)
         arrays["scatter.added"] = rows.reshape(-1, len(state.watch.tails))
     if state.learner.reads_questions:
-        arrays["named.seqs"] = np.array([seq for seq, _ in state.named], dtype=np.int64)
-        arrays["named.tags"] = np.array([tag for _, tag in state.named], dtype="S8")
+        parts = [name.split(".") for name in state.named]
+        arrays["named.seqs"] = np.array([int(seq) for seq, _ in parts], dtype=np.int64)
+        arrays["named.tags"] = np.array([tag for _, tag in parts], dtype="S8")
     plain = {name: np.asarray(value) for name, value in arrays.items()}
     head = {
         "format": FORMAT,
@@ -108,8 +109,8 @@ def unpack(study: StudySpec, content: bytes) -> State:
         state.recent_of.extend(arrays["recent_of"].tolist())
         state.scatter = dict(zip(arrays["scatter.of"].tolist(), arrays["scatter.added"].tolist(), strict=True))
     if state.learner.reads_questions:
-        tags = (tag.decode() for tag in arrays["named.tags"].tolist())
-        state.named = list(zip(arrays["named.seqs"].tolist(), tags, strict=True))
+        named = zip(arrays["named.seqs"].tolist(), arrays["named.tags"].tolist(), strict=True)
+        state.named = [f"{seq}.{tag.decode()}" for seq, tag in named]
     return state
 
 

@@ -28,8 +28,8 @@ HOUR = 3_600_000_000
 
 
 class State:
-    """The state after event `seq`, whose hash is `hash`. Where the learner reads questions, `named` has the seq and the
-    tag of each decision, by which its predictions name earlier rounds.
+    """The state after event `seq`, whose hash is `hash`. Where the learner reads questions, `named` has SEQ.TAG of
+    each decision, by which its predictions name earlier rounds.
 
     For corrections (study/corrections.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
     added to the evidence against the noise, and `frozen_at` is the lost decision, or, where the order is not kept, the
@@ -56,7 +56,7 @@ class State:
         self.frozen_at = 0
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
-        self.named: list[tuple[int, str]] = []
+        self.named: list[str] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.next_shot = 256
 

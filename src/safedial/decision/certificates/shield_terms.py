@@ -10,7 +10,7 @@ from safedial.core.count_rule import RECENT
 from safedial.core.promise import PROMISES
 from safedial.core.tolerated import Cost
 from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales, unit_words
-from safedial.decision.learners.shield_options import costs_of
+from safedial.decision.learners.shield_options import costs_of, growth_at
 from safedial.decision.units import rounded_down, significant
 
 if TYPE_CHECKING:
@@ -64,13 +64,16 @@ def event(rules: Rules) -> str:
     return f"P({' or '.join(each)})"
 
 
-def brackets_words(rules: Rules) -> str:
+def brackets_words(rules: Rules, context: Any) -> str:
     """The bracket, or each cost's, as a condition."""
-    return "; and ".join(bracket_words(rules, name) for name in costs_of(rules))
+    return "; and ".join(bracket_words(rules, name, context) for name in costs_of(rules))
 
 
-def bracket_words(rules: Rules, name: str) -> str:
-    """A bracket as a condition, with numbers that a reader can check: "raising the setting by a tenth ..."."""
+def bracket_words(rules: Rules, name: str, context: Any = None) -> str:
+    """A bracket as a condition, with numbers that a reader can check: "raising the setting by a tenth ...". With a
+    context, slopes that are features have their values beside their names. The steps are such that the dial has room
+    for them: of a step that nobody can make, anything is true.
+    """
     cost = costs_of(rules)[name]
     growth, above = cost.growth, cost.direction == "above"
     the, a = ("the cost", "a cost") if rules.spec.costs is None else (f"the {name}", name)
@@ -80,15 +83,22 @@ def bracket_words(rules: Rules, name: str) -> str:
     if growth.name == "spread":
         sigma = growth.parameters["sigma"]
         return f"the logarithms of what units tolerate have a normal spread of {sigma:g} or more, given the context"
-    what = "the setting" if rules.dose.cost.name == "identity" else "the dose curve's value"
-    low, high = (_shown(growth.parameters[name]) for name in ("low", "high"))
+    plain, dial = rules.dose.cost.name == "identity", rules.dial
+    what = "the setting" if plain else "the dose curve's value"
+    values = {} if context is None else growth_at(rules, growth, context).parameters
+    ends = {end: (growth.parameters[end], values.get(end)) for end in ("low", "high")}
     if growth.name == "additive":
-        unit = "unit of the dose curve" if rules.dose.cost.name != "identity" else rules.dial.unit or "unit"
-        rise = f"one {unit} more never {up} {the} by more than {high}"
-        fall = f"one {unit} less {down} {beyond} by {low}"
-    elif growth.features:
-        rise = f"raising {what} by 1 % never raises {the} by more than {high} %"
-        fall = f"lowering it by 1 % lowers {beyond} by {low} %"
+        unit = "unit of the dose curve" if not plain else dial.unit or "unit"
+        room = dial.high - dial.low if plain else 1.0
+        part = 1.0 if room >= 1.0 else 10.0 ** math.floor(math.log10(room))
+        step = f"one {unit}" if part == 1.0 else f"{part:g} {unit}"
+        low, high = (_slope(*ends[end], part) for end in ("low", "high"))
+        rise = f"{step} more never {up} {the} by more than {high}"
+        fall = f"{step} less {down} {beyond} by {low}"
+    elif growth.features or (plain and dial.low * 1.1 > dial.high):
+        low, high = (_slope(*ends[end], unit=" %") for end in ("low", "high"))
+        rise = f"raising {what} by 1 % never raises {the} by more than {high}"
+        fall = f"lowering it by 1 % lowers {beyond} by {low}"
     else:
         most, least = 1.1 ** growth.parameters["high"] - 1.0, 1.0 - 0.9 ** growth.parameters["low"]
         rise = f"raising {what} by a tenth never raises {the} by more than {_percent(most)} %"
@@ -96,8 +106,12 @@ def bracket_words(rules: Rules, name: str) -> str:
     return rise if growth.parameters["low"] == 0.0 else f"{rise}, and {fall} or more"
 
 
-def _shown(slope: Any) -> str:
-    return slope if isinstance(slope, str) else f"{slope:g}"
+def _slope(slope: Any, value: float | None, part: float = 1.0, unit: str = "") -> str:
+    """A slope over `part` of a unit: a number, or a feature, with its value if it is known."""
+    if not isinstance(slope, str):
+        return f"{slope * part:g}{unit}"
+    times = "" if part == 1.0 else f"{part:g} times "
+    return f"{times}{slope}{unit}" + ("" if value is None else f" (here {value * part:g}{unit})")
 
 
 def _percent(share: float, *, up: bool = False) -> str:
@@ -122,7 +136,7 @@ def sentence(decision: Decision) -> str:
     rounds = f"{seen.size} rounds{of} before the latest {lag}," if lag else f"the latest {seen.size} rounds{of}"
     return (
         f"of {rounds} {known}, at most {seen.counted.number} would have "
-        f"{exceeds_words(rules)} at {scale_words(decision)}{beyond}, if {brackets_words(rules)}"
+        f"{exceeds_words(rules)} at {scale_words(decision)}{beyond}, if {brackets_words(rules, decision.context)}"
     )
 
 
@@ -189,6 +203,7 @@ def _bracket_lines(rules: Rules) -> list[str]:
         lines.append(
             f"a round's {which} does not {fall} when its setting rises, and keeps to the bracket (q = 0): "
             + bracket_words(rules, name)
+            + ("" if growth.name == "spread" else "; smaller steps in proportion")
         )
         of = "" if rules.spec.costs is None else f" of {name}"
         if floor := growth.parameters.get("floor"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +35,8 @@ LEAST = -1e300
 """A scale below all that are played: rounds that exceed at their start exceed there too."""
 
 
-class Counted(NamedTuple):
+@dataclass(eq=False)
+class Counted:
     """The rounds that a decision counted, which later ones leave alone, and the scale they were counted at; `numbers`
     are the decisions' by place, and the first of `scales` is that of place `since`.
     """
@@ -61,7 +64,7 @@ class Counted(NamedTuple):
         """How many of these are not known."""
         return int(np.count_nonzero(~self.told[self._found]))
 
-    @property
+    @cached_property
     def _found(self) -> NDArray[np.int64]:
         return self.first + np.flatnonzero(self.scales[self.first : self.last] < self.scale)
 

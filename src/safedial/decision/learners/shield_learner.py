@@ -51,6 +51,7 @@ class ShieldLearner(QuestionLearner):
     def __init__(self, rules: Rules) -> None:
         self.rules, self.options, self.risk = rules, rules.policy.options, rules.spec.violation_risk
         self.costs = shield_options.costs_of(rules)
+        self.middle = {name: middle_of(cost) for name, cost in self.costs.items() if not cost.growth.features}
         self.decided = 0
         self.forget()
 
@@ -262,7 +263,7 @@ class ShieldLearner(QuestionLearner):
             lesson = sample.measured / history.share(sample.applied)
         else:
             protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
-            middle = {name: middle_of(cost) for name, cost in costs.items()}
+            middle = {name: self.middle.get(name) or middle_of(cost) for name, cost in costs.items()}
             likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
             lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
         history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))

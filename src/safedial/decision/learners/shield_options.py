@@ -122,9 +122,18 @@ def _check_names(rules: Rules) -> None:
         require(not missing, "growth", missing, "takes its slopes from features that there are not", known)
 
 
+_latest: Any = (None, None, {})
+"""The last rules' spec and options, with their costs: one study asks again and again."""
+
+
 def costs_of(rules: Rules) -> dict[str, Cost]:
     """The limits on costs, by name: the spec's, or one, named "cost", from its threshold and the policy's options."""
-    return stated_costs(rules.spec, rules.policy.options)
+    global _latest
+    spec, options, costs = _latest
+    if spec is not rules.spec or options is not rules.policy.options:
+        costs = stated_costs(rules.spec, rules.policy.options)
+        _latest = rules.spec, rules.policy.options, costs
+    return costs
 
 
 def offset_limit(rules: Rules) -> float:
