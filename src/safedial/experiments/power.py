@@ -92,9 +92,12 @@ def series(part: Part) -> dict[str, tuple[str, Policy, dict[str, Any]]]:
     """Label → (panel or "" for the table alone, policy, changes of the spec)."""
     ridge = {"ridge": part.dim * part.noise**2}
     tight, marginal = hp_probe(radius="constrained", probe=0.001), {"promise": "conformal"}
+    lean: dict[str, Any] = {"groups": "none", "probe": 0.001}
     return {
         "HP-Student": (PER_ROUND, hp_student(), {}),
         "HP-Shield, offset": (PER_ROUND, _shield(part), marginal),
+        "HP-Conformal, lean": (PER_ROUND, hp_conformal(**lean), marginal),
+        "HP-Conformal, lean, full": ("", hp_conformal(**lean, form="full"), marginal),
         "HP-Conformal": (PER_ROUND, hp_conformal(), marginal),
         "HP-Student, tolerance": ("", hp_student(promise="tolerance"), {}),
         "HP-Student, anytime": (CERTIFIED, hp_student(promise="anytime"), {}),
