@@ -208,7 +208,7 @@ def draw(folder: Path) -> list[Path]:
                 line = sorted(line, key=lambda row: row["rounds"])
                 look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
                 panel.plot(*columns(line, ("rounds", "reward_share")), **look, label=label)
-        panel.set(xscale="log", ylim=(0.0, 1.0), xlabel="rounds T")
+        panel.set(xscale="log", ylim=(0.0, 1.03), xlabel="rounds T")
         panel.legend(fontsize=7, frameon=False, loc="lower right")
         title(panel, PROMISED[name].replace(" in ", "\nin ", 1))
     panels[0].set_ylabel("reward, share of the exact clairvoyant's")
