@@ -200,7 +200,7 @@ LOOKS = {
 def draw(folder: Path) -> list[Path]:
     """`power.png` from `power.csv`: share against rounds at d = 5, δ = .05, noise 1; a panel for each promise."""
     rows = [row for row in read_rows(folder / "power.csv") if (row["dim"], row["risk"], row["noise"]) == (5, 0.05, 1)]
-    figure, panels = new_figure(columns=2, height=3.6, sharey=True)
+    figure, panels = new_figure(columns=2, height=4.2, sharey=True)
     for panel, name in zip(panels, PROMISED, strict=True):
         for label, (colour, dash, marker) in LOOKS.items():
             line = [row for row in rows if row["series"] == label and row["panel"] in (name, "")]
@@ -209,7 +209,7 @@ def draw(folder: Path) -> list[Path]:
                 look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
                 panel.plot(*columns(line, ("rounds", "reward_share")), **look, label=label)
         panel.set(xscale="log", ylim=(0.0, 1.03), xlabel="rounds T")
-        panel.legend(fontsize=7, frameon=False, loc="lower right")
+        panel.legend(fontsize=7, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
         title(panel, PROMISED[name].replace(" in ", "\nin ", 1))
     panels[0].set_ylabel("reward, share of the exact clairvoyant's")
     return [save(figure, folder / "power.png")]
