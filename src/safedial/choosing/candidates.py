@@ -19,6 +19,7 @@ EXACT = ("exact_curve", "linear", "constants")
 STARTED = "start|constants"
 MOST_CONSTRAINED = 50
 """The largest dimension for the radius `constrained`, which keeps seven estimates."""
+SMALL_PROBE = 0.001
 MARGINAL = "P({event}) <= {risk:g} in every round, on average over the rounds before"
 GIVEN = (
     "P({event}) <= {risk:g} in every round, whatever the contexts do; given the rounds before too, but for a chance of "
@@ -113,6 +114,11 @@ def _ridged(user: Situation) -> dict[str, Any]:
     return _certified(user) | {"ridge": float(f"{user.dim * noise**2 / size**2:.4g}")}
 
 
+def _tight(user: Situation) -> dict[str, Any]:
+    """What earns most in a short study under the same promise (docs/choosing.md): most of it the small probe."""
+    return {"radius": "constrained" if user.dim <= MOST_CONSTRAINED else "mixture", "probe": SMALL_PROBE}
+
+
 def _learning(promise: str) -> Callable[[Situation], dict[str, Any]]:
     """Of a policy that learns what it needs: constants only to certify a start, where none is declared."""
 
@@ -134,13 +140,13 @@ def _bracket(user: Situation) -> dict[str, Any]:
 CANDIDATES = (
     Candidate("hp_ucb", EXACT, GIVEN, _certified),
     Candidate("hp_probe", EXACT, GIVEN, _certified, costs=("measured", "several")),
-    Candidate("hp_probe", EXACT, GIVEN, _ridged, lambda user: {"radius": "constrained"}, most=MOST_CONSTRAINED),
+    Candidate("hp_probe", EXACT, GIVEN, _ridged, _tight, most=MOST_CONSTRAINED),
     Candidate(
         "hp_probe",
         (*EXACT, "gaussian"),
         GIVEN,
         lambda user: _ridged(user) | {"margin": "gaussian"},
-        lambda user: {"radius": "constrained" if user.dim <= MOST_CONSTRAINED else "mixture"},
+        _tight,
     ),
     Candidate(
         "hp_student",

@@ -92,9 +92,12 @@ def series(part: Part) -> dict[str, tuple[str, Policy, dict[str, Any]]]:
     """Label → (panel or "" for the table alone, policy, changes of the spec)."""
     ridge = {"ridge": part.dim * part.noise**2}
     tight, marginal = hp_probe(radius="constrained", probe=0.001), {"promise": "conformal"}
+    lean: dict[str, Any] = {"groups": "none", "probe": 0.001}
     return {
         "HP-Student": (PER_ROUND, hp_student(), {}),
         "HP-Shield, offset": (PER_ROUND, _shield(part), marginal),
+        "HP-Conformal, lean": (PER_ROUND, hp_conformal(**lean), marginal),
+        "HP-Conformal, lean, full": ("", hp_conformal(**lean, form="full"), marginal),
         "HP-Conformal": (PER_ROUND, hp_conformal(), marginal),
         "HP-Student, tolerance": ("", hp_student(promise="tolerance"), {}),
         "HP-Student, anytime": (CERTIFIED, hp_student(promise="anytime"), {}),
@@ -197,7 +200,7 @@ LOOKS = {
 def draw(folder: Path) -> list[Path]:
     """`power.png` from `power.csv`: share against rounds at d = 5, δ = .05, noise 1; a panel for each promise."""
     rows = [row for row in read_rows(folder / "power.csv") if (row["dim"], row["risk"], row["noise"]) == (5, 0.05, 1)]
-    figure, panels = new_figure(columns=2, height=3.6, sharey=True)
+    figure, panels = new_figure(columns=2, height=4.2, sharey=True)
     for panel, name in zip(panels, PROMISED, strict=True):
         for label, (colour, dash, marker) in LOOKS.items():
             line = [row for row in rows if row["series"] == label and row["panel"] in (name, "")]
@@ -205,8 +208,8 @@ def draw(folder: Path) -> list[Path]:
                 line = sorted(line, key=lambda row: row["rounds"])
                 look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 4, "linewidth": 1.2}
                 panel.plot(*columns(line, ("rounds", "reward_share")), **look, label=label)
-        panel.set(xscale="log", ylim=(0.0, 1.0), xlabel="rounds T")
-        panel.legend(fontsize=7, frameon=False, loc="lower right")
+        panel.set(xscale="log", ylim=(0.0, 1.03), xlabel="rounds T")
+        panel.legend(fontsize=7, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
         title(panel, PROMISED[name].replace(" in ", "\nin ", 1))
     panels[0].set_ylabel("reward, share of the exact clairvoyant's")
     return [save(figure, folder / "power.png")]
