@@ -109,7 +109,7 @@ def test_the_reach_limits_a_learned_start_and_says_so():
     decision = agent.decide([0.2, 0.1, 0.0])
     assert (decision.limit, decision.promise) == ("reach", "student")
     assert decision.action == pytest.approx(0.1)
-    low, _ = taught(12, opening("student", reach=1000.0))
+    low, _ = taught(12, opening("student", reach=1e6))
     assert low.decide([0.2, 0.1, 0.0]).limit == "learned_start"
     first = opening("certified", reach=2.0).decide([0.2, 0.1, 0.0])
     assert (first.limit, first.promise) == ("reach", "certified")
