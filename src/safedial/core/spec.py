@@ -310,7 +310,7 @@ def tail(risk: Any, margin: str = "subgaussian") -> Any:
 def _number(name: str, value: Any) -> Any:
     """A Python float, or an array of floats; bool, text, NaN and infinity are refused."""
     way_out = (
-        f"{POSITIVE[name]}, or use promise='student', 'conformal' or 'bracket', which need none"
+        f"{POSITIVE[name]}, or use promise='conformal', 'student' or 'bracket', which need none"
         if name in CONSTANTS
         else ""
     )

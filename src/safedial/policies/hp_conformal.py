@@ -193,19 +193,21 @@ def hp_conformal(
         else:
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
         limit = None if most is None else reach_limit(prediction, most, first)
-        refuted = False
+        refuted, benefit = False, prediction.reward
         if opener is not None:
             learned = opener.decide(prediction.opening, spec, round=round, coin=coin, baseline_cost=baseline_cost)
             opens = learns_start(prediction, spec.violation_risk, confidence)
             first = SafeSet(*(xp.where(opens, *parts) for parts in zip(learned.safe, first, strict=True)))
-            refuted = xp.where(opens & ~ready, learned.bounds.refuted, False)
+            refuted = xp.where(ready, False, xp.where(opens, learned.bounds.refuted, False))
+            if prediction.rounds.frozen is None:
+                benefit = xp.where(opens, prediction.opening.reward, benefit)
         intensity, sound = (xp.where(ready, *parts) for parts in zip(safe, first, strict=True))
         if limit is not None:
             intensity = xp.minimum(intensity, limit)
         if least is not None:
             intensity = xp.where(sound, xp.maximum(intensity, least), intensity)
         share = round**-0.5 if probe == "sqrt" else float(probe)
-        index = xp.where(prediction.reward > -math.inf, prediction.reward, -1.0)
+        index = xp.where(benefit > -math.inf, benefit, -1.0)
         bounds = Bounds(prediction.reward, bound, 0.0, 0.0, refuted)
         return choose(index, SafeSet(intensity, sound), bounds, probe=share, least_probe=least)
 

@@ -148,7 +148,7 @@ def facts(decision: Decision) -> dict[str, Any]:
         },
         "group": {
             "label": _label(rules, seen.label),
-            "benefit_expected": seen.reward >= 0.0,
+            "benefit_expected": decision.choice.reward_index >= 0.0,
             "calibration_rounds": size,
             "used": kept,
             "rank_from_top": top,
