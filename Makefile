@@ -58,7 +58,7 @@ bench-service: $(VENV)/.dev
 LOCK := uv pip compile -q pyproject.toml requirements/build.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11
 lock:
 	$(LOCK) --extra plot -o requirements/run.txt
-	$(LOCK) --extra plot --extra data --extra service --extra dask --extra jax --extra gym --extra dev \
+	$(LOCK) --extra plot --extra data --extra service --extra sign --extra dask --extra jax --extra gym --extra dev \
 	  -c requirements/run.txt -o requirements/dev.txt
 
 clean:

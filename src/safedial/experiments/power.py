@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -53,10 +53,10 @@ class Part(NamedTuple):
     marks: tuple[int, ...]
     seeds: int
 
-    def spec(self, **changes: Any) -> SafetySpec:
+    def spec(self, changes: Mapping[str, Any]) -> SafetySpec:
         sizes = {"reward_noise": self.noise, "cost_noise": self.noise, "coefficient_bound": 1.0, "context_bound": 1.0}
         fields: dict[str, Any] = {"threshold": 0.5, "violation_risk": self.risk, "estimation_risk": 0.01, **sizes}
-        return SafetySpec(**(fields | changes))
+        return SafetySpec(**fields | changes)
 
     @property
     def is_long(self) -> bool:
@@ -117,7 +117,7 @@ def measured(part: Part, label: str, progress: Advance | None = None) -> Iterato
     run = simulate(
         policy,
         LinearWorld(dim=part.dim),
-        part.spec(**changes),
+        part.spec(changes),
         rounds=rounds,
         seeds=part.seeds,
         points=rounds // step,
