@@ -43,7 +43,7 @@ def test_a_row_has_the_shares_of_a_run_that_ends_there():
     part = Part(3, 0.05, 0.3, (50, 150), 4)
     rows = {(row["series"], row["rounds"]): row for row in measured(part, "HP-Student")}
     for mark in part.marks:
-        made = simulate(hp_student(), LinearWorld(dim=3), part.spec(), rounds=mark, seeds=4)
+        made = simulate(hp_student(), LinearWorld(dim=3), part.spec({}), rounds=mark, seeds=4)
         row = rows["HP-Student", mark]
         assert row["reward_share"] == pytest.approx(made.reward.sum() / made.exact_clairvoyant_reward.sum())
         assert row["attainable_share"] == pytest.approx(made.attainable_share)
