@@ -56,7 +56,7 @@ class Part(NamedTuple):
     def spec(self, changes: Mapping[str, Any]) -> SafetySpec:
         sizes = {"reward_noise": self.noise, "cost_noise": self.noise, "coefficient_bound": 1.0, "context_bound": 1.0}
         fields: dict[str, Any] = {"threshold": 0.5, "violation_risk": self.risk, "estimation_risk": 0.01, **sizes}
-        return SafetySpec(**fields | changes)
+        return SafetySpec(**{**fields, **changes})
 
     @property
     def is_long(self) -> bool:
