@@ -46,15 +46,35 @@ PORTABLE = (
     "tests/worlds/test_noise.py",
     "tests/worlds/test_nonlinear.py",
 )
-"""Where numbers are computed and compared, and every example; the large simulations, which ask about rates, are not."""
+"""Where numbers are computed and compared, and every example."""
+
+UNTRACED = (
+    "README.md",
+    "docs/",
+    "tests/cli/",
+    "tests/datasets/",
+    "tests/experiments/",
+    "tests/replay_engines/",
+    "tests/service/",
+    "tests/sweep/",
+    "tests/theory/",
+    "tests/worlds/",
+)
+"""Whose tests do not count as coverage; tracing more than doubles a test's time."""
 
 
 def pytest_collection_modifyitems(items):
+    """Large simulations, which take `count` or are marked `no_cover`, ask about rates: they are neither traced nor, if
+    they are not marked so, portable.
+    """
     root = f"{Path(__file__).parents[1].as_posix()}/"
     for item in items:
         place = item.path.as_posix().removeprefix(root)
-        if place.startswith(PORTABLE):
+        large = "count" in getattr(item, "fixturenames", ()) or item.get_closest_marker("no_cover")
+        if place.startswith(PORTABLE) and not large:
             item.add_marker("portable")
+        if place.startswith(UNTRACED) or large:
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ def evidence(count, hits, risk):
         return sum(mean(spread) for spread in noise.SPREADS) / len(noise.SPREADS)
 
 
+@pytest.mark.portable
 @pytest.mark.parametrize(("count", "risk", "failure"), [(150, 0.05, 0.1), (400, 0.05, 0.01), (900, 0.02, 0.05)])
 def test_the_rank_is_the_least_count_that_the_integral_allows(count, risk, failure):
     least = rank(count, risk, failure)

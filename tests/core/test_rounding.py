@@ -38,6 +38,7 @@ def hard_state(rng):
     return spec, rows, costs, context
 
 
+@pytest.mark.portable
 def test_the_advised_action_is_never_above_the_bound_in_high_precision(count):
     rng = np.random.default_rng(0)
     tight = 0
@@ -64,7 +65,6 @@ def exact_integers(values, *, shift=300):
     return whole << (exponents.astype(object) + shift - 53)
 
 
-@pytest.mark.no_cover
 def test_a_maintained_inverse_is_certified_after_100_000_updates():
     rng = np.random.default_rng(3)
     dim, ridge, number = 6, 0.1, 100_000

@@ -31,6 +31,8 @@ from safedial.worlds import DoseResponseWorld, Exposure
 from safedial.worlds.world import generators
 from tests.conftest import FULL
 
+pytestmark = pytest.mark.no_cover
+
 RISK, SEEDS, ROUNDS, LEVEL = 0.05, 1200, 201, 1e-6
 LOOKS = (25, 50, 100, 200)
 THRESHOLD = 2.0

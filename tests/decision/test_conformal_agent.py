@@ -54,6 +54,7 @@ def test_constants_can_certify_the_start():
     assert "start-up" in decision.explain()
     assert agent.policy.options["start_dose"] is None
     assert decision.certificate["promise"] == "certified"
+    assert decision.prediction.informative_rounds == 0
 
 
 def test_the_certificate_states_promise_group_rank_and_what_voids_it():

@@ -234,6 +234,7 @@ def drifted_pilot(history, seed, rounds=300, pilot=150):
     return agent
 
 
+@pytest.mark.no_cover
 def test_a_pilot_that_differs_raises_no_alarm_where_history_only_trains():
     """Exchangeable rounds alarm with probability 0.01 at most: 2 of 20 would be unlikely at level 0.02."""
     assert sum(drifted_pilot("train", seed).alarmed for seed in range(20)) <= 1

@@ -53,8 +53,10 @@ def test_a_study_that_states_a_bracket_runs_hp_shield_and_the_log_remembers_why(
 def test_certificates_of_earlier_rules_stay_as_they_were(tmp_path):
     with Store(restored(HERE / "add11ff", tmp_path / "store.db")) as store:
         study = open_study("linear", storage=store)
-        certificate = study.ask([0.1, 0.2]).certificate
+        asked = study.ask([0.1, 0.2])
+        certificate, words = asked.certificate, asked.explain()
     assert "policy_reason" not in certificate
+    assert "Policy:" not in words
     assert study.spec.rules_version == 2
     fields = STATED["hp_probe"][0]
     earlier = Rules.from_dict({"dim": 2, "spec": fields}, version=2)

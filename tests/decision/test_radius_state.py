@@ -121,6 +121,7 @@ def exact_upper(samples, context, spec, radius):
 
 
 @pytest.mark.parametrize("radius", ["constrained", "noise-adaptive"])
+@pytest.mark.portable
 def test_the_bound_is_never_below_the_one_in_high_precision(radius, count):
     rng = np.random.default_rng(0)
     tight, states = 0, count(250, 5000)

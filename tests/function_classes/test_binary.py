@@ -156,6 +156,16 @@ def test_a_round_without_a_dose_teaches_nothing():
     np.testing.assert_array_equal(state.fitted.coef, 0.0)
 
 
+def test_it_is_fitted_again_when_one_round_in_twenty_is_new():
+    class_ = binary()
+    state, due = class_.init(2), set()
+    for number in range(60):
+        outcome = Outcomes((np.float64(number % 2),), 1.0, np.float64(0.5))
+        state = class_.update(state, class_.look(state, np.array([0.6, 0.8])), outcome)
+        due.add(state.next_fit)
+    assert sorted(due) == [*range(2, 41), *range(42, 61, 2), 63]
+
+
 def test_bad_options_are_refused():
     for options in ({"norm": 0}, {"odds": -1}):
         with pytest.raises(InvalidInput):

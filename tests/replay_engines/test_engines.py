@@ -148,6 +148,7 @@ def test_single_precision_gives_nearly_the_same_statistics(engine):
     assert single.reward == pytest.approx(double.reward, rel=1e-2)
 
 
+@pytest.mark.portable
 def test_a_worn_inverse_stays_close_over_many_rounds(count):
     rounds = count(20_000, 200_000)
     contexts, rewards, costs = make_rounds("random", rounds, 16)

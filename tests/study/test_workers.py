@@ -15,6 +15,7 @@ from tests.study.worker import FORK, work
 LOOSE = {**SPEC, "guard": {"alarm_level": 1e-9}}
 
 
+@pytest.mark.portable
 @pytest.mark.parametrize("folding", ["prefix", "arrival"])
 def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, folding, count):
     with Store(storage) as store:
@@ -39,6 +40,7 @@ def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, fol
         assert create_study("trial", storage=store, load_if_exists=True).state_digest() == mine
 
 
+@pytest.mark.portable
 def test_snapshots_at_any_place_give_the_same_state(lite, count):
     """Pack, unpack and go on after every k events: the same bytes as without."""
     rng = np.random.default_rng(3)

@@ -59,6 +59,7 @@ def brute_force(state, context, risk):
     return crossings[np.flatnonzero(conforms)[-1]]
 
 
+@pytest.mark.portable
 @pytest.mark.parametrize("scaled", [False, True])
 def test_full_conformal_equals_its_definition(scaled, count):
     finite = 0

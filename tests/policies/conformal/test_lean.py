@@ -186,6 +186,8 @@ def test_a_start_is_proved_only_where_what_was_vouched_for_is_true():
     assert [promise_holds(each, tails, spec) for each in (student, certified)] == [False, True]
     assert not promise_holds(certified, LinearWorld(dim=3, noise="student-t3"), spec)
     assert promise_holds(make_policy("hp_conformal", **LEAN, start_dose=0.01), tails, spec)
+    risks = [promised_risk(each, spec) for each in (student, certified)]
+    assert risks == pytest.approx([0.1, 0.1 + spec.estimation_risk])
 
 
 @pytest.mark.parametrize(
