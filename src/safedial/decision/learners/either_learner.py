@@ -19,9 +19,9 @@ import numpy as np
 from safedial.core.action import Choice
 from safedial.core.rounding import rounded_spec
 from safedial.decision.learners.conformal_learner import ConformalLearner
-from safedial.decision.learners.protocol import plain_choice
 from safedial.decision.learners.student_learner import Seen, StudentLearner
 from safedial.decision.outcome import Sample
+from safedial.decision.written_choice import plain_choice
 from safedial.policies.hp_student import conformal_bound, conformal_part
 
 if TYPE_CHECKING:
