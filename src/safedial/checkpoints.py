@@ -30,12 +30,14 @@ def load_checkpoint(given: Checkpoint) -> Mapping[str, Any] | str:
     """
     if isinstance(given, Mapping):
         return given
+    known = isinstance(given, (str, os.PathLike))
+    require(known, "checkpoint", type(given).__name__, "must be SEQ:HASH, a mapping, JSON, or the path of a file")
     text = given if isinstance(given, str) else _read("checkpoint", given).decode("utf-8", "replace")
     if isinstance(given, str) and not given.lstrip().startswith("{"):
         return given
     try:
         found: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     shown = "a text" if isinstance(given, str) else str(given)
     require(isinstance(found, dict), "checkpoint", shown, "must hold the JSON object that `checkpoint` wrote")
@@ -57,7 +59,7 @@ def read_marks(given: Checkpoint | None, study: str) -> dict[int, bytes]:
     try:
         first = {1: bytes.fromhex(loaded["first"])} if "first" in loaded else {}
         marks = first | {int(loaded["seq"]): bytes.fromhex(loaded["hash"])}
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         marks = {}
     if not marks or any(seq < 1 or len(name) != 32 for seq, name in marks.items()):
         rule = "must be SEQ:HASH, as `checkpoint` printed it, or the JSON object that it wrote"

@@ -17,6 +17,7 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from safedial.checkpoints import Checkpoint, check_signature, load_checkpoint
@@ -251,8 +252,9 @@ class Client:
         """
         before = self.heads.get(study)
         self._check_head(study, before)
-        answer = self._send(method, path, body, key)
-        self._check_head(study, before)  # if a retry has made another connection, perhaps to another log
+        # A retry may make another connection, perhaps to another log.
+        answer = self._send(method, path, body, key, recheck=partial(self._check_head, study, before))
+        self._check_head(study, before)
         if not self.heads.accept(study, before, answer, newest=newest):
             raise _forked(study, before)
         return answer
@@ -272,7 +274,7 @@ class Client:
             raise _forked(study, head)
         self._local.checked.add(study)
 
-    def _send(self, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+    def _send(self, method: str, path: str, body: Any = None, key: str | None = None, *, recheck: Any = None) -> Any:
         headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -281,6 +283,8 @@ class Client:
         for attempt in range(self.retries + 1):
             if attempt:
                 time.sleep(self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 -- no secret
+                if recheck is not None:
+                    recheck()
             try:
                 status, text = self._once(method, path, content, headers)
             except (OSError, http.client.HTTPException) as error:

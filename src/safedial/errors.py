@@ -108,7 +108,7 @@ def import_extra(module: str, extra: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         package = (error.name or module).partition(".")[0]
-        raise MissingExtra(f"this needs the package {package}: {how_to_install(extra)}") from error
+        raise MissingExtra(f"this needs the package {package}: {how_to_install(extra)}") from None
 
 
 def explained(error: ModuleNotFoundError) -> str:

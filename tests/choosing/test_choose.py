@@ -230,3 +230,19 @@ def test_a_bracket_on_the_command_line():
         refused = run(f"choose --curve bracket --bracket {text} --threshold 20").exception
         assert isinstance(refused, InvalidInput)
         assert words in str(refused)
+
+
+@pytest.mark.parametrize("noise", ["both", "constants"])
+@pytest.mark.parametrize("exchangeable", [True, False])
+def test_constants_and_a_start_may_both_be_stated(noise, exchangeable):
+    known = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1.0, "context_bound": 1.0}
+    given = {"curve": "exact", "linear": True, "noise": noise, "exchangeable": exchangeable, "start": 0.05}
+    found = choose(**given, threshold=0.5, rounds=40, dim=2, constants=known, seeds=3)
+    assert "hp_probe" in found.best.name or len(found.offers) > 1
+
+
+def test_the_number_of_excesses_is_bounded_for_one_cost_only():
+    given = {"curve": "exact", "linear": True, "noise": "gaussian", "start": 0.05, "rounds": 30, "dim": 2, "seeds": 3}
+    assert "Binomial" in choose(**given, threshold=0.5).best.promises
+    several = choose(**given, cost="several", costs={"a": Cost(threshold=0.5), "b": Cost(threshold=0.3)})
+    assert not any("Binomial" in offer.promises for offer in several.offers)

@@ -285,3 +285,34 @@ def test_what_has_no_proof_online_is_refused():
         Agent(3, SafetySpec(**RISKS), policy="hp_probe")
     with pytest.raises(InvalidInput, match="sensor noise"):
         make_agent(spec={**RISKS, "cost_sensor_noise": 0.1})
+
+
+@pytest.mark.parametrize("promise", ["per_round", "anytime"])
+def test_costs_without_any_scatter_prove_nothing_and_the_first_large_one_counts(promise):
+    spec = {**RISKS, **({"estimation_risk": 0.01} if promise == "anytime" else {})}
+    agent = make_agent(spec=spec, promise=promise)
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        decision = agent.decide(rng.standard_normal(3))
+        assert (decision.action <= 0.05, decision.promise) == (True, "declared")
+        agent.update(decision, reward=0.1, cost=0.0)
+    agent.update(agent.decide(rng.standard_normal(3)), reward=0.1, cost=50.0)
+    assert agent.evidence > 100 or promise == "anytime"
+
+
+@pytest.mark.parametrize("end", ["lost", "open"])
+def test_one_lost_or_open_round_does_not_blind_an_anytime_promise(end, tmp_path):
+    agent = make_agent(spec={**RISKS, "estimation_risk": 0.01}, promise="anytime")
+    play(agent, 120)
+    gone = agent.decide(np.ones(3))
+    if end == "lost":
+        agent.update(gone, action=0.0, reward=0.0, cost=0.0)
+    agent.save(tmp_path / "agent")
+    agent, rng = Agent.load(tmp_path / "agent"), np.random.default_rng(9)
+    for _ in range(40):
+        decision = agent.decide(rng.standard_normal(3))
+        if agent.alarmed:
+            break
+        agent.update(decision, reward=0.1, cost=3.0 * decision.intensity)
+    assert agent.alarmed
+    assert agent.stop_reason == "alarm"

@@ -181,3 +181,11 @@ def test_a_study_takes_several_costs_as_an_agent_does(tmp_path):
 def test_simulations_of_several_student_costs_are_refused():
     with pytest.raises(InvalidInput, match="costs"):
         simulate(hp_student(start_dose=0.1), LinearWorld(dim=2), SPEC, rounds=3, seeds=1)
+
+
+def test_a_withheld_round_of_the_past_is_refused_with_several_costs_too():
+    """A nurse who withholds what she fears would bias the bound."""
+    agent = Agent(2, SPEC, start_action=0.05)
+    with pytest.raises(InvalidInput, match="which rounds get nothing must not depend on outcomes"):
+        agent.update([1.0, 0.0], 0.0, 0.0, {"heat": 0.0, "load": 0.0})
+    assert agent.informative_rounds == 0

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import Agent, Cost, InvalidInput, LinearWorld, SafetySpec, create_study, hp_conformal, hp_student
+from safedial import (
+    Agent,
+    Cost,
+    InvalidInput,
+    LinearWorld,
+    SafetySpec,
+    create_study,
+    hp_conformal,
+    hp_student,
+    simulate,
+)
 from safedial.simulation.proved import promise_holds
 from safedial.study import Store, open_study
 from tests.conftest import make_spec
@@ -163,3 +173,10 @@ def test_what_has_no_proof_is_refused_and_where_it_is_proved():
     assert promise_holds(hp_student(either=True), LinearWorld(dim=2, noise="exponential"), spec)
     assert promise_holds(hp_student(either=True), LinearWorld(dim=2, contexts="drift"), spec)
     assert not promise_holds(hp_student(), LinearWorld(dim=2, noise="exponential"), spec)
+
+
+def test_a_simulation_keeps_both_bounds():
+    run = simulate(
+        hp_student(either=True, start_dose=0.05), LinearWorld(dim=2), make_spec(promise="student"), rounds=5, seeds=2
+    )
+    assert run.violations.sum() == 0

@@ -141,3 +141,17 @@ def test_the_ratio_is_a_column_or_a_function():
             noise_root(0, np.array([wrong]))
     fit = least_squares.init(2)
     assert least_squares.predict(fit, context[0]).root == 1.0
+
+
+@pytest.mark.parametrize("ratio", [lambda x: 1 / 0, lambda x: None, lambda x: "much", lambda x: x, lambda x: -1.0, 1])
+def test_a_ratio_that_is_no_positive_number_is_refused_and_nothing_is_learned(ratio):
+    spec = SafetySpec(threshold=0.5, violation_risk=0.05, promise="student")
+    agent = Agent(2, spec, policy=hp_student(noise_ratio=ratio), start_action=0.05)
+    for call in (
+        lambda: agent.update([1.0, 0.0], 0.1, 0.0, 0.0),
+        lambda: agent.update_many([[1.0, 2.0], [1.0, 0.0]], actions=[0.1, 0.1], rewards=[0, 0], costs=[0.01, 0.02]),
+        lambda: agent.decide([1.0, 0.0]),
+    ):
+        with pytest.raises(InvalidInput, match="noise_ratio"):
+            call()
+    assert agent.informative_rounds == 0

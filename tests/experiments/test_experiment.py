@@ -109,8 +109,18 @@ def test_every_experiment_can_be_run_from_its_defaults_and_by_all(each):
 
 def test_the_list_names_every_experiment_once_and_its_order_is_the_reports(tmp_path):
     names = [each.name for each in EXPERIMENTS]
-    assert names == ["table1", "synthetic", "epsilon", "conformal", "nonlinear", "toolkit", "battery", "closed_loop"]
-    commands = ["table1", "synthetic", "conformal", "nonlinear", "toolkit", "battery", "closed-loop"]
+    assert names == [
+        "table1",
+        "synthetic",
+        "epsilon",
+        "conformal",
+        "nonlinear",
+        "toolkit",
+        "power",
+        "battery",
+        "closed_loop",
+    ]
+    commands = ["table1", "synthetic", "conformal", "nonlinear", "toolkit", "power", "battery", "closed-loop"]
     assert list(by_command(EXPERIMENTS)) == commands
     COINS.run(tmp_path)
     assert f"Not run yet: {', '.join(names)} (" in write_report(tmp_path, [*EXPERIMENTS, COINS]).read_text()

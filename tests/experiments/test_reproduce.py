@@ -35,7 +35,7 @@ def test_everything_is_written_and_named(results):
 
 def test_the_report_is_one_file_that_fetches_nothing(results):
     page = (results[0] / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 8
+    assert page.count("data:image/png;base64,") == 9
     words = re.sub(r"base64,[A-Za-z0-9+/=]+", "", page.replace("http-equiv", ""))
     assert "http" not in words
     for words in (
@@ -70,7 +70,7 @@ def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     for picture in pictures:
         picture.unlink()
     drawn = [path for each in EXPERIMENTS if each.has_run(folder) for path in each.draw(folder)]
-    assert len(drawn) == 8
+    assert len(drawn) == 9
     assert set(drawn) == pictures == set(folder.glob("*.png"))
     assert write_report(folder).exists()
 

@@ -108,6 +108,23 @@ def test_a_store_that_is_exchanged_behind_the_same_address_is_noticed_at_the_nex
             assert made.ask("trial", [0.3, 0.2]).fallback
 
 
+def test_a_write_that_must_be_sent_again_is_not_sent_to_another_log(forked, monkeypatch):
+    """The connection breaks while a request is under way, and the next one leads to the other log."""
+    one, two, _ = forked
+    with service(one) as url, client(url) as made, service(two) as other:
+        made.ask("trial", [0.3, 0.2])
+        before, sent = open_study("trial", storage=f"sqlite:///{two}").status()["seq"], made._once
+
+        def broken(method, *rest):
+            monkeypatch.setattr(made, "_once", sent)
+            made._parts = urlsplit(other)
+            raise ConnectionResetError
+
+        monkeypatch.setattr(made, "_once", broken)
+        assert made.ask("trial", [0.3, 0.2]).fallback
+        assert open_study("trial", storage=f"sqlite:///{two}").status()["seq"] == before
+
+
 def test_concurrent_answers_that_overtake_each_other_are_no_fork(tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 

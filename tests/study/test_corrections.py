@@ -164,3 +164,15 @@ def test_a_corrected_outcome_that_shows_nothing_is_counted_once(store):
     after = study.status()
     assert (before["unwatched"], after["unwatched"]) == (1, 1)
     assert study.verify().ok
+
+
+def test_a_value_that_dwarfs_all_others_is_taken_out_by_a_replay(store):
+    first, later = twins(store)
+    for study, typed in ((first, 0.1), (later, 1e150)):
+        asked = study.ask([0.5, 0.1])
+        study.tell(asked.id, reward=0.1, cost=typed)
+        if study is later:
+            study.correct(asked.id, cost=0.1, reason="misread")
+            assert "in_place" not in study.about(asked.id)[-1]["body"]
+            study.resume("it was a typing error")
+    same(first, later)

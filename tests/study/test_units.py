@@ -11,6 +11,7 @@ from safedial.decision.units import Dial, Features
 from safedial.policies import hp_shield
 from safedial.study import Store, StudyError, create_study, list_studies
 from safedial.study.operations import request_digest
+from safedial.study.pseudonyms import read_unit_key
 from tests.recorded.test_recorded import HERE
 from tests.recorded.write import restored
 from tests.study.conftest import SPEC
@@ -268,3 +269,10 @@ def test_verify_finds_a_visit_whose_entry_was_moved(lite):
     report = lite.verify()
     assert (report.ok, report.first_bad, report.problem) == (False, 3, "has the visit of another decision")
     assert json.dumps(report.to_dict())
+
+
+def test_labels_and_key_files_that_no_text_or_file_can_have_are_clear_errors(ward):
+    with pytest.raises(InvalidInput, match="unit = "):
+        ward.unit("\ud800")
+    with pytest.raises(InvalidInput, match=r"unit_key = .*cannot be read"):
+        read_unit_key("file:a\0b")

@@ -18,6 +18,7 @@ from safedial.core.brackets import Growth
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
 from safedial.core.tolerated import Cost
+from safedial.errors import require
 from safedial.policies import POLICIES, as_policy
 from safedial.rounds_io import Log
 
@@ -75,6 +76,8 @@ def choose(
     >>> found.best.name, found.best.spec.cost_noise
     ('hp_student', None)
     """
+    sound = constants is None or isinstance(constants, Mapping)
+    require(sound, "constants", constants, "must map names of constants to numbers")
     given = {"curve": curve, "noise": noise, "linear": linear, "exchangeable": exchangeable, "cost": cost}
     answers = read_answers(given, pilot=pilot is not None)
     claimed, evidence = vouched(answers), Evidence()

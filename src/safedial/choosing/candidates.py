@@ -34,7 +34,7 @@ class Candidate(NamedTuple):
         policy, options: its name and options; the options may depend on the situation.
         needs: the assumptions; "a|b" is one of both.
         costs: the kinds of cost that it takes, answers to the question `cost`.
-        promise: in words.
+        promise: in words; `in_all`: how many excesses it allows in all, for one cost.
         spec: what the user would state beside threshold or costs, and risk.
         most, longest: the largest dimension and number of rounds for which it is fast enough.
     """
@@ -47,6 +47,7 @@ class Candidate(NamedTuple):
     costs: tuple[str, ...] = ("measured",)
     most: int | None = None
     longest: int | None = None
+    in_all: str = ""
 
 
 class Made(NamedTuple):
@@ -151,10 +152,11 @@ CANDIDATES = (
     Candidate(
         "hp_student",
         ("exact_curve", "linear", "gaussian", STARTED),
-        MARGINAL + "; in {rounds} rounds at most Binomial({rounds}, {risk:g}) excesses",
+        MARGINAL,
         _learning("student"),
         _start,
         costs=("measured", "several"),
+        in_all="; in {rounds} rounds at most Binomial({rounds}, {risk:g}) excesses",
     ),
     Candidate(
         "hp_student",

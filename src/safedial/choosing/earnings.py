@@ -73,7 +73,8 @@ def scene(policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
         return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
     if user.several and not takes_costs(policy, stated, with_constants=True):
         return None
-    given = {name: value for name, value in user.assumed.items() if name != ODDS}
+    known = {**user.constants, **user.assumed}
+    given = {name: known[name] for name in user.needed if name != ODDS and getattr(stated, name) is None}
     spec = replace(stated, **given)
     if user.zero_one:
         world = NonlinearWorld(kind="logistic", dim=user.dim, odds={**user.constants, **user.assumed}[ODDS])

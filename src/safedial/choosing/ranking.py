@@ -55,7 +55,8 @@ def offered(made: Made, user: Situation, found: Forecast | None) -> Offer:
         event = f"cost < {user.threshold:g}"
     numbers = {"risk": user.risk, "rounds": user.rounds, "once": made.spec.estimation_risk or 0.0}
     used = tuple(next(name for name in need.split("|") if name in user.facts) for need in made.candidate.needs)
-    promises = made.candidate.promise.format(event=event, **numbers)
+    words = made.candidate.promise + ("" if user.several else made.candidate.in_all)
+    promises = words.format(event=event, **numbers)
     return Offer(
         name=made.name, policy=made.policy, spec=made.spec, promises=promises, rests=used, forecast=found
     )  # fmt: skip

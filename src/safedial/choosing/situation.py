@@ -19,6 +19,8 @@ from safedial.planning.bracket_plan import TOLERANCE
 ODDS = "odds"
 """The odds of an event at the full dial in context 0, for costs of 0 or 1."""
 
+MOST_ROUNDS = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
@@ -65,6 +67,9 @@ class Situation:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             require(whole, name, value, "must be a whole number >= 1")
+        require(
+            self.rounds <= MOST_ROUNDS, "rounds", self.rounds, f"must be at most {MOST_ROUNDS:,}: all are simulated"
+        )
         start = self.start
         rule = "must be a number in (0, 1]: a share of the dial or, with a bracket, of the base"
         require(start is None or (_number(start) and 0.0 < start <= 1.0), "start", start, rule)

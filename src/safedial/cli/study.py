@@ -70,7 +70,7 @@ def ask(
     storage: Storage,
     *,
     key: Annotated[
-        str | None, typer.Option(help="A name for the request. The same key always gets the same decision.")
+        str | None, typer.Option(help="A name for the request. The same key gets the same decision for 30 days.")
     ] = None,
     meta: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE, stored with the decision; may be repeated.")

@@ -52,7 +52,7 @@ import numpy as np
 from safedial.core.least_squares import Fitted
 from safedial.core.namespace import FLOATS, namespace, normal_quantile
 from safedial.core.tolerance_factor import CAUTION, tolerance_factor
-from safedial.errors import require
+from safedial.errors import InvalidInput, require
 
 ROUNDING = 1e-14
 """More than the relative rounding of the sums and products that make one learner's bound."""
@@ -107,10 +107,11 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
         most = namespace(shrinkage).minimum(shrinkage, 1.0 - CAUTION)
         evidence = Evidence(seen.rounds, seen.log_det, most)
         factor = anytime_factor(evidence, seen.width, risk, failure, shape=chosen.shape)
+    # Costs without any scatter are not Gaussian: they tell nothing of the noise.
     if isinstance(seen.ready, bool):
         over = seen.spread * float(factor)
-        return seen.cost + over + ROUNDING * (abs(seen.cost) + over)
-    known = seen.ready & (factor < math.inf)
+        return seen.cost + over + ROUNDING * (abs(seen.cost) + over) if seen.spread > 0.0 else math.inf
+    known = seen.ready & (factor < math.inf) & (seen.spread > 0.0)
     return np.where(known, seen.cost + seen.spread * np.where(known, factor, 0.0), math.inf)
 
 
@@ -120,10 +121,14 @@ def noise_root(ratio: Any, context: Any) -> Any:
     >>> noise_root(1, np.array([3.0, 4.0]))
     2.0
     """
-    value: Any = ratio(context) if callable(ratio) else context[..., ratio]
-    sound = np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0.0)
-    require(sound, "noise_ratio", value, "must be a finite number > 0 for every context", "it is a ratio of variances")
-    return float(value) ** 0.5 if np.ndim(value) == 0 else np.sqrt(value)
+    try:
+        value = np.asarray(ratio(context) if callable(ratio) else context[..., ratio], dtype=np.float64)
+        found = value.shape == np.shape(context)[:-1] and bool(np.all(np.isfinite(value) & (value > 0.0)))
+    except Exception as error:
+        raise InvalidInput(f"noise_ratio: failed for a context ({type(error).__name__}: {error})") from error
+    words = "must be a finite number > 0 for every context"
+    require(found, "noise_ratio", value, words, "it is a ratio of variances")
+    return float(value) ** 0.5 if value.ndim == 0 else np.sqrt(value)
 
 
 def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:
@@ -165,8 +170,10 @@ def t_survival(degrees: Any, value: Any) -> Any:
 
 def chance_above(seen: Fitted, outcome: float) -> float:
     """P(t_ν > T) for a round's T = (Y − ⟨x,μ̂⟩)/(s√(1+w²)): its p-value; NaN where the fit says nothing."""
-    if not seen.ready or seen.spread <= 0.0:
+    if not seen.ready:
         return math.nan
+    if seen.spread <= 0.0:
+        return 1e-300 if outcome > seen.cost else 1.0
     size = (outcome - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
     return max(float(t_survival(seen.degrees, size)), 1e-300)
 

@@ -100,7 +100,7 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     )
 
 
-def check_past(rules: Rules, sample: Sample) -> None:
+def check_past(rules: Rules, sample: Sample, context: Any) -> None:
     """Refuse the outcome of a round from before the first decision, where passing over it could be a selection.
 
     HP-Student needs that no outcome decides which rounds get nothing; for its anytime promise it is enough that this is
@@ -109,7 +109,9 @@ def check_past(rules: Rules, sample: Sample) -> None:
     rule = "is not known, of a round before the first decision: leaving out those that were feared would mislead"
     way_out = "leave the round out if the reason has nothing to do with its outcome"
     require(not sample.unknown, "cost", sample.measured, rule, way_out)
-    given = sample.weight > 0.0 or sample.baseline_cost >= (rules.spec.threshold or 0.0)
+    rules.learner.check_context(rules, context)
+    excluded = rules.spec.costs is None and sample.baseline_cost >= rules.spec.threshold
+    given = sample.weight > 0.0 or excluded
     if not given and PROMISES[rules.policy.promise].gaussian and rules.policy.options["promise"] != "anytime":
         rule = "was given, in a round before the first decision: which rounds get nothing must not depend on outcomes"
         way_out = "leave such rounds out if contexts alone decided it, and otherwise all rounds up to the last of them"

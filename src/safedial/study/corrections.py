@@ -17,6 +17,9 @@ from safedial.study.reducer import keep_scatter, question_of, round_of, sample_o
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
 
+LARGEST = 1e6
+"""A mistyped value that is larger, in units of the largest mean, is taken out by a replay."""
+
 IN_PLACE = "in_place"
 """The field of a correction's event that is folded so; without it the log is replayed."""
 
@@ -25,7 +28,11 @@ def folds(spec: StudySpec, before: RoundHistory, samples: list[Any]) -> bool:
     """Whether a correction replaces an outcome in place: the setting stays, and both outcomes taught something."""
     throttled = before.values is None or before.values["throttled"]
     same = not throttled and all(sample is not None and sample.weight > 0.0 for sample in samples)
-    return spec.folds and same and samples[0].weight == samples[1].weight and not any(s.unknown for s in samples)
+    if not (spec.folds and same) or samples[0].weight != samples[1].weight or any(each.unknown for each in samples):
+        return False
+    # A sum would not recover from a value that dwarfs all others.
+    largest = LARGEST * max(1.0, spec.rules.spec.coefficient_bound * spec.rules.spec.context_bound)
+    return all(max(abs(each.reward), abs(each.cost)) <= largest for each in samples)
 
 
 def history_before(connection: Any, study: int, decision: int, seq: int) -> RoundHistory:

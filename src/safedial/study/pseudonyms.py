@@ -46,8 +46,8 @@ def _named(given: Any) -> bytes:
         return str(found).encode().rstrip(b"\r\n")
     try:
         return Path(name).read_bytes().rstrip(b"\r\n")
-    except OSError as error:
-        raise InvalidInput(f"unit_key = {given!r}: cannot be read ({error.strerror})") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"unit_key = {given!r}: cannot be read ({error})") from error
 
 
 def pseudonym(key: bytes, unit: str) -> str:

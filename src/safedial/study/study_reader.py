@@ -165,7 +165,10 @@ class StudyReader:
 
     def unit_names(self, unit: str) -> tuple[str, ...]:
         """What a unit that a query names may be stored as: as it is, or where the key is known as its pseudonym."""
-        return (unit,) if self._unit_key is None else (unit, pseudonym(self._unit_key, unit))
+        if self._unit_key is None:
+            return (unit,)
+        read_label(self.spec.rules_version, "unit", unit)
+        return unit, pseudonym(self._unit_key, unit)
 
     def _rows(self) -> Iterable[dict[str, Any]]:
         with reading(self.store.engine) as connection:

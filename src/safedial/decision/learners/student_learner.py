@@ -72,10 +72,11 @@ class Seen(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A decided round that is not learned yet: what became of it, and (x, y_c, y_r) or, before the outcome, x."""
+    """A round not learned yet: its status, (x, y_c, y_r) or before the outcome x, and the anytime bound on its C/g."""
 
     status: int
     row: Array
+    upper: float = math.inf
 
 
 def ratio_of(ratio: Any, dim: int, features: Features | None) -> Any:
@@ -129,6 +130,11 @@ class StudentLearner(Learner):
             fallback = setting
         made = make_policy(policy.name, **options)
         return rules._replace(policy=made, start_action=setting, fallback_action=fallback)
+
+    @classmethod
+    def check_context(cls, rules: Rules, context: Array) -> None:
+        if (ratio := ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features)) is not None:
+            noise_root(ratio, context)
 
     @classmethod
     def start_limit(cls, decision: Decision) -> str:
@@ -187,24 +193,15 @@ class StudentLearner(Learner):
     def _needed(self) -> int:
         return self.opened - (0 if self.anytime else self.lag)
 
-    def _absorb(self, round_: Waiting, *, history: bool = False) -> None:
-        """Bet on a round, and learn from it. A kept round from before the first decision is no evidence for an anytime
-        promise.
-        """
+    def _absorb(self, round_: Waiting) -> None:
+        """Bet on a round, and learn from it. (An anytime promise is watched in `open` and `_end`.)"""
         if round_.status == LEFT_OUT:
             return
         row = round_.row / self._root(round_.row[: self.dim])
-        cost, spec = float(row[self.dim]), self.rules.spec
-        self._measure()
-        seen = certified(self.triangle, row[: self.dim].copy(), 0.0)
-        if seen.ready and self.anytime and not history:
-            whole = seen._replace(log_det=self.log_det, least=self.least)
-            upper = cost_upper(whole, "anytime", spec.violation_risk, spec.estimation_risk, mixture=self.mixture)
-            if upper < math.inf:
-                self.monitor = monitor.update(self.monitor, cost > upper, spec.violation_risk)
-        elif not self.anytime:
-            self.capital = exchangeability.update(self.capital, chance_above(seen, cost))
-        self._crossed = self._crossed or self._own_evidence >= self.alarm_at
+        if not self.anytime:
+            seen = certified(self.triangle, row[: self.dim].copy(), 0.0)
+            self.capital = exchangeability.update(self.capital, chance_above(seen, float(row[self.dim])))
+            self._crossed = self._crossed or self._own_evidence >= self.alarm_at
         self.triangle = append(self.triangle, row)
 
     def _root(self, context: Array) -> float:
@@ -236,8 +233,15 @@ class StudentLearner(Learner):
         return prediction, choice
 
     def open(self, context: Array) -> int:
-        place = self.opened
-        self.waits[place] = Waiting(OPEN, context)
+        place, upper = self.opened, math.inf
+        if self.anytime:
+            # A round counts as kept from its decision on, so that open and lost rounds hide nothing (core.monitor).
+            root, risk, failure = self._root(context), self.rules.spec.violation_risk, self.rules.spec.estimation_risk
+            seen = certified(self.triangle, context / root, 0.0)._replace(log_det=self.log_det, least=self.least)
+            upper = root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
+            if upper < math.inf:
+                self.monitor = monitor.update(self.monitor, False, risk)
+        self.waits[place] = Waiting(OPEN, context, upper)
         self.opened += 1
         return place
 
@@ -259,7 +263,7 @@ class StudentLearner(Learner):
             self.lose(place, sample.baseline_cost)
         elif place is None:
             self.samples += 1
-            self._absorb(Waiting(KNOWN, row), history=True)
+            self._absorb(Waiting(KNOWN, row))
         elif self._end(place, KNOWN, row):
             self.samples += 1
 
@@ -275,6 +279,9 @@ class StudentLearner(Learner):
         kept = self.waits.get(-1 if place is None else place)
         if kept is None or place is None:
             return False
+        if row is not None and row[self.dim] > kept.upper:  # whatever other rounds are open
+            self.monitor = monitor.revise(self.monitor)
+            self._crossed = self._crossed or self._own_evidence >= self.alarm_at
         self.waits[place] = Waiting(status, kept.row if row is None else row)
         self.lost += status == LOST
         self._advance()
@@ -323,6 +330,7 @@ class StudentLearner(Learner):
             "scalars": np.array([kept.condition, self.log_det, self.least]),
             "places": np.array([(place, round_.status) for place, round_ in late], dtype=np.int64).reshape(-1, 2),
             "rows": rows,
+            **({"uppers": np.array([round_.upper for _, round_ in late])} if self.anytime else {}),
             "capital": np.append(self.capital.held, self.capital.seen),
             "exceeded": np.append(self.monitor.log_evidence, [self.monitor.rounds, self.monitor.violations]),
         }
@@ -333,8 +341,9 @@ class StudentLearner(Learner):
         condition, self.log_det, self.least = arrays["scalars"].tolist()
         self.triangle = triangle(arrays["factor"], arrays["columns"].copy(), rounds, condition)
         self._crossed = bool(crossed)
-        late = zip(arrays["places"].tolist(), arrays["rows"], strict=True)
-        self.waits = {place: Waiting(status, row.copy()) for (place, status), row in late}
+        places = arrays["places"].tolist()
+        late = zip(places, arrays["rows"], arrays.get("uppers", np.full(len(places), math.inf)).tolist(), strict=True)
+        self.waits = {place: Waiting(status, row.copy(), upper) for (place, status), row, upper in late}
         held = arrays["capital"]
         self.capital = exchangeability.Capital(held[:-1].copy(), held[-1])
         *log_evidence, seen, over = arrays["exceeded"].tolist()

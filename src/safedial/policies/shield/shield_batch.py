@@ -75,6 +75,8 @@ class ShieldBatch:
         found = np.zeros(self.lanes) if stated is None else np.asarray(stated(context))
         rule = "must give one value for each context, (n,) for contexts (n, d)"
         require(found.shape == (self.lanes,), name, found.shape, rule)
+        real = found.dtype.kind != "f" or bool(np.all(np.isfinite(found)))
+        require(real, name, found, "must give finite values: a NaN equals no other, so it belongs to no group")
         return found
 
     def _level(self) -> Array:
