@@ -127,7 +127,7 @@ def test_a_pilot_gives_numbers_and_can_only_contradict():
     assert any(
         line.startswith("Stated as the pilot proposes, for you to judge: reward_noise") for line in found.words()
     )
-    assert any("Nothing in the pilot speaks against it" in line for line in found.words())
+    assert any(line.startswith("Taken as true because the pilot") for line in found.words())
     bent = simulated_log("hp_probe", LinearWorld(dim=2, mean="sine"), true, rounds=600)
     against = choose(bent, threshold=2.0, linear=True, dose=identity(), rounds=40, seeds=3)
     assert "linear" in against.user.against

@@ -324,7 +324,7 @@ def test_units_visits_and_pseudonyms_at_a_shell(study, tmp_path, monkeypatch):
     assert study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[0] == 0
     stored = decision["certificate"]["unit"]
     assert [each["unit"] for each in answer(study("units", "ward", "--json"))["units"]] == [stored]
-    assert stored[:20] in study("units", "ward")[1]
+    assert f"{stored[:12]}…" in study("units", "ward")[1]
     told = answer(study("units", "ward", "P-04", "--unit-key", "env:WARD_KEY", "--json"))
     assert (told["outcomes"], told["course"][0]["visit"]) == (1, "1")
     assert "keeps no level for each unit" in study("units", "ward", stored)[1]

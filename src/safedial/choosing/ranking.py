@@ -20,7 +20,7 @@ from safedial.specfile import SpecFile
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-HEADS = ("policy", "share", "95 %", "8 of 10", "excesses", "attainable", "rests on")
+HEADS = ("policy", "share", "95 %", "8 of 10 studies", "excesses", "attainable", "rests on")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class Ranking:
         """The first offer, what was assumed, why others are not offered, and what the terms mean."""
         lines = ["No policy can be offered: what you vouch for supports none."]
         if self.offers:
-            lines = [*self._expected(self.best), *self._promises()]
+            lines = [*self._expected(self.best), *self._taken(), *self._promises()]
         return [*lines, *self._unforecast(), *self._assumed(), *self._refusals(), *self._against(), *self._meanings()]
 
     def _expected(self, first: Offer) -> list[str]:
@@ -141,6 +141,12 @@ class Ranking:
             f"{told.rate:.2%} of the rounds.{attained}"
         ]
 
+    def _taken(self) -> list[str]:
+        """What counts as vouched for because a pilot does not contradict it."""
+        taken = ", ".join(ASSUMPTIONS[name] for name in self.user.supported if name in self.user.vouched)
+        words = f"Taken as true because the pilot does not contradict it, and for you to judge: {taken}."
+        return [words] if taken else []
+
     def _promises(self) -> list[str]:
         alike: dict[str, list[str]] = {}
         for each in self.offers:
@@ -154,7 +160,8 @@ class Ranking:
 
     def _assumed(self) -> list[str]:
         told = ", ".join(f"{name} = {value:g}" for name, value in self.user.assumed.items()) if self.offers else ""
-        words = f"Assumed, not stated: {told}. The forecast depends on these numbers; the promise does not."
+        drifts = "" if self.user.bracketed or "exchangeable" in self.user.vouched else " The simulated contexts drift."
+        words = f"Assumed, not stated: {told}.{drifts} The forecast depends on this; the promise does not."
         stated = ", ".join(f"{name} = {self.user.constants[name]:g}" for name in self.user.proposed)
         judged = f"Stated as the pilot proposes, for you to judge: {stated}. The promise of some depends on them."
         return ([words] if told else []) + ([judged] if stated and not told and self.offers else [])
@@ -169,16 +176,10 @@ class Ranking:
         return [f"The pilot speaks against {ASSUMPTIONS[name]}: {why}" for name, why in self.user.against.items()]
 
     def _meanings(self) -> list[str]:
-        """The terms that were used; a pilot's silence is no voucher."""
+        """The terms that were used."""
         shown = {name for each in self.offers for name in each.rests}
         shown |= {name for name, short in ASSUMPTIONS.items() if any(short in why for why in self.refused.values())}
-        quiet = " Nothing in the pilot speaks against it; whether it holds, you must know."
-        silent = {name for name in self.user.supported if name in self.user.vouched}
-        told = [
-            f"- {ASSUMPTIONS[name]}: {words}.{quiet if name in silent else ''}"
-            for name, words in MEANING.items()
-            if name in shown
-        ]
+        told = [f"- {ASSUMPTIONS[name]}: {words}." for name, words in MEANING.items() if name in shown]
         return ["In these words:", *told]
 
     def cells(self) -> list[tuple[str, ...]]:
@@ -187,6 +188,9 @@ class Ranking:
             (each.name, *_shown(each.forecast), ", ".join(ASSUMPTIONS[name] for name in each.rests))
             for each in self.offers
         ]
+
+    def __repr__(self) -> str:
+        return f"Ranking({', '.join(each.name for each in self.offers) or 'no offers'})"
 
     def __str__(self) -> str:
         rows = [HEADS, *self.cells()] if self.offers else []

@@ -83,8 +83,9 @@ def choose(
 ) -> None:
     """Rank the policies whose assumptions you vouch for by what they would earn in your plan.
 
-    Five questions ask what you can vouch for; what is not answered is not vouched for. Every policy that rests on that
-    alone is simulated in your plan, all on the same rounds, and for every other one you are told what it needs.
+    Five questions ask what you can vouch for; what is not answered is not vouched for, unless a pilot is given, which
+    may contradict it. Every policy that rests on that alone is simulated in your plan, all on the same rounds, and for
+    every other one you are told what it needs.
 
     Example: safedial choose --curve exact --linear --noise gaussian --start 0.05 --threshold 0.5 --rounds 300 --dim 5
 
@@ -194,3 +195,5 @@ def _print(found: Any, paths: list[Path]) -> None:
         indent = "  " if line.startswith("- ") else ""
         typer.echo("\n".join(wrap(line, min(width, 120), subsequent_indent=indent, break_on_hyphens=False)))
     print_written(paths)
+    if found.offers and not paths:
+        typer.echo("Next: --out DIR writes DIR/spec.toml; then safedial study create NAME --spec DIR/spec.toml")

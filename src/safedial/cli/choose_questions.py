@@ -14,10 +14,10 @@ from safedial.core.spec import CONSTANTS
 from safedial.errors import InvalidInput, require
 
 CONSTANT_WORDS = (
-    "Upper bound on the reward's noise (sub-Gaussian constant)",
-    "Upper bound on the cost's noise (sub-Gaussian constant)",
-    "S: upper bound on the norm of the coefficients",
-    "L: upper bound on the norm of the contexts",
+    "The reward's noise: an upper bound on its standard deviation, with tails no heavier than Gaussian ones",
+    "The cost's noise: an upper bound on its standard deviation, with tails no heavier than Gaussian ones",
+    "How far reward or mean cost can change for a context of length 1 (S, the norm of the coefficients)",
+    "The largest length of a context (L, its norm)",
 )
 
 
@@ -39,11 +39,16 @@ def ask_for(given: dict[str, Any], *, pilot: bool) -> None:
     _add(given, "risk", "The chance of an excess that you accept in a round", "0.05", _risk)
     _add(given, "rounds", "Rounds in the study", "300", _count)
     if not pilot:
-        _add(given, "dim", "Dimension of the contexts", "5", _count)
+        _add(given, "dim", "How many numbers describe a case (the dimension of the contexts)", "5", _count)
     if bracketed and not several:
-        _add(given, "growth", f"The bracket: {BRACKETS}", None, read_bracket)
+        typer.echo(
+            "  How fast a cost can change with the dial: 1 % more raises it by at most HIGH %, 1 % less lowers it by\n"
+            "  at least LOW %, as long as it is above FLOOR (relative); or by LOW to HIGH for each unit (additive)"
+        )
+        _add(given, "growth", f"The bracket, {BRACKETS}", "relative:0.7,1.4,2", read_bracket)
     of = "the protocol's setting" if bracketed else "the dial"
-    _add(given, "start", f"A share of {of} that you declare safe for everyone, or none", "none", _share)
+    words = f"A share of {of} that you declare safe for everyone, or none (then only policies with constants remain)"
+    _add(given, "start", words, "none", _share)
     if not bracketed and not pilot:
         _constants(given, stated="constants" in vouched)
 

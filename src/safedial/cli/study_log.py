@@ -13,6 +13,8 @@ import typer
 from safedial.cli.study_options import Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
 from safedial.cli.study_output import long_run_words, print_answer, verify_words
 
+PSEUDONYM = re.compile(r"[0-9a-f]{64}")
+
 
 def verify(
     storage: Storage,
@@ -146,15 +148,27 @@ def units(
         print_answer(told, format, json)
         return
     counts = [told] if unit else told["units"]
-    heads = ("unit", "decisions", "outcomes", "violations", "95 % interval of their share")
+    heads = ("unit", "decisions", "outcomes", "violations", "95 % of their share")
     rows = [
-        (*(shown(each[head]) for head in heads[:4]), "{:.3f} to {:.3f}".format(*each["interval"])) for each in counts
+        (_short(each["unit"]), *(shown(each[head]) for head in heads[1:4]), "{:.3f}–{:.3f}".format(*each["interval"]))
+        for each in counts
     ]
     print_table(name, heads, rows)
     if unit:
         names = ("visit", "at", "action", "applied_action", "reward", "cost", "status")
-        course = [
-            [str(row.get(each, "") if row.get(each) is not None else "") for each in names] for row in told["course"]
-        ]
-        print_table(f"Course of {told['unit']}", names, course)
+        course = [[_cell(each, row.get(each)) for each in names] for row in told["course"]]
+        print_table(f"Course of {_short(told['unit'])}", names, course)
         typer.echo(long_run_words(told["long_run"]))
+
+
+def _short(label: str) -> str:
+    """A pseudonym by its first digits, which tell it from others; --json has all of them."""
+    return f"{label[:12]}…" if PSEUDONYM.fullmatch(label) else label
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name == "at":
+        return str(value)[:16].replace("T", " ")
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
