@@ -61,30 +61,33 @@ def test_a_recorded_agent_decides_as_before(recorded, name):
     assert play(agent, 45, 8) == pytest.approx(expected["agents"][name], rel=0, abs=1e-12)
 
 
-@pytest.fixture(scope="module", params=sorted(path.parent.name for path in HERE.glob("*/said.json")))
-def shielded(request):
-    folder = HERE / request.param
-    return folder, json.loads((folder / "said.json").read_text())
+LATER = {"shield": (shield, "said.json"), "student": (student, "student.json")}
+"""Policies that were recorded later: what wrote their folders, and where it stands what was seen."""
+
+WRITTEN = [(policy, path) for policy, (_, name) in LATER.items() for path in sorted(HERE.glob(f"*/{name}"))]
+STUDIED = [(*each, name) for each in WRITTEN for name in LATER[each[0]][0].STUDIES]
 
 
-@pytest.mark.parametrize("name", shield.STUDIES)
-def test_a_recorded_study_of_hp_shield_verifies_with_its_hash_and_goes_on_as_before(shielded, name, tmp_path):
-    folder, said = shielded
-    with Store(restored(folder, tmp_path / "store.db")) as store:
+@pytest.mark.parametrize(
+    ("policy", "path", "name"), STUDIED, ids=[f"{path.parent.name}-{name}" for _, path, name in STUDIED]
+)
+def test_a_study_recorded_later_verifies_with_its_hash_and_goes_on_as_before(policy, path, name, tmp_path):
+    said = json.loads(path.read_text())[name]
+    with Store(restored(path.parent, tmp_path / "store.db")) as store:
         study = open_study(name, storage=store, actor="tester")
         report = study.verify()
-        assert (report.ok, report.hash, report.problem) == (True, said[name]["hash"], "")
-        now, before = study.status(), said[name]["status"]
+        assert (report.ok, report.hash, report.problem) == (True, said["hash"], "")
+        now, before = study.status(), said["status"]
         assert now["evidence"] == pytest.approx(before.pop("evidence"), rel=1e-9)
         assert {key: now[key] for key in before} == before
-        assert shield.go_on(study) == pytest.approx(said[name]["next_actions"], rel=0, abs=1e-9)
+        assert LATER[policy][0].go_on(study) == pytest.approx(said["next_actions"], rel=0, abs=1e-9)
         assert study.verify().ok
 
 
-def test_a_recorded_agent_of_hp_shield_decides_as_before(shielded):
-    folder, said = shielded
-    again = Agent.load(folder / "shield.save")
-    assert shield.play(again, 30, 8) == pytest.approx(said["agent"], rel=0, abs=1e-9)
+@pytest.mark.parametrize(("policy", "path"), WRITTEN, ids=[path.parent.name for _, path in WRITTEN])
+def test_an_agent_recorded_later_decides_as_before(policy, path):
+    again = Agent.load(path.parent / f"{policy}.save")
+    assert LATER[policy][0].play(again, 30, 8) == pytest.approx(json.loads(path.read_text())["agent"], rel=0, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["certified", "conformal"])
@@ -114,29 +117,3 @@ def _numbers(value) -> list[float]:
     if isinstance(value, list):
         return [number for part in value for number in _numbers(part)]
     return [float(value)] if isinstance(value, (int, float)) else []
-
-
-@pytest.fixture(scope="module", params=sorted(path.parent.name for path in HERE.glob("*/student.json")))
-def studied(request):
-    folder = HERE / request.param
-    return folder, json.loads((folder / "student.json").read_text())
-
-
-@pytest.mark.parametrize("name", student.STUDIES)
-def test_a_recorded_study_of_hp_student_verifies_with_its_hash_and_goes_on_as_before(studied, name, tmp_path):
-    folder, said = studied
-    with Store(restored(folder, tmp_path / "store.db")) as store:
-        study = open_study(name, storage=store, actor="tester")
-        report = study.verify()
-        assert (report.ok, report.hash, report.problem) == (True, said[name]["hash"], "")
-        now, before = study.status(), said[name]["status"]
-        assert now["evidence"] == pytest.approx(before.pop("evidence"), rel=1e-9)
-        assert {key: now[key] for key in before} == before
-        assert student.go_on(study) == pytest.approx(said[name]["next_actions"], rel=0, abs=1e-9)
-        assert study.verify().ok
-
-
-def test_a_recorded_agent_of_hp_student_decides_as_before(studied):
-    folder, said = studied
-    again = Agent.load(folder / "student.save")
-    assert student.play(again, 30, 8) == pytest.approx(said["agent"], rel=0, abs=1e-9)

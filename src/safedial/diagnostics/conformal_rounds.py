@@ -36,17 +36,16 @@ LEARNING = ("form", "confidence", "group", "groups", "scaled", "predictor", "win
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConformalRounds:
+class WalkedRounds:
     """A log's rounds, in order; n rows.
 
     Attributes:
         number: the rounds' numbers in the log. context: (n, d).
-        intensity: g_c(action). outcome: y_t, +∞ where there was no dose. fitted: ĉ(x_t) before the outcome.
-        bounded: whether the round had a conformal bound before its outcome; else its dose is the start's.
+        intensity: g_c(action). outcome: y_t, +∞ where there was no dose. fitted: its prediction before the outcome.
+        bounded: whether the round had a bound before its outcome; else its dose is the start's.
         exceeded: whether its cost was above τ. covered: whether the applied action was at most the advised one.
-        ranked, chance, evidence: by calibration round: its row, its p-value, and the evidence after it that rounds are
-            not exchangeable.
-        rounds: all that was learned, refitted at the end.
+        ranked, chance: by round with a p-value: its row, and the p-value.
+        evidence: after each of them, that the assumptions of the promise do not hold.
     """
 
     spec: SafetySpec
@@ -62,10 +61,18 @@ class ConformalRounds:
     ranked: Any
     chance: Array
     evidence: Array
-    rounds: Rounds
 
     def __len__(self) -> int:
         return int(np.isfinite(self.outcome).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConformalRounds(WalkedRounds):
+    """The p-values are of calibration rounds, the evidence is that rounds are not exchangeable; `rounds` is all that
+    was learned, refitted at the end.
+    """
+
+    rounds: Rounds
 
 
 def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Any = None) -> ConformalRounds:

@@ -25,7 +25,7 @@ from safedial.core.student import Mixture, chance_above, cost_upper, noise_root
 from safedial.core.triangle import append, certified, empty, volume
 from safedial.decision.learners.student_learner import ratio_of
 from safedial.decision.units import Features
-from safedial.diagnostics.conformal_rounds import evidence_path
+from safedial.diagnostics.conformal_rounds import WalkedRounds, evidence_path
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch
 from safedial.errors import require
 from safedial.policies import Policy, make_policy
@@ -38,36 +38,12 @@ SPARE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudentRounds:
-    """A log's rounds, in order; n rows.
-
-    Attributes:
-        number: the rounds' numbers in the log. context: (n, d).
-        intensity: g_c(action). outcome: y_t, +∞ where there was no dose. fitted: ⟨x_t,μ̂⟩ before the outcome.
-        bounded: whether the round had a bound before its outcome; else its dose is the start's.
-        exceeded: whether its cost was above τ. covered: whether the applied action was at most the advised one.
-        ranked, chance: by round with a p-value: its row, and the p-value.
-        evidence: after each of them, that the noise is not Gaussian and of one size, or for the anytime promise that
-            its bound is exceeded too often.
+class StudentRounds(WalkedRounds):
+    """The evidence is that the noise is not Gaussian and of one size, or, for the `anytime` promise, that its bound is
+    exceeded too often.
     """
 
-    spec: SafetySpec
     anytime: bool
-    number: Array
-    names: tuple[str, ...]
-    context: Array
-    intensity: Array
-    outcome: Array
-    fitted: Array
-    bounded: NDArray[np.bool_]
-    exceeded: NDArray[np.bool_]
-    covered: NDArray[np.bool_]
-    ranked: Any
-    chance: Array
-    evidence: Array
-
-    def __len__(self) -> int:
-        return int(np.isfinite(self.outcome).sum())
 
 
 def walk_student_log(
