@@ -153,7 +153,7 @@ const drawRows = async () => {
     cell(row, each.visit ?? each.key ?? "", "name").title = each.visit ?? each.key ?? "";
     cell(row, Object.entries(each.meta).map(([name, value]) => `${name} ${value}`).join(", "), "name").title = JSON.stringify(each.meta);
     cell(row, clock(each.at));
-    cell(row, setting(each.action)).title = each.proposal === null ? "" : `proposed: ${setting(each.proposal)}`;
+    cell(row, setting(each.action)).title = each.proposal === null ? "" : `proposed: ${setting(each.proposal)}, ${each.proposal_answer}`;
     cell(row, setting(each.applied));
     cell(row, shortNumber(each.reward));
     cell(row, costWords(each.cost), each.violated ? "over" : "");
@@ -182,12 +182,12 @@ const folded = (title, ...parts) => {
 
 const openCertificate = async (id) => {
   const { certificate, events, why, explanation, action } = await (await get(`/v1/decisions/${id}`)).json();
-  const { key, visit = key, meta, raw_context: raw, features, dial, extrapolated, resumed, proposal, unit: whose } = certificate, body = at("certificate-body");
+  const { key, visit = key, meta, raw_context: raw, features, dial, extrapolated, resumed, proposal, proposal_answer: answer, unit: whose } = certificate, body = at("certificate-body");
   at("certificate-title").textContent = visit ? `Visit: ${plain(visit)}` : `Decision ${id}`;
   body.replaceChildren(made("p", `${clock(certificate.at)}, decision ${id}`, "quiet"), made("p", inUnit(action, dial.unit), "big"));
   for (const name of extrapolated) body.append(made("p", `${name} lies outside the range stated for it; the caller allowed that.`, "warn"));
   const values = Array.isArray(raw) ? raw.map((value, place) => [`feature ${place + 1}`, shortNumber(value)]) : Object.entries(raw).map(([name, value]) => [name, `${Number(value.toPrecision(6))} ${features.units?.[name] ?? ""}`.trim()]);
-  body.append(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...(whose === undefined ? [] : [["unit", whose]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
+  body.append(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", `${inUnit(proposal, dial.unit)}, ${answer}`]]), ...(whose === undefined ? [] : [["unit", whose]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
   body.append(made("h3", "Why this setting"), made("p", `${why.replace(/^[a-z]/, (letter) => letter.toUpperCase())}.`));
   body.append(made("h3", "What is promised"), made("p", promised(certificate, told.risk)));
   for (const each of resumed ?? []) body.append(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "quiet"));
