@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from safedial.cli.study_log import backup, checkpoint, export, units, verify
+from safedial.cli.study_log import backup, checkpoint, export, migrate, units, verify
 from safedial.cli.study_options import DecisionId, Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
 from safedial.cli.study_output import (
     after_import,
@@ -244,5 +244,5 @@ def status(name: Name, storage: Storage, format: Format = "table", json: JsonFla
         print_answer(told if json or format == "json" else with_age(told), format, json)
 
 
-for command in (verify, export, checkpoint, backup, units):
+for command in (verify, export, checkpoint, backup, migrate, units):
     study.command()(command)

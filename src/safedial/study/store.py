@@ -51,16 +51,19 @@ class Store:
     Args:
         storage: sqlite:///file.db or postgresql://user@host/database.
         create: create the tables if there are none; False refuses a file that does not exist.
+        upgrade: upgrade an older store when it is opened; False leaves its tables as they are (`migrate`).
         unit_keys: keys of studies that store pseudonyms of their units, each env:NAME, file:PATH or bytes.
 
     A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
     `status` answer, and everything that writes is refused.
     """
 
-    def __init__(self, storage: str, *, create: bool = True, unit_keys: Iterable[str | bytes] = ()) -> None:
+    def __init__(
+        self, storage: str, *, create: bool = True, upgrade: bool = True, unit_keys: Iterable[str | bytes] = ()
+    ) -> None:
         self.storage = storage
         self.unit_keys = [read_unit_key(each) for each in unit_keys]
-        self.engine = connect(storage, create=create)
+        self.engine = connect(storage, create=create, upgrade=upgrade)
         self._begin = reading if is_read_only(self.engine) else writing
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
