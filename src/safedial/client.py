@@ -30,7 +30,7 @@ RETRIED = (408, 425, 429, 500, 502, 503, 504)
 """Status codes after which the same request, with the same idempotency key, may succeed."""
 
 
-LATER = ("hash", "replayed", "stopped")
+LATER = ("hash", "replayed", "stopped", "proposal_answer")
 """Further fields, which later versions of the service send."""
 
 ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
@@ -48,7 +48,8 @@ class Advice(NamedTuple):
     """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
 
     `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key; `stopped`
-    names the rule that has stopped the study since.
+    names the rule that has stopped the study since; `proposal_answer` says whether a proposal was granted, lowered or
+    raised.
     """
 
     action: float
@@ -62,6 +63,7 @@ class Advice(NamedTuple):
     hash: str | None = None
     replayed: bool = False
     stopped: str = ""
+    proposal_answer: str = ""
 
 
 class Client:

@@ -13,6 +13,7 @@ from safedial.errors import import_extra, require
 from safedial.service.access import is_loopback, refuse_open_address
 from safedial.service.app import make_app
 from safedial.service.app_state import Limits
+from safedial.service.connections import PROTOCOL
 from safedial.study import Store
 
 uvicorn = import_extra("uvicorn", "service")
@@ -23,7 +24,13 @@ RATE = "SAFEDIAL_RATE"
 UNIT_KEYS = "SAFEDIAL_UNIT_KEYS"
 """Where the keys of pseudonyms are, env:NAME or file:PATH, one on a line; never a key itself."""
 
-QUIET: dict[str, Any] = {"access_log": False, "log_level": "warning", "server_header": False, "timeout_keep_alive": 30}
+QUIET: dict[str, Any] = {
+    "access_log": False,
+    "log_level": "warning",
+    "server_header": False,
+    "timeout_keep_alive": 30,
+    "http": PROTOCOL,
+}
 """The settings of every server: without an access log, so that no address or id is written anywhere."""
 
 
