@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from safedial.study import Store, create_study, failpoints
+from safedial.study import Store, create_study, failpoints, open_study
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, work
 
@@ -19,7 +19,7 @@ LOOSE = {**SPEC, "guard": {"alarm_level": 1e-9}}
 def check(url, acks):
     """Every acknowledged event is in the log as it was acknowledged, and the log is whole; how many there are."""
     with Store(url) as store:
-        study = create_study("trial", LOOSE, storage=store, load_if_exists=True)
+        study = open_study("trial", storage=store)
         report = study.verify()
         assert report.ok, report
         events = {}
@@ -30,8 +30,9 @@ def check(url, acks):
     told = acknowledged(acks)
     for kind, seq, value in told:
         assert events[seq]["kind"] == kind
-        about = events[seq]["decision_id"]
-        assert (events[seq]["body"]["action"] if about is None else int(about.split(".")[1])) == value
+        about, body = events[seq]["decision_id"], events[seq]["body"]
+        stated = body["spec"]["threshold"] if kind == "amended" else body.get("action")
+        assert (stated if about is None else int(about.split(".")[1])) == value
     return len(told)
 
 

@@ -22,7 +22,7 @@ FORK.set_forkserver_preload(["tests.study.worker"])
 
 
 def work(url: str, acks: str, seed: int, place: str = "", rounds: int = 10**9, threads: int = 3) -> None:
-    """Ask, tell, sometimes correct or void, from several threads that share one store."""
+    """Ask, tell, sometimes correct, void or amend, from several threads that share one store."""
     if place:
         failpoints.arm(place)
     file = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -55,6 +55,10 @@ def _call(store: Store, file: int, seed: int, rounds: int) -> None:
         elif rng.random() < 0.05:
             gone = _again(partial(study.void, decision.id, reason="wrong patient", unrelated=True))
             _acknowledge(file, "voided", gone.seq, decision.seq)
+        elif rng.random() < 0.05:
+            changes, key = {"threshold": rng.uniform(0.4, 0.6)}, f"{seed}-{number}-new"
+            other = _again(partial(study.amend, changes=changes, reason="a new guideline", key=key))
+            _acknowledge(file, "amended", other.seq, changes["threshold"])
 
 
 def _again(call: Callable[[], Any]) -> Any:

@@ -61,6 +61,10 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
     same = (named.get("name") if isinstance(named, Mapping) else named) == policy.name
     own = policy if same and policy.name not in FACTORIES else None
     made = read_spec(fields, quiet=quiet, version=version, own=own)
+    known = made.rules.policy.name in FACTORIES or made.rules.policy is policy
+    require(
+        known, "policy", made.rules.policy.name, "is your own, which an amendment cannot bring", "create a new study"
+    )
     for name in FIXED:
         kept = made.fields.get(name) == before.fields.get(name)
         rule = "cannot be amended, because one log holds the contexts of all rounds"
