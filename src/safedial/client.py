@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from safedial.checkpoints import Checkpoint, check_signature, load_checkpoint
+from safedial.client_answers import read_answer, read_refusal
 from safedial.client_heads import Heads, SeenHead
 from safedial.errors import InvalidInput, require
 
@@ -195,6 +196,22 @@ class Client:
         body = {"reason": reason, "forget": forget}
         return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
 
+    def amend(
+        self,
+        study: str,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        reason: str,
+        changes: Mapping[str, Any] | None = None,
+        from_round: int | None = None,
+        keep_learning: bool | None = None,
+    ) -> dict[str, Any]:
+        """Change a study's specification from the next decision on, as `Study.amend` does."""
+        body = {"spec": _plain(spec), "changes": _plain(changes), "from_round": from_round}
+        body |= {"keep_learning": keep_learning, "reason": reason}
+        given = {name: value for name, value in body.items() if value is not None}
+        return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/amendment", given, key=uuid.uuid4().hex)
+
     def decisions(
         self,
         study: str,
@@ -293,11 +310,11 @@ class Client:
                 self.close()
                 reason = type(error).__name__
                 continue
-            answer = _answer(text) if status < 300 else None
+            answer = read_answer(text) if status < 300 else None
             if answer is not None:
                 return answer
             if status >= 400 and status not in RETRIED:
-                raise _refusal(status, text)
+                raise read_refusal(status, text)
             reason = f"status {status}" if status >= 300 else "an answer that is not the service's"
         raise ServiceUnavailable(f"{self!r}: {reason}, after {self.retries + 1} attempts")
 
@@ -328,23 +345,3 @@ def _plain(cost: Any) -> Any:
 
 def _quoted(name: str) -> str:
     return urllib.parse.quote(str(name), safe="")
-
-
-def _answer(text: bytes) -> dict[str, Any] | None:
-    """The service's answer; None for any other answer, such as a proxy's error page."""
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
-def _refusal(status: int, text: bytes) -> InvalidInput:
-    """The error for a request that the service refuses."""
-    try:
-        problem = json.loads(text)
-        code, words = problem["code"], problem.get("detail") or problem["title"]
-        where = f"{problem['field']}: " if problem.get("field") else ""
-    except (ValueError, KeyError, TypeError):
-        code, words, where = "invalid_input", "no further words", ""
-    return InvalidInput(f"the service refused ({status} {code}): {where}{words}", code)

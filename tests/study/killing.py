@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safedial.study import Store, create_study
+from safedial.study import Store, create_study, open_study
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, serve, work, work_over_http
 
@@ -30,7 +30,7 @@ def check(url: str, acks: str, heads: list[str] | None = None) -> int:
     """
     told, seen = acknowledged(acks), heads or []
     with Store(url) as store:
-        study = create_study("trial", LOOSE, storage=store, load_if_exists=True)
+        study = open_study("trial", storage=store)
         report = study.verify()
         assert report.ok, report
         events = {}
@@ -40,8 +40,9 @@ def check(url: str, acks: str, heads: list[str] | None = None) -> int:
             events |= {event["seq"]: event for event in page["events"]}
     for kind, seq, value in told:
         assert events[seq]["kind"] == kind
-        about = events[seq]["decision_id"]
-        assert (events[seq]["body"]["action"] if about is None else int(about.split(".")[1])) == value
+        about, body = events[seq]["decision_id"], events[seq]["body"]
+        stated = body["spec"]["threshold"] if kind == "amended" else body.get("action")
+        assert (stated if about is None else int(about.split(".")[1])) == value
     for head in seen:
         seq, _, name = head.partition(":")
         assert events[int(seq)]["hash"] == name, f"a client saw {head}, which the log lacks"

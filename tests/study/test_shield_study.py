@@ -304,9 +304,9 @@ def test_evidence_against_the_bracket_stops_a_study_and_a_resume_restarts_it(she
 
     def at_once(transaction):
         for cost, applied in told:
-            decision = operations.ask(transaction, request, actor="tester")
+            decision = operations.ask(transaction, lambda _, request=request: request, actor="tester")
             body = {"reward": 0.0, "cost": cost, "applied_action": applied, "throttled": False}
-            operations.tell(transaction, read_id(decision.id), body, actor="tester")
+            operations.tell(transaction, read_id(decision.id), lambda _, body=body: body, actor="tester")
 
     study._write(at_once, True)
     assert (study.status()["stopped"], study.status()["evidence"] > 100.0) == ("bracket_drift", True)

@@ -26,7 +26,7 @@ FORK.set_forkserver_preload(["tests.study.worker", "safedial.service.server"])
 
 
 def work(url: str, acks: str, seed: int, place: str = "", rounds: int = 10**9, threads: int = 3) -> None:
-    """Ask, tell, sometimes correct or void, from several threads that share one store."""
+    """Ask, tell, sometimes correct, void or amend, from several threads that share one store."""
     if place:
         failpoints.arm(place)
     with Store(url) as store:
@@ -69,6 +69,9 @@ class Remote:
     def void(self, decision_id: str, **words: Any) -> Any:
         return SimpleNamespace(**self.client.void(decision_id, **words))
 
+    def amend(self, **words: Any) -> Any:
+        return SimpleNamespace(**self.client.amend("trial", **words))
+
 
 def _call_all(studies: list[Any], acks: str, seed: int, rounds: int) -> None:
     file = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -102,6 +105,10 @@ def _call(study: Any, file: int, seed: int, rounds: int) -> None:
         elif rng.random() < 0.05:
             gone = again(partial(study.void, decision.id, reason="wrong patient", unrelated=True))
             _acknowledge(file, "voided", gone.seq, decision.seq)
+        elif rng.random() < 0.05:
+            changes, key = {"threshold": rng.uniform(0.4, 0.6)}, f"{seed}-{number}-new"
+            other = again(partial(study.amend, changes=changes, reason="a new guideline", key=key))
+            _acknowledge(file, "amended", other.seq, changes["threshold"])
 
 
 def _again(file: int, call: Callable[[], Any]) -> Any:

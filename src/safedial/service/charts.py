@@ -50,6 +50,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "interval": list(_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
             "resumes": [_turn(resume) for resume in track.resumes[-20:]],
+            "amendments": [_turn(amendment) for amendment in track.amendments[-20:]],
             "ages": ages(track),
             "curves": curves(track, points, path),
         }
@@ -97,10 +98,11 @@ def _turn(turn: Turn) -> dict[str, Any]:
 def _learning(track: Track) -> dict[str, Any]:
     """Which decision the model waits for, how many known rounds wait behind it, and whether learning has ended."""
     study = track.study.spec
-    lost = (track.column("blocked") > 0) & ~track.overdue
+    learned = np.arange(track.rows) >= track.learned_from
+    lost = (track.column("blocked") > 0) & ~track.overdue & learned
     if not study.ordered:
         return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.learner.in_order}
-    first = int(np.argmax(np.append(track.has_status(OPEN) | track.overdue, True)))
+    first = int(np.argmax(np.append((track.has_status(OPEN) | track.overdue) & learned, True)))
     held = (track.has_status(*KNOWN, THROTTLED, VOID, EXPIRED) & ~track.overdue)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
     return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}

@@ -146,6 +146,20 @@ class Resume(_Closed):
     )
 
 
+class Amendment(_Closed):
+    """The specification from the next decision on: the whole of it, or what changes."""
+
+    reason: str = Field(min_length=1)
+    spec: dict[str, Any] | None = Field(None, description="as for a new study; dim and features may be left out")
+    changes: dict[str, Any] | None = Field(
+        None, description='only what differs, {"threshold": 0.6}; null drops a field'
+    )
+    from_round: int | None = Field(None, description="a check: it must be the next round")
+    keep_learning: bool | None = Field(
+        None, description="true: keep what was learned, or refuse; false: start again; by default kept where proved"
+    )
+
+
 class Decision(BaseModel):
     """An advised action. Its certificate holds every number and assumption behind it."""
 
@@ -216,6 +230,7 @@ class StudyState(BaseModel):
     violations: int
     unwatched: int | None = Field(None, description="rounds that ended without an outcome that the watch can count")
     resumes: int | None = Field(None, description="how often a person cleared an alarm")
+    amendments: int | None = Field(None, description="how often the specification was amended")
     oldest_open: str | None = Field(None, description="when the oldest open decision was made")
     evidence: float
     stopped: str

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from safedial.decision.rules import RULES
 from safedial.policies import FACTORIES, Policy
+from safedial.study.amendment import amended_spec
 from safedial.study.corrections import IN_PLACE, fold_correction
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
 from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.log import read_event, read_events, read_snapshot, revisions, snapshot_seqs
+from safedial.study.log import events_about, read_event, read_events, read_snapshot, revisions, snapshot_seqs
 from safedial.study.reducer import update_state
 from safedial.study.snapshot import pack, unpack, unpacked
 from safedial.study.spec import StudySpec, read_spec
@@ -46,7 +47,20 @@ Kept = Sequence[tuple[int, bytes]]
 
 
 def read_study(source: Source) -> StudySpec:
-    """The specification of a study, from its first event, whose hash must be right."""
+    """The specification of a study as of now: of its first event and of every amendment, whose hashes must be right."""
+    spec = first_spec(source)
+    for event in events_about(source.connection, source.study, 1):
+        if EVENT_KINDS[event.kind].amends:
+            before = read_event(source.connection, source.study, event.seq - 1)
+            if before is None or not follows(before.hash, source.name, event):
+                words = f"event {event.seq} does not follow the previous one; verify the study"
+                raise StudyError("log_broken", f"study {source.name!r}: {words}")
+            spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
+    return spec
+
+
+def first_spec(source: Source) -> StudySpec:
+    """The specification that a study began with, from its first event, whose hash must be right."""
     name, first = source.name, read_event(source.connection, source.study, 1)
     if first is None or not EVENT_KINDS[first.kind].creates_study:
         raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
@@ -69,7 +83,7 @@ def read_study(source: Source) -> StudySpec:
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
     """The state after the last event; `kept` are states that this process packed before, the latest first."""
     snapshots = chain(_kept_snapshots(source, spec, kept), stored_snapshots(source, spec, 2**62))
-    state = next((state for _, make in snapshots if (state := make())), None) or State(spec)
+    state = next((state for _, make in snapshots if (state := make())), None) or State(spec.first)
     state.snapshots = [shot for shot in kept if shot[0] <= state.seq]
     return catch_up(source, state)
 
@@ -104,7 +118,7 @@ def apply_event(
         again = replay_again(source, state.study, event.seq, snapshots)
         again.snapshots, again.next_shot, state = state.snapshots, state.next_shot, again
     else:
-        update_state(state, event, body, known=known)
+        state = update_state(state, event, body, known=known)
     state.hash = event.hash
     if state.seq >= state.next_shot:
         keep_snapshot(state)
@@ -122,7 +136,7 @@ def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshot
         if state is not None:
             break
     else:
-        state, past = State(spec), _fixes(source, 0, upto)
+        state, past = State(spec.first), _fixes(source, 0, upto)
     fixes: dict[int, dict[str, Any]] = {}
     for fix in past:  # a round may be corrected and then voided: its last cost stays known
         fixes[fix.decision] = {**fixes.get(fix.decision, {}), **fix.values}
@@ -133,7 +147,7 @@ def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshot
         if body.get(IN_PLACE) and event.seq not in done:
             fold_correction(source.connection, source.study, state, event)
         else:
-            update_state(state, event, body, fixes)
+            state = update_state(state, event, body, fixes)
         state.hash = event.hash
     return state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,7 +35,8 @@ class StudySpec:
     `learning_order` is "prefix" (the learner uses the longest run of rounds, from the first, whose outcomes are all
     known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
     outcomes). The written form calls it `folding`. `unit_check` is the check value of the key of its pseudonyms, from
-    its first event; "" if it stores units as they are given (study/pseudonyms.py).
+    its first event; "" if it stores units as they are given (study/pseudonyms.py). `before` is the specification up to
+    the amendment, event `since`, that made this one (study/amendment.py).
     """
 
     rules: Rules
@@ -43,7 +44,26 @@ class StudySpec:
     learning_order: str
     fields: dict[str, Any]
     unit_check: str = ""
+    before: StudySpec | None = None
+    since: int = 0
     folding = renamed_attribute("StudySpec.folding", "learning_order")
+
+    @property
+    def chain(self) -> Iterator[StudySpec]:
+        """This specification, the one before it, and so on to the study's first."""
+        spec: StudySpec | None = self
+        while spec is not None:
+            yield spec
+            spec = spec.before
+
+    def at(self, seq: int) -> StudySpec:
+        """The specification that a decision at `seq` was made under."""
+        return next(spec for spec in self.chain if seq > spec.since)
+
+    @property
+    def first(self) -> StudySpec:
+        """The specification that the study began with."""
+        return self.at(1)
 
     @cached_property
     def rules_version(self) -> int:
@@ -108,6 +128,15 @@ def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
     elif form["features"]:
         written["features"] = {"ranges": {}, "units": {}, **form["features"]}
     return {name: value for name, value in written.items() if value is not None}
+
+
+def check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
+    """A fallback in the upper half of the dial must be confirmed, because costs grow with the setting."""
+    dial, fallback, start = spec.rules.dial, spec.rules.fallback_action, spec.rules.start_action
+    high = fallback > 0.5 * (dial.low + dial.high) and fields.get("fallback_action") is not None and fallback != start
+    rule = f"is in the upper half of the dial, {dial.low:g} to {dial.high:g}, but it is advised when costs are too high"
+    way_out = "state a lower one, or high_fallback: true if lower settings are the dangerous ones"
+    require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
 
 
 def own_policy(fields: Mapping[str, Any]) -> Policy | None:

@@ -111,14 +111,17 @@ class Store:
             self._ids[name] = found
         return self._ids[name]
 
-    def spec(self, study: int, name: str, policy: Policy | None = None) -> StudySpec:
-        """The specification of a study; `policy` is its policy, if that is the user's own."""
-        if study not in self._studies or policy is not None:
+    def spec(self, study: int, name: str, policy: Policy | None = None, *, since: int = 0) -> StudySpec:
+        """The specification of a study, at least as of the amendment `since`; `policy` is its policy, if that is the
+        user's own.
+        """
+        if study not in self._studies or policy is not None or self._studies[study][1].since < since:
             with reading(self.engine) as connection:
-                found = read_study(Source(connection, study, name, policy))
+                found = read_study(Source(connection, study, name, policy or self.own_policy(study)))
             if policy is not None:
                 self._policies.setdefault(study, policy)
-            self._studies.setdefault(study, (name, found))
+            if study not in self._studies or leads_to(self._studies[study][1], found):
+                self._studies[study] = name, found
         return self._studies[study][1]
 
     def own_policy(self, study: int) -> Policy | None:
@@ -214,6 +217,8 @@ class Store:
         if failpoints.armed:
             failpoints.hit("after_commit")
         self._failed = -math.inf
+        for study, transaction in transactions.items():  # it may have been amended, here or by another process
+            self._studies[study] = transaction.source.name, transaction.state.study
         self._states |= {study: transaction.state for study, transaction in transactions.items()}
         self._shots |= {study: transaction.state.snapshots for study, transaction in transactions.items()}
         self._heads |= {
@@ -255,13 +260,20 @@ class Store:
 def _same(one: StudySpec, other: StudySpec) -> bool:
     if one is other:
         return True
-    return (one.rules_version, one.fields, one.unit_check) == (other.rules_version, other.fields, other.unit_check)
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ("rules_version", "fields", "unit_check", "since")
+    )
+
+
+def leads_to(one: StudySpec, other: StudySpec) -> bool:
+    """Whether a study with the first specification can have the other by now: the same, or amended since."""
+    return any(_same(one, spec) for spec in other.chain)
 
 
 def _run(job: _Job, transaction: StudyTransaction) -> tuple[_Job, Any, InvalidInput | None]:
     """An operation's answer, or its refusal; a refusal after appending events is a bug."""
     before = transaction.state.seq
-    if job.spec is not None and not _same(job.spec, transaction.state.study):
+    if job.spec is not None and not leads_to(job.spec, transaction.state.study):
         words = "has another specification than when it was opened: the store was restored; restart this process"
         return job, None, StudyError("store_unavailable", f"study {transaction.source.name!r}: {words}")
     try:

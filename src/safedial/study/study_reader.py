@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from safedial.study.log import event_hashes, events_about, read_event, read_even
 from safedial.study.pseudonyms import matching_key, no_key, pseudonym, read_unit_key
 from safedial.study.requests import actor_name, read_label
 from safedial.study.spec import StudySpec
-from safedial.study.store import Answer, Store
+from safedial.study.store import Answer, Store, leads_to
 from safedial.study.tables import effective_rows, write_rows
 from safedial.study.transaction import StudyTransaction
 from safedial.study.units import by_unit, counts_of, long_run_of, unknown_unit, unknown_visit
@@ -48,18 +48,30 @@ class StudyReader:
         self.store, self.name, self.actor = store, name, actor_name(actor)
         self.created = False
         self._id = store.find(name)
-        self.spec: StudySpec = store.spec(self._id, name, policy)
+        self._opened: StudySpec = store.spec(self._id, name, policy)
         keys = store.unit_keys if unit_key is None else [read_unit_key(unit_key)]
         self._unit_key = matching_key(name, self.spec.unit_check, keys, must=unit_key is not None)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
 
+    @property
+    def spec(self) -> StudySpec:
+        """Its specification, as of the last amendment that this process knows; that of a store which was restored in
+        the meantime does not replace it.
+        """
+        latest = self.store.spec(self._id, self.name)
+        return latest if leads_to(self._opened, latest) else self._opened
+
     def decision(self, decision_id: str) -> StudyDecision:
         """A past decision, with its certificate."""
         event = self._event(decision_id)
-        asked = read_new_context(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
-        return decided(self.spec, self.name, event, asked.vector)
+        body = event.fields()
+        if amended := body.get("amended"):
+            self.store.spec(self._id, self.name, since=amended[-1][0])
+        spec = self.spec.at(event.seq)
+        asked = read_new_context(spec.rules, body["context"], allow_extrapolation=True)
+        return decided(spec, self.name, event, asked.vector, body)
 
     def about(self, decision_id: str) -> list[dict[str, Any]]:
         """The later events of a decision: outcome, correction, void, expiry."""
@@ -102,7 +114,9 @@ class StudyReader:
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-            ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
+            ids = self._ids(
+                event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision > 1}))
+            )
         return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
 
     def verify(
@@ -152,7 +166,7 @@ class StudyReader:
 
     def long_run(self, stored: str) -> dict[str, Any] | None:
         """The long-run statement for a unit, by its label as the log has it; None where no level is kept for it."""
-        return self._run(lambda transaction: long_run_of(self.spec.rules, transaction.state.learner, stored))
+        return self._run(lambda done: long_run_of(done.state.study.rules, done.state.learner, stored))
 
     def stored_unit(self, unit: str | None) -> str | None:
         """A unit's label as the log has it: as it is given, or its pseudonym."""
@@ -172,7 +186,7 @@ class StudyReader:
 
     def _rows(self) -> Iterable[dict[str, Any]]:
         with reading(self.store.engine) as connection:
-            yield from effective_rows(self.spec.rules, self.name, read_events(connection, self._id))
+            yield from effective_rows(self.spec.first, self.name, read_events(connection, self._id))
 
     def _of_unit(self, unit: str) -> list[dict[str, Any]]:
         names = self.unit_names(str(unit))
@@ -184,7 +198,7 @@ class StudyReader:
     def export(self, path: str | Path) -> Path:
         """Write the decisions to .csv or .parquet, or the whole log to .jsonl."""
         with reading(self.store.engine) as connection:
-            return write_rows(path, self.spec.rules, self.name, read_events(connection, self._id))
+            return write_rows(path, self.spec.first, self.name, read_events(connection, self._id))
 
     def _run(self, operation: Callable[[StudyTransaction], Answer]) -> Answer:
         return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
@@ -203,7 +217,8 @@ class StudyReader:
 
     def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
         transaction.flush()
-        found = (event for seq in islice(transaction.state.open, most) if (event := transaction.event(seq)))
+        waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
+        found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
         return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
 
 

@@ -82,11 +82,12 @@ class StudyTransaction:
 
     def _alarm(self, rule: str, at: int | None = None) -> None:
         state = self.state
+        fired = next((each for each in state.phases if rule in each.fired(latest=each is state)), state)
         body = {
             "rule": rule,
-            "evidence": state.watch.evidence,
-            "open": len(state.open),
-            "violations": state.violations,
+            "evidence": fired.watch.evidence,
+            "open": state.waiting,
+            "violations": state.total("violations"),
             "fallback_action": state.study.rules.fallback_action,
         }
         self.append("alarm", body, actor="guard", reason=LIMITS[rule], at=at)
@@ -96,7 +97,7 @@ class StudyTransaction:
         seq = self.seq_of(key)
         if seq is None:
             return None
-        if self._is_old(seq):
+        if self.is_old(seq):
             self.release_key(key)
             return None
         found = self._used[key]
@@ -117,7 +118,7 @@ class StudyTransaction:
         self._old.add(key)
         self._used[key] = None
 
-    def _is_old(self, seq: int) -> bool:
+    def is_old(self, seq: int) -> bool:
         """Whether a key's event is older than keys are kept (version 1 of the rules keeps them for ever)."""
         event = self.event(seq) if self.state.study.rules_version > 1 else None
         return event is not None and now() - event.at > KEY_DAYS * DAY

@@ -20,7 +20,7 @@ from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
 from safedial.study.reducer import decide_next, question_of
-from safedial.study.replay_log import Source, apply_event, read_study, snapshot_body
+from safedial.study.replay_log import Source, apply_event, first_spec, snapshot_body
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 
@@ -195,7 +195,7 @@ class _Check:
     def follow(self, event: Event) -> None:
         """Apply the event, after recomputing it if it is a decision or an alarm."""
         if self.state is None:
-            self.state = State(read_study(self.source))
+            self.state = State(first_spec(self.source))
         state, body, means = self.state, event.fields(), EVENT_KINDS[event.kind]
         due = state.due_at(event.at) if means.decides or means.stops else state.due
         if due != (body["rule"] if means.stops else ""):
@@ -204,7 +204,7 @@ class _Check:
             raise _Bad(
                 event.seq, f"clears {body['rule']!r}, but the study was stopped by {state.stop_reason or 'nothing'}"
             )
-        if means.imports and state.rounds:
+        if means.imports and state.decisions:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
         asked = self.decide_again(state, event, body) if means.decides else None

@@ -48,6 +48,8 @@ class LinearLearner(Learner):
     `coefficient_bound` is the stated S, which the data may refute.
     """
 
+    kept_through = ("threshold", "fallback_action", "high_fallback", "guard")
+
     def __init__(
         self, dim: int, ridge: float, extras: RadiusState | None = None, *, coefficient_bound: float = math.inf
     ) -> None:

@@ -55,6 +55,8 @@ class Learner(ABC):
     """Whether it is a `QuestionLearner`."""
     awaits_all: ClassVar[bool] = False
     """Whether a study waits for the outcomes of decisions that give nothing too, because they tell something."""
+    kept_through: ClassVar[tuple[str, ...]] = ()
+    """Fields of a specification on which what it learns under a certified promise does not depend."""
 
     samples: int = 0
     """The number of outcomes learned from."""
