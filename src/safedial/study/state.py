@@ -89,6 +89,12 @@ class State:
         """The time of the oldest open decision, in microseconds."""
         return next(iter(self.open.values())).at if self.open else None
 
+    def overdue_at(self, at: int) -> list[int]:
+        """The times, in microseconds, since when outcomes that are open at a time have been overdue, oldest first."""
+        hours = self.study.guard.deadline
+        wait = None if hours is None else int(hours * HOUR)
+        return [] if wait is None else [one.at + wait for one in self.open.values() if at - one.at > wait]
+
     def _is_blind(self, share: float) -> bool:
         return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)
 
