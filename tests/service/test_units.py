@@ -152,6 +152,10 @@ def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement
         browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 15)
         assert "metadata, keys and reasons are stored as they were entered" in read(browser, "pseudonyms")
         assert "day 8" in read(browser, "rows")
+        newest = Caller(url).get("/v1/studies/ward/decisions?limit=1").json()["rows"][0]
+        assert (newest["proposal"], newest["proposal_answer"]) == (3.0, "lowered")
+        made = Caller(url).get(f"/v1/decisions/{newest['id']}").json()
+        assert made["proposal_answer"] == made["certificate"]["proposal_answer"] == "lowered"
         browser.run(f"document.querySelector('#rows a[title=\"{stored}\"]').click()")
         browser.until("!document.getElementById('unit-card').hidden")
         browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 8)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.decision.decision import proposal_answer
 from safedial.decision.rounds import STATUSES
 from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
 from safedial.service.timeline import EXPIRED, KNOWN, NOT_NOTED, OPEN, THROTTLED, VOID, Track, Turn
@@ -215,6 +216,7 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
     seq, status = int(track.value("seq", row)), STATUSES[int(track.value("status", row))]
     names = ("action", "safe_action", "proposal", "applied", "reward", "cost")
     values = {name: track.value(name, row) for name in names}
+    shown = {name: None if math.isnan(value) else value for name, value in values.items()}
     over = status in ("known", "corrected", "throttled") and bool(track.value("over", row))
     noted = track.visits.get(row, NOT_NOTED)
     return {
@@ -223,7 +225,8 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
         **noted._asdict(),
         "meta": noted.meta or {},
         "at": moment(int(track.value("at", row))),
-        **{name: None if math.isnan(value) else value for name, value in values.items()},
+        **shown,
+        "proposal_answer": proposal_answer(shown["proposal"], values["action"]) or None,
         **_costs(track, row),
         "status": status,
         "due_at": _due_at(track, row),

@@ -162,6 +162,8 @@ class Decision(BaseModel):
     intensity: float
     safe_action: float | None
     certificate: dict[str, Any]
+    proposal: float | None = Field(None, description="the proposal that came with the question")
+    proposal_answer: str | None = Field(None, description="granted, lowered or raised; the certificate says why")
     replayed: bool | None = Field(None, description="repeated for the same request with the same key")
     stopped: str | None = Field(None, description="the rule that has stopped the study since, or empty")
 

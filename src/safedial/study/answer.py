@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from safedial.decision.certificates.certified import certificate, explain
+from safedial.decision.certificates.certified import certificate, explain, proposed
 from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
 from safedial.renamed import renamed_attribute
@@ -71,6 +71,10 @@ class StudyDecision(NamedTuple):
     @property
     def limit(self) -> str:
         return self.decision.limit
+
+    @property
+    def proposal_answer(self) -> str:
+        return self.decision.proposal_answer
 
     @property
     def certificate(self) -> dict[str, Any]:
@@ -160,6 +164,7 @@ class StudyDecision(NamedTuple):
             "action": self.action,
             "intensity": self.intensity,
             "safe_action": self.safe_action,
+            **proposed(self.decision),
             **{name: value for name, value in known.items() if value is not None},
             "certificate": self.certificate,
         }

@@ -103,4 +103,5 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         rules,
         limiter=body["habit"],
         extrapolated=tuple(body.get("extrapolated", ())),
+        proposal=body.get("proposal"),
     )

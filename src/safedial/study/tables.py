@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from safedial.decision.decision import proposal_answer
 from safedial.decision.rules import Rules
 from safedial.errors import import_extra, require
 from safedial.study.answer import shown_event
@@ -79,6 +80,7 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
         **{name: body[name] for name in QUESTION if name in body},
+        **({"proposal_answer": proposal_answer(body["proposal"], body["action"])} if "proposal" in body else {}),
         **_result(rules, RoundHistory()),
         **_thresholds(rules),
     }
