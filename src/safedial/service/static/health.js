@@ -21,7 +21,7 @@ const notes = () => {
   if (counts.overdue) found.push([`${many(counts.overdue, "outcome")} overdue, the first since ${day(counts.overdue_since)} (${since(counts.overdue_since)}).`, true]);
   if (counts.at_start) {
     const long = counts.at_start > 4 / told.risk;
-    found.push([`At the start setting for the last ${many(counts.at_start, "decision")}: ${long ? "this is unusually long. Missing outcomes, or costs that are too alike, keep a study here." : "too few outcomes are known yet to go beyond it."} Since ${day(counts.at_start_since)}.`, long]);
+    found.push([`At the start setting for the last ${many(counts.at_start, "decision")}: ${long ? "this is unusually long. Missing outcomes, or costs that are too alike, keep a study here." : counts.outcomes * told.risk < 2 ? "too few outcomes are known yet to go beyond it." : "the known outcomes do not show that more is safe there."} It began on ${day(counts.at_start_since)}.`, long]);
   }
   if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. The study keeps what it has learned.", true]);
   else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
@@ -75,8 +75,8 @@ const drawOverdue = async () => {
   at("overdue-words").textContent = hours === null ? "This study states no deadline for outcomes (due_after)." : `${overdue ? `${many(overdue, "outcome")} overdue` : "None"}; an outcome is due ${many(hours, "hour")} after its decision.${stops}`;
   at("overdue-table").hidden = !overdue;
   if (!overdue || view !== "health") return;
-  const { rows } = await (await get(`/v1/studies/${shown}/decisions?overdue=1&limit=20`)).json();
-  at("overdue-rows").replaceChildren(...rows.map((each) => {
+  const { rows } = await (await get(`/v1/studies/${shown}/decisions?overdue=1&limit=500`)).json();
+  at("overdue-rows").replaceChildren(...rows.slice(-20).reverse().map((each) => {
     const row = made("tr");
     rowHead(row).append(certificateLink(each));
     cell(row, "", "name").append(...(each.unit === null ? [] : [unitLink(each.unit)]));

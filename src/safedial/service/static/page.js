@@ -170,7 +170,6 @@ const drawStudy = async () => {
   labelParts();
   drawHead();
   drawHealth();
-  document.body.dataset.seq = told.seq;
   if (!painted) painted = performance.now();
   document.body.dataset.painted = painted;
   await drawOverdue();
@@ -180,6 +179,7 @@ const drawStudy = async () => {
   if (view === "trail" && trailBefore === null) await drawTrail();
   if (view === "certificate") await drawCertificate(decision);
   if (["now", "unit"].includes(view) && before === null) await drawRows();
+  document.body.dataset.seq = told.seq;
 };
 
 // After a change of view, the keyboard and the screen reader begin at its heading.

@@ -11,11 +11,11 @@ const drawTrail = async () => {
   if (asked !== questions) return;
   at("trail-rows").replaceChildren(...page.events.map((each) => {
     const row = made("tr", "", STANDS_OUT.includes(each.kind) ? "stands-out" : "");
-    const decision = each.kind === "decided" ? `${told.name}.${each.seq}.${each.hash.slice(0, 8)}` : each.decision_id;
-    rowHead(row).append(decision ? certificateLink({ id: decision, seq: each.seq }) : String(each.seq));
+    rowHead(row).append(String(each.seq));
     cell(row, clock(each.at));
     cell(row, each.actor, "name");
-    cell(row, deedWords(each), "said");
+    const deed = cell(row, `${deedWords(each)}${each.decision_id ? ", decision " : ""}`, "said");
+    if (each.decision_id) deed.append(certificateLink({ id: each.decision_id, seq: each.decision_id.split(".")[1] }));
     cell(row, each.reason, "said");
     return row;
   }));

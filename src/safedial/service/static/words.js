@@ -45,7 +45,7 @@ const WHY = {
   learned_start: "There are too few cases like this one, so the setting comes from what was vouched for at the start.",
   count_rule: "At a higher setting, too many of the past cases could have gone beyond the limit.",
   climb_limit: "A higher setting is too far above those of the last cases. This is a precaution, not a proof.",
-  request: "No more was proposed.",
+  request: "The proposal is within what the promise allows here.",
   start_only: "No benefit is expected here, so only the start setting is given.",
   shield_start: "Too little is known, or too many cases tolerate nothing beyond the start, so the start setting is given.",
 };
@@ -133,24 +133,24 @@ const valueWords = (body) => {
   return parts.join(", ");
 };
 
-const goneWords = ({ kind, body }) => `${GONE[kind]} (${body.unrelated ? "said to have" : "not said to have"} nothing to do with the outcome)`;
+const vouched = ({ unrelated }) => `(${unrelated ? "said to have" : "not said to have"} nothing to do with the outcome)`;
 
 // What was said about a decision since, in a sentence.
 const eventWords = (event) => {
   const why = event.reason ? `: ${event.reason}` : "", who = `${clock(event.at)}, by ${event.actor}`;
-  if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} (${event.body.unrelated ? "said to have" : "not said to have"} nothing to do with the outcome).`;
+  if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} ${vouched(event.body)}.`;
   return `${who}: ${event.kind === "correction" ? `corrected${why}; now ` : ""}${valueWords(event.body)}.`;
 };
 
 // What an event of the log did, in a sentence.
-const deedWords = ({ kind, body, decision_id: id }) => {
+const deedWords = ({ kind, body }) => {
   if (kind === "study_created") return "Study created";
   if (kind === "alarm") return `Stopped. ${stopWords(body.rule)}`;
   if (kind === "resumed") return `Resumed${body.rule ? ` after: ${stopWords(body.rule)}` : body.forget ? ", without the earlier rounds" : ""}`;
   if (kind === "amended") return "Amended: other rules from here on";
-  if (kind === "correction") return `Outcome of ${id} corrected: ${valueWords(body)}`;
-  if (GONE[kind]) return `${id} ${goneWords({ kind, body })}`;
+  if (kind === "correction") return `Outcome corrected: ${valueWords(body)}`;
+  if (GONE[kind]) return `Round ${GONE[kind]} ${vouched(body)}`;
   if (kind === "decided") return `Advised ${setting(body.action)}${body.unit ? ` for ${unitName()} ${shortUnit(body.unit)}` : ""}`;
-  if (kind === "outcome") return `Outcome of ${id}: ${valueWords(body)}`;
+  if (kind === "outcome") return `Outcome: ${valueWords(body)}`;
   return { imported: "Round from before the study imported", checkpoint: "Checkpoint given out", snapshot: "State confirmed" }[kind] ?? kind;
 };
