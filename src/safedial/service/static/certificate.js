@@ -31,7 +31,7 @@ const certificateParts = ({ certificate, events, why, explanation, action, hash 
   const values = rawValues(certificate);
   parts.push(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...(whose === undefined ? [] : [[unitName(), whose]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
   parts.push(made("h3", "What is promised"), made("p", promised(certificate)));
-  for (const each of amended ?? []) parts.push(made("p", `The study was amended by a person on ${day(each.at)}.`, "warn"));
+  for (const each of amended ?? []) parts.push(made("p", `The study was amended by a person on ${day(each.at)}, from round ${each.from_round} on (${each.changed.join(", ")}): the promise counts from there.`, "warn"));
   for (const each of resumed ?? []) parts.push(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "warn"));
   parts.push(made("h3", "What came of it"));
   if (!events.length) parts.push(made("p", "Nothing has been reported yet.", "quiet"));
@@ -62,7 +62,7 @@ const drawCertificate = async (id) => {
   if (text === drawnCertificate) return;
   drawnCertificate = text;
   const { key, visit = key, unit: whose, at: when } = record.certificate;
-  at("certificate-of").textContent = `Study ${told.name}, certificate of decision ${record.id}, ${clock(when)}`;
+  at("certificate-of").textContent = `Study ${told.name}, certificate of decision ${record.id}, ${stamp(when)}`;
   at("certificate-title").textContent = visit ? `Visit: ${plain(visit)}` : `Decision ${record.id}`;
   at("certificate-back").href = whose === undefined ? `#${shown}` : `#${shown}/${encodeURIComponent(whose)}`;
   at("certificate-back").textContent = whose === undefined ? "All decisions" : `${capital(unitName())} ${shortUnit(whose)}`;

@@ -71,8 +71,8 @@ const drawTiles = () => {
 
 const drawOverdue = async () => {
   const { overdue } = told.counts, hours = told.due_after;
-  const stops = told.stops_after ? ` One that is open for more than ${many(told.stops_after, "hour")} stops the study.` : "";
-  at("overdue-words").textContent = hours === null ? "This study states no deadline for outcomes (due_after)." : `${overdue ? `${many(overdue, "outcome")} overdue` : "None"}; an outcome is due ${many(hours, "hour")} after its decision.${stops}`;
+  const stops = told.stops_after ? ` One that is open for more than ${span(3600 * told.stops_after)} stops the study.` : "";
+  at("overdue-words").textContent = hours === null ? "This study states no deadline for outcomes (due_after)." : `${overdue ? `${many(overdue, "outcome")} overdue` : "None"}; an outcome is due ${span(3600 * hours)} after its decision.${stops}`;
   at("overdue-table").hidden = !overdue;
   if (!overdue || view !== "health") return;
   const { rows } = await (await get(`/v1/studies/${shown}/decisions?overdue=1&limit=500`)).json();

@@ -12,10 +12,11 @@ const drawTrail = async () => {
   at("trail-rows").replaceChildren(...page.events.map((each) => {
     const row = made("tr", "", STANDS_OUT.includes(each.kind) ? "stands-out" : "");
     rowHead(row).append(String(each.seq));
-    cell(row, clock(each.at));
+    cell(row, stamp(each.at));
     cell(row, each.actor, "name");
-    const deed = cell(row, `${deedWords(each)}${each.decision_id ? ", decision " : ""}`, "said");
-    if (each.decision_id) deed.append(certificateLink({ id: each.decision_id, seq: each.decision_id.split(".")[1] }));
+    const about = STANDS_OUT.includes(each.kind) ? null : each.decision_id;
+    const deed = cell(row, `${deedWords(each)}${about ? ", decision " : ""}`, "said");
+    if (about) deed.append(certificateLink({ id: about, seq: about.split(".")[1] }));
     cell(row, each.reason, "said");
     return row;
   }));

@@ -53,16 +53,17 @@ const WHY = {
 const whole = (value) => value.toLocaleString("en");
 const percent = (value) => `${Number((100 * value).toPrecision(2))}\u00a0%`;
 const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const stamp = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
 const day = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
 const many = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
 const capital = (words) => words.replace(/^[a-z]/, (letter) => letter.toUpperCase());
 const listed = (words) => (words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}` : words[0]);
 
-const since = (text) => {
-  const seconds = Math.max(0, (Date.now() - new Date(text)) / 1000);
+const span = (seconds) => {
   for (const [size, word] of [[86400, "day"], [3600, "hour"], [60, "minute"]]) if (seconds >= 2 * size) return many(Math.floor(seconds / size), word);
   return many(Math.floor(seconds), "second");
 };
+const since = (text) => span(Math.max(0, (Date.now() - new Date(text)) / 1000));
 
 // Settings are rounded down, as on the certificate: no digit that a person reads is above what was certified.
 const roundedDown = (value) => {
@@ -129,7 +130,7 @@ const valueWords = (body) => {
   if (body.applied_action !== null && body.applied_action !== undefined) parts.push(`applied ${setting(body.applied_action)}`);
   if (body.throttled) parts.push("lowered because of the outcome");
   if (body.unrelated) parts.push("for a reason said to have nothing to do with the outcome");
-  if (body.observed_at) parts.push(`measured ${clock(body.observed_at)}`);
+  if (body.observed_at) parts.push(`measured ${stamp(body.observed_at)}`);
   return parts.join(", ");
 };
 
@@ -137,7 +138,7 @@ const vouched = ({ unrelated }) => `(${unrelated ? "said to have" : "not said to
 
 // What was said about a decision since, in a sentence.
 const eventWords = (event) => {
-  const why = event.reason ? `: ${event.reason}` : "", who = `${clock(event.at)}, by ${event.actor}`;
+  const why = event.reason ? `: ${event.reason}` : "", who = `${stamp(event.at)}, by ${event.actor}`;
   if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} ${vouched(event.body)}.`;
   return `${who}: ${event.kind === "correction" ? `corrected${why}; now ` : ""}${valueWords(event.body)}.`;
 };
@@ -147,7 +148,7 @@ const deedWords = ({ kind, body }) => {
   if (kind === "study_created") return "Study created";
   if (kind === "alarm") return `Stopped. ${stopWords(body.rule)}`;
   if (kind === "resumed") return `Resumed${body.rule ? ` after: ${stopWords(body.rule)}` : body.forget ? ", without the earlier rounds" : ""}`;
-  if (kind === "amended") return "Amended: other rules from here on";
+  if (kind === "amended") return `Amended: other rules from round ${body.from_round} on`;
   if (kind === "correction") return `Outcome corrected: ${valueWords(body)}`;
   if (GONE[kind]) return `Round ${GONE[kind]} ${vouched(body)}`;
   if (kind === "decided") return `Advised ${setting(body.action)}${body.unit ? ` for ${unitName()} ${shortUnit(body.unit)}` : ""}`;
