@@ -151,9 +151,8 @@ def test_the_page_asks_for_a_key_where_one_is_needed(store, page):
     with running(store) as url:
         page.open(f"{url}/#trial")
         page.until("!document.getElementById('sign-in').hidden")
-        page.run(
-            f"document.getElementById('key').value = {json.dumps(key)}; document.getElementById('sign-in').requestSubmit()"
-        )
+        page.run(f"document.getElementById('key').value = {json.dumps(key)}")
+        page.run("document.getElementById('sign-in').requestSubmit()")
         page.until("document.body.dataset.seq")
         assert page.run("document.getElementById('decisions').innerText") == "0"
 

@@ -1,4 +1,4 @@
-"""The page for a ward: its own names and units, accessible (axe-core), usable by keyboard alone, printed on one page."""
+"""The page for a ward: its own names and units, accessible (axe-core), used by keyboard alone, printed on one page."""
 
 import base64
 import hashlib
@@ -138,6 +138,7 @@ def test_now_says_the_advice_why_and_what_to_do_next_and_announces_new_advice(br
         shown(browser, url, "vancomycin")
         assert "Ask for the first decision." in text(browser, "now")
         study.ask({"protocol": 1500, "weight": 80}, proposal=1400, unit="P-4", visit="day 1")
+        browser.run("tick()")
         browser.until("document.getElementById('now-advice').innerText", wanted=lambda words: words)
         said = text(browser, "now")
         for words in ("For patient P-4, day 1", "750 mg/day", "1400 mg/day was proposed: lowered to 750 mg/day."):
@@ -145,9 +146,11 @@ def test_now_says_the_advice_why_and_what_to_do_next_and_announces_new_advice(br
         assert "so the start setting is given." in said
         assert "Apply 750 mg/day. Then report the trough and the attainment by " in said
         made = study.ask({"protocol": 1600, "weight": 80}, proposal=600, unit="P-5", visit="day 1")
+        browser.run("tick()")
         heard = browser.until("document.getElementById('news').textContent", wanted=lambda words: words)
         assert heard.replace("\u00a0", " ") == "New advice for patient P-5, day 1: 600 mg/day."
         study.tell(made.id, reward=60, cost=25)
+        browser.run("tick()")
         browser.until("document.getElementById('now-next').innerText", wanted=lambda words: "Nothing" in words)
         assert "the outcome is reported; it was above the limit" in text(browser, "now")
 
@@ -250,7 +253,7 @@ def test_a_certificate_prints_on_one_page_however_much_stands_on_it(browser, sto
     names = [f"laboratory value {number}" for number in range(36)]
     wide = {**VANCOMYCIN, "features": {"names": ["protocol", *names], "units": {"protocol": "mg/day"}}, "guard": {}}
     study = create_study("wide", wide, storage=store)
-    given = {"protocol": 1500, **{name: 1.25 for name in names}}
+    given = {"protocol": 1500, **dict.fromkeys(names, 1.25)}
     meta = {f"note-{number}": "word " * 10 for number in range(20)}
     for number in range(25):
         made = study.ask(given, proposal=1400, unit="P-1", visit=f"day {number}", meta=meta)
@@ -282,6 +285,9 @@ def test_the_audit_trail_says_who_what_when_and_why_and_resumes_stand_out(browse
     )
     browser.run("document.getElementById('trail-whole').click()")
     browser.until("document.getElementById('trail-rows').innerText.includes('Advised')")
+    counts, status = service.get("/v1/studies/vancomycin/series").json()["counts"], study.status()
+    assert (counts["overdue"], counts["overdue_since"]) == (status["overdue"], status["overdue_since"])
+    assert status["overdue"] == 1
     answer = service.get("/v1/studies/vancomycin/trail?whole=1&limit=10").json()
     rest = service.get(f"/v1/studies/vancomycin/trail?whole=1&limit=500&before={answer['before']}").json()
     every = [each["seq"] for each in answer["events"] + rest["events"]]
