@@ -69,7 +69,7 @@ class Remote:
     def void(self, decision_id: str, **words: Any) -> Any:
         return SimpleNamespace(**self.client.void(decision_id, **words))
 
-    def amend(self, **words: Any) -> Any:
+    def amend(self, *, key: str, **words: Any) -> Any:
         return SimpleNamespace(**self.client.amend("trial", **words))
 
 

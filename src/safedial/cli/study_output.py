@@ -142,14 +142,15 @@ def read_cost(words: list[str] | None) -> Any:
 
 
 def with_age(status: dict[str, Any]) -> dict[str, Any]:
-    """A study's status, with the age of the oldest open outcome."""
+    """A study's status, with the ages of the oldest open outcome and of the longest delay."""
     from datetime import UTC, datetime
 
-    since = status.get("oldest_open")
-    if not since:
-        return status
-    waited = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
-    return {**status, "oldest_open": f"{since[:16].replace('T', ' ')} UTC, {waited / 3600:.1f} hours ago"}
+    def aged(since: str) -> str:
+        waited = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+        return f"{since[:16].replace('T', ' ')} UTC, {waited / 3600:.1f} hours ago"
+
+    times = {name: status[name] for name in ("oldest_open", "overdue_since") if status.get(name)}
+    return {**status, **{name: aged(since) for name, since in times.items()}}
 
 
 def _read_value(text: str) -> Any:

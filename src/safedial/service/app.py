@@ -28,7 +28,10 @@ ROUTE_MODULES = (routes, read_routes)
 
 TAKEN = (schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void, schemas.Resume)
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-ASSETS = ("page.css", "page.js", "words.js", "unit.js", "charts.js", "docs.js")
+ASSETS = (
+    *("page.css", "page.js", "words.js", "unit.js", "health.js", "trail.js", "certificate.js", "charts.js"),
+    "docs.js",
+)
 KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 SAFE = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "

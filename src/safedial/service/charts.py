@@ -17,6 +17,7 @@ from safedial.stats import violation_interval
 from safedial.study.event import moment
 from safedial.study.ids import id_text
 from safedial.study.reducer import TAG
+from safedial.study.state import HOUR
 
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
@@ -43,6 +44,9 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "policy": rules.policy.name,
             "dial": rules.dial.to_dict(),
             "fallback_action": rules.fallback_action,
+            "labels": track.study.spec.fields.get("labels", {}),
+            "due_after": guard.deadline,
+            "stops_after": guard.max_open_hours,
             "units": dict(rules.features.units or {}) if rules.features else {},
             "pseudonyms": bool(track.study.spec.unit_check),
             "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
@@ -86,9 +90,20 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "resumes": len(track.resumes),
             "unwatched": unwatched(track) if track.study.spec.rules_version > 1 else None,
             "oldest_open": moment(int(waiting[0])) if len(waiting) else None,
+            **_overdue(track),
             **_learning(track),
-            "at_start": int(np.argmin(np.append(start[::-1], False))),
+            "at_start": (since := int(np.argmin(np.append(start[::-1], False)))),
+            "at_start_since": moment(int(track.value("at", track.rows - since))) if since else None,
         }
+
+
+def _overdue(track: Track) -> dict[str, Any]:
+    """How many outcomes are overdue, and since when the first of them."""
+    late = np.flatnonzero(track.late())
+    since = (
+        moment(int(track.value("at", late[0]) + (track.study.spec.guard.deadline or 0.0) * HOUR)) if len(late) else None
+    )
+    return {"overdue": len(late), "overdue_since": since}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
@@ -216,8 +231,16 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
         "proposal_answer": proposal_answer(shown["proposal"], values["action"]) or None,
         **_costs(track, row),
         "status": status,
+        "due_at": _due_at(track, row),
         "violated": over,
     }
+
+
+def _due_at(track: Track, row: int) -> str | None:
+    """When an open outcome is due, where the study states it."""
+    hours = track.study.spec.guard.deadline
+    waits = hours is not None and track.value("status", row) == OPEN
+    return moment(int(track.value("at", row) + hours * HOUR)) if waits else None
 
 
 def _costs(track: Track, row: int) -> dict[str, Any]:

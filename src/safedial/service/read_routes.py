@@ -37,6 +37,22 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     return reply(await asyncio.to_thread(study.events, first, most))
 
 
+TRAIL_QUERY = {
+    "before": "events before this seq",
+    "limit": "the largest number of events",
+    "whole": "1 for every event; otherwise without decisions, first outcomes, imports and snapshots",
+}
+
+
+@route("GET", "/v1/studies/{name}/trail", gives=schemas.Trail, query=TRAIL_QUERY)
+async def trail(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """What stands out in the log, the latest first: who did what, when and why."""
+    study = await service.study(request.path_params["name"])
+    before, most = number(request, "before", 2**62, 2**62), max(1, number(request, "limit", 50, 500))
+    found = await asyncio.to_thread(study.trail, before, most, whole=number(request, "whole", 0, 1) > 0)
+    return reply({"events": found, "before": found[-1]["seq"] if len(found) == most else None})
+
+
 VERIFY_QUERY = {
     "checkpoint": "what `safedial study checkpoint` wrote or printed, or SEQ:HASH of any answer; of another study: 409"
 }
@@ -98,13 +114,15 @@ def draw(track: Any, points: int) -> bytes:
         "search": "only decisions whose number, unit, visit, key or metadata contain this",
         "unit": "only decisions of this unit",
         "visit": "only decisions of this visit",
+        "overdue": "1 for decisions whose outcome is overdue",
     },
 )
 async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Decisions with their outcomes, newest first, one page at a time."""
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
     query = request.query_params
-    wanted = Wanted(query.get("search", "")[:200], query.get("unit"), query.get("visit"), caller.may("decide"))
+    late = number(request, "overdue", 0, 1) > 0
+    wanted = Wanted(query.get("search", "")[:200], query.get("unit"), query.get("visit"), caller.may("decide"), late)
     named = wanted.unit is not None or wanted.visit is not None
     track = await service.track(request.path_params["name"], 1e9 if named else LOOK_SECONDS, fresh=named)
     return reply(await asyncio.to_thread(rows_page, track, before, most, wanted))
@@ -114,13 +132,18 @@ async def rows(service: Service, request: Request, caller: Caller, fields: dict[
     "GET",
     "/v1/studies/{name}/units",
     gives=schemas.Units,
-    query={"after": "units after this many", "limit": "the largest number of units"},
+    query={
+        "after": "units after this many",
+        "limit": "the largest number of units",
+        "search": "only units whose labels contain this",
+    },
 )
 async def units(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """The study's units, each with its own count of outcomes over the threshold and a 95 % interval."""
     after, most = number(request, "after", 0, 2**62), max(1, number(request, "limit", 100, 500))
     track = await service.track(request.path_params["name"], fresh=True)
-    return reply(await asyncio.to_thread(units_page, track, after, most))
+    wanted = Wanted(request.query_params.get("search", "")[:200], by_label=caller.may("decide"))
+    return reply(await asyncio.to_thread(units_page, track, after, most, wanted))
 
 
 @route("GET", "/v1/studies/{name}/units/{unit:path}", gives=schemas.Unit)

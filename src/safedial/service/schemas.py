@@ -24,6 +24,9 @@ class Guard(BaseModel):
     )
     max_open: int | None = Field(None, ge=1, description="decisions that may wait for an outcome; 10,000")
     max_open_hours: float | None = Field(None, gt=0, description="how long an outcome may be open")
+    due_after: float | None = Field(
+        None, gt=0, description="hours after which an open outcome is shown as overdue; stops nothing"
+    )
     max_void: int | None = Field(None, ge=1, description="rounds that may be void, expired or throttled")
     max_unwatched: float | None = Field(
         None, gt=0, le=1, description="share of decisions that may end without an outcome that the watch can count; 0.5"
@@ -77,6 +80,9 @@ class Spec(BaseModel):
         None, min_length=2, max_length=2, description="the range of every baseline_cost; by default [0, null]"
     )
     guard: Guard | None = None
+    labels: dict[str, str] | None = Field(
+        None, description='names for readers: {"cost": "trough", "cost_unit": "mg/l", "reward": ..., "unit": "patient"}'
+    )
     folding: str | None = Field(None, description="prefix or arrival")
 
 
@@ -209,6 +215,13 @@ class Events(BaseModel):
     next_seq: int
 
 
+class Trail(BaseModel):
+    """Events, the latest first; `before` asks for earlier ones."""
+
+    events: list[Event]
+    before: int | None
+
+
 class StudyRow(BaseModel):
     name: str
     events: int
@@ -232,6 +245,8 @@ class StudyState(BaseModel):
     resumes: int | None = Field(None, description="how often a person cleared an alarm")
     amendments: int | None = Field(None, description="how often the specification was amended")
     oldest_open: str | None = Field(None, description="when the oldest open decision was made")
+    overdue: int | None = Field(None, description="open outcomes beyond due_after, or else max_open_hours")
+    overdue_since: str | None = Field(None, description="when the oldest of them became overdue")
     evidence: float
     stopped: str
     hash: str = Field(description="of the last event: with seq a checkpoint")

@@ -29,6 +29,7 @@ from safedial.study.event_kinds import DECISIONS, EVENT_KINDS, RoundHistory, wai
 from safedial.study.reducer import TAG
 from safedial.study.schema import sa
 from safedial.study.spec import StudySpec
+from safedial.study.state import HOUR
 
 PAGE = 4_000
 FRESH_SECONDS = 0.5
@@ -120,6 +121,12 @@ class Track:
     def overdue(self) -> NDArray[np.bool_]:
         """By row, whether the outcome has expired and the model waits for it."""
         return self.has_status(EXPIRED) & (self.column("blocked") > 0)
+
+    def late(self) -> NDArray[np.bool_]:
+        """By row, whether the outcome is open and overdue by now."""
+        hours = self.study.spec.guard.deadline
+        age = time.time() * 1e6 - self.column("at")
+        return self.has_status(OPEN) & (age > (np.inf if hours is None else hours * HOUR))
 
     def value(self, name: str, row: int) -> float:
         return self._columns[name][row]

@@ -60,6 +60,12 @@ EVENT_KINDS = _Kinds({
 
 DECISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.decides)
 REVISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.revises)
+ROUTINE = tuple(
+    kind
+    for kind, means in EVENT_KINDS.items()
+    if means.decides or means.imports or means.confirms_snapshot or (means.reports and not means.revises)
+)
+"""What every round brings. The rest stands out in an audit: alarms, resumes, corrections, rounds taken out."""
 
 
 def waits(body: Mapping[str, Any], awaits_all: bool) -> bool:

@@ -166,6 +166,13 @@ class State:
         """The rounds that ended without an outcome that the watch could count."""
         return self.watch.unwatched
 
+    def overdue_at(self, at: int) -> list[int]:
+        """The times, in microseconds, since when outcomes that are open at a time have been overdue, oldest first."""
+        hours = self.study.guard.deadline
+        wait = None if hours is None else int(hours * HOUR)
+        before = [] if self.before is None else self.before.overdue_at(at)
+        return before + [one.at + wait for one in self.open.values() if wait is not None and at - one.at > wait]
+
     def _is_blind(self, share: float) -> bool:
         return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)
 

@@ -18,7 +18,7 @@ from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
-from safedial.study.log import event_hashes, events_about, read_event, read_events
+from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
 from safedial.study.pseudonyms import matching_key, no_key, pseudonym, read_unit_key
 from safedial.study.requests import actor_name, read_label
 from safedial.study.spec import StudySpec
@@ -95,7 +95,9 @@ class StudyReader:
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
         oldest = next(iter(self._waiting(transaction, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
-        facts = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
+        late = transaction.state.overdue_at(now())
+        facts = {"oldest_open": since, "overdue": len(late), "overdue_since": moment(late[0]) if late else None}
+        facts |= {"hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
         return {"name": self.name, **transaction.state.summary(), **facts}
 
     def state_digest(self) -> str:
@@ -118,6 +120,15 @@ class StudyReader:
                 event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision > 1}))
             )
         return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
+
+    def trail(self, before: int = 2**62, limit: int = 50, *, whole: bool = False) -> list[dict[str, Any]]:
+        """Events before a seq, the latest first: what stands out (alarms, resumes, amendments, corrections, rounds
+        taken out), or the `whole` log.
+        """
+        with reading(self.store.engine) as connection:
+            rows = trail(connection, self._id, before, limit, whole=whole)
+            ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
+        return [shown_event(row, ids.get(row.decision)) for row in rows]
 
     def verify(
         self,
