@@ -69,6 +69,7 @@ class Seen(NamedTuple):
     context: Any = None
     root: float = 1.0
     other: Any = None
+    before_rules_4: bool = False
 
 
 class Waiting(NamedTuple):
@@ -158,12 +159,13 @@ class StudentLearner(Learner):
     def written(cls, prediction: Seen) -> dict[str, Any]:
         condition = prediction.condition
         plain = prediction._asdict() | {"condition": condition if math.isfinite(condition) else None}
-        usual = {"context": prediction.context, "other": prediction.other, "root": 1.0}
+        usual = {name: getattr(prediction, name) for name in ("context", "other", "before_rules_4")} | {"root": 1.0}
         return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Seen:
-        return Seen(**{**values, "condition": math.inf if values["condition"] is None else values["condition"]})
+        condition = math.inf if values["condition"] is None else values["condition"]
+        return Seen(**{**values, "condition": condition, "before_rules_4": rules.version < 4})
 
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
@@ -216,7 +218,7 @@ class StudentLearner(Learner):
             waiting, ready = sum(status == OPEN for status in late), False
         parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, fit.norm, fit.rounds)
         known = (self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
-        return Seen(*parts, *known, root=root)
+        return Seen(*parts, *known, root=root, before_rules_4=self.rules.version < 4)
 
     def rounding(self, context: Array, norm: float) -> float:
         """Twice what rounding may have done to a prediction's numbers, as each of two processors may do it."""
@@ -237,7 +239,9 @@ class StudentLearner(Learner):
         if self.anytime:
             # A round counts as kept from its decision on, so that open and lost rounds hide nothing (core.monitor).
             root, risk, failure = self._root(context), self.rules.spec.violation_risk, self.rules.spec.estimation_risk
-            seen = certified(self.triangle, context / root, 0.0)._replace(log_det=self.log_det, least=self.least)
+            seen = certified(self.triangle, context / root, 0.0)._replace(
+                log_det=self.log_det, least=self.least, before_rules_4=self.rules.version < 4
+            )
             upper = root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
             if upper < math.inf:
                 self.monitor = monitor.update(self.monitor, False, risk)
