@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
+from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
@@ -151,6 +152,7 @@ def simulate(
     """
     policy, dose = as_policy(policy), as_dose(dose)
     chosen = _check(policy, world, spec, rounds=rounds, points=points, seeds=seeds)
+    spec = with_ridge(spec, policy.options.get("radius"), world.dim)
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
     started = time.perf_counter()
