@@ -25,7 +25,7 @@ COMMANDS |= {
     "serve": "service",
     "key": "service",
 }
-COMMANDS |= {"demo": "service", "doctor": "doctor"}
+COMMANDS |= {"demo": "service", "doctor": "doctor", "arena": "arena"}
 """Every command and group, and the file that holds it."""
 
 
