@@ -48,7 +48,7 @@ def with_ridge(spec: SafetySpec, radius: str | None, dim: int) -> SafetySpec:
     """The spec with the ridge that is best for `self-normalised`, if that is the radius and the spec states none."""
     if radius != "self-normalised" or spec.states_ridge:
         return spec
-    noises = [spec.cost_noise] if spec.costs is None else [cost.noise for cost in spec.costs.values()]
+    noises = [spec.cost_noise] if spec.costs is None else [cost.noise or 0.0 for cost in spec.costs.values()]
     return replace(spec, ridge=6.0 * dim**0.5 * max(noises) * spec.context_bound / spec.coefficient_bound)
 
 
