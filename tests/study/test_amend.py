@@ -303,7 +303,7 @@ REFUSED = [
     ({"changes": {"threshold": 0.6}, "reason": " "}, "must state a reason"),
     ({"changes": {"threshold": 0.6}, "from_round": 2}, "must be the next round, 4: it is in the past"),
     ({"changes": {"threshold": 0.6}, "from_round": 9}, "must be the next round, 4: no later"),
-    ({"changes": {"threshold": 0.6}, "from_round": True}, "must be the next round"),
+    ({"changes": {"threshold": 0.6}, "from_round": True}, "must be a whole number"),
     ({"changes": {"threshhold": 0.6}}, "unknown names"),
     ({"changes": {"guard": {"max_opne": 3}}}, "unknown rules"),
     ({"changes": {"threshold": -1.0}}, "threshold"),
