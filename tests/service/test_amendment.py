@@ -9,7 +9,7 @@ from safedial.client import Client
 from safedial.errors import InvalidInput
 from safedial.service.charts import counts, series
 from safedial.service.timeline import Track
-from safedial.study import open_study
+from safedial.study import create_study, open_study
 from tests.study.conftest import SPEC
 from tests.study.test_cli import study  # noqa: F401 -- a fixture
 
@@ -118,8 +118,9 @@ COUNTED = (
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_the_page_counts_each_part_by_its_own_rules(service, store, keep):
-    trial, rng = open_study("trial", storage=store), np.random.default_rng(3)
+def test_the_page_counts_each_part_by_its_own_rules(store, keep):
+    spec, rng = {**SPEC, "guard": {"alarm_level": 1e-300}}, np.random.default_rng(3)
+    trial = create_study("calm", spec, storage=store)
     track = Track(trial)
     for number in range(24):
         made = trial.ask(rng.uniform(-0.6, 0.6, 2))
@@ -133,5 +134,22 @@ def test_the_page_counts_each_part_by_its_own_rules(service, store, keep):
     counted = counts(track)
     assert {name: counted[name] for name in COUNTED} == {name: told[name] for name in COUNTED}
     assert counted["evidence"] == pytest.approx(told["evidence"], rel=1e-9)
+    trial.amend(changes={"threshold": None, "cost_noise": None, "costs": COSTS}, **WHY)
+    made = trial.ask([0.3, 0.3])
+    trial.tell(made.id, reward=0.1, cost={"heat": 0.7, "wear": 0.1})
+    track.refresh(fresh=True)
+    assert counts(track)["violations"] == trial.status()["violations"] == told["violations"] + 1
+    assert series(track, 100)["curves"]["costs"]["heat"][-1] == pytest.approx(1.4)
+
+
+COSTS = {"heat": {"threshold": 0.5, "noise": 0.3}, "wear": {"threshold": 0.8, "noise": 0.2}}
+
+
+def test_the_page_says_what_was_amended(service, store):
+    trial = open_study("trial", storage=store)
+    trial.ask([0.1, 0.1])
+    trial.amend(changes={"threshold": 0.65}, **WHY)
+    track = Track(trial)
+    track.refresh()
     drawn = series(track, 100)
     assert (drawn["threshold"], len(drawn["amendments"])) == (0.65, 1)
