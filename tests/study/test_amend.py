@@ -198,6 +198,7 @@ def test_certificates_say_what_was_amended_and_earlier_ones_stay_as_they_are(lit
     assert (event["decision_id"], event["hash"], event["body"]["from_round"]) == (None, receipt.hash, 4)
     assert lite.spec.fields == event["body"]["spec"] | {"threshold": 0.6}
     assert lite.spec.fields["guard"]["max_unwatched"] == 0.5
+    assert [each["decision_id"] for each in lite.trail(limit=2)] == [None, None]
 
 
 def test_outcomes_from_before_an_amendment_still_stop_the_study(lite):
@@ -307,6 +308,8 @@ def test_another_process_learns_of_an_amendment_with_its_next_request(store):
         assert theirs.spec.fields == ours.spec.fields
         ours.amend(changes={"context_bound": 5.0}, **WORDS)
         last = ours.ask([3.0, 3.0])
+        assert theirs.status()["amendments"] == 2
+        assert theirs.spec.fields["context_bound"] == 5.0
         assert theirs.decision(last.id).certificate == ours.decision(last.id).certificate
         assert theirs.verify().ok
 

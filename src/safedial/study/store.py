@@ -261,7 +261,7 @@ def _same(one: StudySpec, other: StudySpec) -> bool:
     if one is other:
         return True
     return all(
-        getattr(one, name) == getattr(other, name) for name in ("since", "rules_version", "unit_check", "fields")
+        getattr(one, name) == getattr(other, name) for name in ("rules_version", "fields", "unit_check", "since")
     )
 
 
