@@ -281,6 +281,7 @@ def test_the_openapi_document_describes_every_route_and_needs_no_network(service
         "/v1/studies": {"get", "post"},
         "/v1/studies/{name}": {"get"},
         "/v1/studies/{name}/resume": {"post"},
+        "/v1/studies/{name}/amendment": {"post"},
         "/v1/studies/{name}/decisions": {"get", "post"},
         "/v1/studies/{name}/events": {"get"},
         "/v1/studies/{name}/verify": {"get"},

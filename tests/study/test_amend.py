@@ -13,10 +13,12 @@ from safedial.policies import hp_probe
 from safedial.study import Store, StudyError, create_study, open_study, transaction, verify_study
 from safedial.study.amendment import amended_spec, keeps_learning, new_fields
 from safedial.study.event import canonical, next_event
+from safedial.study.log import read_snapshot, snapshot_seqs
 from safedial.study.replay_log import Source, catch_up
 from safedial.study.snapshot import pack, unpack
 from safedial.study.spec import read_spec
 from safedial.study.state import State
+from safedial.study.verify import verify_log
 from tests.study.conftest import SPEC
 
 WORDS = {"reason": "the laboratory changed its method", "actor": "Dr. Lee"}
@@ -144,6 +146,38 @@ def test_kept_learning_advises_as_an_agent_that_has_the_new_threshold_and_all_ro
     assert study.verify().ok
 
 
+CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3}
+KEPT = {
+    "certified": SPEC,
+    "several": SEVERAL,
+    "conformal": CONFORMAL,
+    "student": {**CONFORMAL, "promise": "student"},
+    "bracket": SHIELD,
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_other_limits_of_the_guard_change_no_advice(lite, kind):
+    """What was learned is kept, whatever learns: the study advises as one that was never amended."""
+    ours, theirs = (create_study(name, KEPT[kind], storage=lite.store) for name in ("ours", "theirs"))
+    rounds = contexts(16)
+    for study in (ours, theirs):
+        live(study, rounds[:8])
+    late = [study.ask(rounds[8], proposal=0.4 if kind == "bracket" else None) for study in (ours, theirs)]
+    ours.amend(changes={"guard": {"max_open": 99, "max_void": 3}}, keep_learning=True, **WORDS)
+    made = [live(study, rounds[9:12], 9) for study in (ours, theirs)]
+    for study, decision in zip((ours, theirs), late, strict=True):
+        study.tell(decision.id, **outcome(study, 8, decision.action))
+    state = ours._run(lambda transaction: transaction.state)
+    assert pack(unpack(ours.spec, pack(state))) == pack(state)
+    for each, study in zip(made, (ours, theirs), strict=True):
+        each += live(study, rounds[12:], 12)
+    for one, other in zip(*made, strict=True):
+        assert (one.action, one.safe_action, one.promise) == (other.action, other.safe_action, other.promise)
+        assert (one.decision.round, one.decision.choice) == (other.decision.round, other.decision.choice)
+    assert ours.verify().ok
+
+
 def test_certificates_say_what_was_amended_and_earlier_ones_stay_as_they_are(lite):
     early = live(lite, contexts(3))[-1]
     before, words = early.certificate, str(early.explain())
@@ -164,6 +198,7 @@ def test_certificates_say_what_was_amended_and_earlier_ones_stay_as_they_are(lit
     assert (event["decision_id"], event["hash"], event["body"]["from_round"]) == (None, receipt.hash, 4)
     assert lite.spec.fields == event["body"]["spec"] | {"threshold": 0.6}
     assert lite.spec.fields["guard"]["max_unwatched"] == 0.5
+    assert [each["decision_id"] for each in lite.trail(limit=2)] == [None, None]
 
 
 def test_outcomes_from_before_an_amendment_still_stop_the_study(lite):
@@ -241,6 +276,11 @@ def test_snapshots_restarts_and_replays_give_the_same_state(lite, keep, monkeypa
     assert pack(unpack(lite.spec, pack(state))) == pack(state)
     with lite.store.engine.connect() as connection:
         folded = catch_up(Source(connection, lite._id, "trial"), State(lite.spec.first))
+        shots = snapshot_seqs(connection, lite._id)
+        for seq, name in shots:  # as the parts of `verify` with several workers start
+            start = unpack(lite.spec, read_snapshot(connection, lite._id, seq, name) or b"")
+            assert verify_log(Source(connection, lite._id, "trial"), start=start).ok
+    assert len(shots) > 2
     assert pack(folded) == pack(state)
     with Store(lite.store.storage) as store:
         again = open_study("trial", storage=store)
@@ -268,6 +308,8 @@ def test_another_process_learns_of_an_amendment_with_its_next_request(store):
         assert theirs.spec.fields == ours.spec.fields
         ours.amend(changes={"context_bound": 5.0}, **WORDS)
         last = ours.ask([3.0, 3.0])
+        assert theirs.status()["amendments"] == 2
+        assert theirs.spec.fields["context_bound"] == 5.0
         assert theirs.decision(last.id).certificate == ours.decision(last.id).certificate
         assert theirs.verify().ok
 
@@ -303,7 +345,7 @@ REFUSED = [
     ({"changes": {"threshold": 0.6}, "reason": " "}, "must state a reason"),
     ({"changes": {"threshold": 0.6}, "from_round": 2}, "must be the next round, 4: it is in the past"),
     ({"changes": {"threshold": 0.6}, "from_round": 9}, "must be the next round, 4: no later"),
-    ({"changes": {"threshold": 0.6}, "from_round": True}, "must be the next round"),
+    ({"changes": {"threshold": 0.6}, "from_round": True}, "must be a whole number"),
     ({"changes": {"threshhold": 0.6}}, "unknown names"),
     ({"changes": {"guard": {"max_opne": 3}}}, "unknown rules"),
     ({"changes": {"threshold": -1.0}}, "threshold"),

@@ -100,10 +100,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
 def _overdue(track: Track) -> dict[str, Any]:
     """How many outcomes are overdue, and since when the first of them."""
     late = np.flatnonzero(track.late())
-    since = (
-        moment(int(track.value("at", late[0]) + (track.study.spec.guard.deadline or 0.0) * HOUR)) if len(late) else None
-    )
-    return {"overdue": len(late), "overdue_since": since}
+    return {"overdue": len(late), "overdue_since": _due_at(track, late[0]) if len(late) else None}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
@@ -201,10 +198,12 @@ def _worst(values: Any, known: Any, first: Any, side: float = 1.0) -> list[float
 
 def _reward_intensity(track: Track, name: str) -> Any:
     """g_r at a setting of each decision; 0 if there is none."""
-    rules = track.study.spec.rules
-    dial, setting = rules.dial, track.column(name)
-    share = np.where(np.isnan(setting), 0.0, (setting - dial.low) / (dial.high - dial.low))
-    return np.asarray(rules.dose.reward.effect(np.clip(share, 0.0, 1.0)))
+    found = []
+    for part in track.phases:
+        rules, setting = part.study.spec.rules, part.column(name)
+        share = np.where(np.isnan(setting), 0.0, (setting - rules.dial.low) / (rules.dial.high - rules.dial.low))
+        found.append(np.asarray(rules.dose.reward.effect(np.clip(share, 0.0, 1.0))))
+    return np.concatenate(found)
 
 
 def plain(values: Any) -> list[float | None]:
@@ -238,7 +237,7 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
 
 def _due_at(track: Track, row: int) -> str | None:
     """When an open outcome is due, where the study states it."""
-    hours = track.study.spec.guard.deadline
+    hours = track.study.spec.at(int(track.value("seq", row))).guard.deadline
     if hours is None or track.value("status", row) != OPEN:
         return None
     return moment(int(track.value("at", row) + hours * HOUR))

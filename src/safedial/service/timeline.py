@@ -124,9 +124,9 @@ class Track:
 
     def late(self) -> NDArray[np.bool_]:
         """By row, whether the outcome is open and overdue by now."""
-        hours = self.study.spec.guard.deadline
-        age = time.time() * 1e6 - self.column("at")
-        return self.has_status(OPEN) & (age > (np.inf if hours is None else hours * HOUR))
+        hours = [(part.study.spec.guard.deadline, part.rows) for part in self.phases]
+        most = np.concatenate([np.full(rows, np.inf if each is None else each * HOUR) for each, rows in hours])
+        return self.has_status(OPEN) & (time.time() * 1e6 - self.column("at") > most)
 
     def value(self, name: str, row: int) -> float:
         return self._columns[name][row]

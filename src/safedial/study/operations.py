@@ -278,9 +278,9 @@ def amend(
 
     def make() -> Event:
         first = state.decisions + 1
-        rule = f"must be the next round, {first}: " + ("it is in the past" if (from_round or 0) < first else "no later")
-        whole = from_round is None or (isinstance(from_round, int) and not isinstance(from_round, bool))
-        require(whole and from_round in (None, first), "from_round", from_round, rule, "leave it out")
+        stated = first if from_round is None else from_round
+        rule = f"must be the next round, {first}: " + ("it is in the past" if stated < first else "no later")
+        require(stated == first, "from_round", from_round, rule, "leave it out")
         kept = keeps_learning(before, spec, keep_learning)
         body = {"spec": spec.fields, "from_round": first, "keep_learning": kept}
         return transaction.append("amended", body, decision=1, actor=actor, reason=reason)

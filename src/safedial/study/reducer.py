@@ -65,10 +65,8 @@ def update_state(
 ) -> State:
     """The state after one more event, with its body as plain values; a new one if it amends the specification. What is
     about a decision changes the phase that judges it. `fixes` replaces values of outcomes while a log is replayed after
-    a correction. `known` is the question of a new decision, or the checked sample of a new outcome; the caller
-    has then called `learner.begin`.
-
-    An event that revises an outcome changes nothing here: see study/corrections.py and study/replay_log.py.
+    a correction. `known` is the question of a new decision, for which `learner.begin` was called, or the checked sample
+    of a new outcome. An event that revises an outcome changes nothing here: see study/corrections.py, replay_log.py.
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
     phase = state.phase(decision) if means.reports or means.loses else state

@@ -112,7 +112,7 @@ def unpack(study: StudySpec, content: bytes) -> State:
 
 def _state(study: StudySpec, head: dict[str, Any], arrays: dict[str, Any]) -> State:
     """The state of `_contents`; `study` is its specification, or one that came of it by amendments."""
-    study = next(spec for spec in study.chain if spec.since == head.get("since", 0))
+    study = {spec.since: spec for spec in study.chain}[head.get("since", 0)]
     before = None
     if "before" in head:
         start = len(EARLIER)

@@ -93,6 +93,7 @@ class StudyReader:
         return self._run(self._status)
 
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
+        self.store.spec(self._id, self.name, since=transaction.state.study.since)  # it goes with the counts
         oldest = next(iter(self._waiting(transaction, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
         late = transaction.state.overdue_at(now())
@@ -127,7 +128,8 @@ class StudyReader:
         """
         with reading(self.store.engine) as connection:
             rows = trail(connection, self._id, before, limit, whole=whole)
-            ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
+            wanted = sorted({row.decision for row in rows if row.decision > 1})
+            ids = self._ids(event_hashes(connection, self._id, wanted))
         return [shown_event(row, ids.get(row.decision)) for row in rows]
 
     def verify(
