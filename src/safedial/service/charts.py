@@ -239,8 +239,9 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
 def _due_at(track: Track, row: int) -> str | None:
     """When an open outcome is due, where the study states it."""
     hours = track.study.spec.guard.deadline
-    waits = hours is not None and track.value("status", row) == OPEN
-    return moment(int(track.value("at", row) + hours * HOUR)) if waits else None
+    if hours is None or track.value("status", row) != OPEN:
+        return None
+    return moment(int(track.value("at", row) + hours * HOUR))
 
 
 def _costs(track: Track, row: int) -> dict[str, Any]:

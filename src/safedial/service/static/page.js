@@ -43,7 +43,7 @@ const nextWords = (row) => {
   const late = row.due_at !== null && new Date(row.due_at) < Date.now();
   if (stop && row.seq < stop.seq && row.status === "open") return `The study has stopped since. Ask whoever is responsible before you apply this. Then report ${measures}.`;
   if (row.status === "open" && late) return `Report ${measures}: this was due on ${day(row.due_at)}, ${since(row.due_at)} ago.`;
-  if (row.status === "open") return `Apply ${setting(row.action)}. Then report ${measures}${row.due_at ? ` by ${day(row.due_at)}` : ""}, and the setting if another was applied.`;
+  if (row.status === "open") return `Apply ${setting(row.action)}. Then report ${measures}${row.due_at ? ` by ${day(row.due_at)}` : ""}, and the setting if another was applied.${stop ? " Tell whoever may resume the study." : ""}`;
   if (row.status === "nothing given") return `Apply ${setting(row.action)}. No outcome is waited for.`;
   return `Nothing: ${row.violated ? `the outcome is reported; it was ${overLimit(told)}` : OUTCOMES[row.status] ? "the outcome is reported" : `this round is ${row.status}`}.`;
 };
@@ -232,8 +232,8 @@ const go = (event) => {
   after = 0;
   drawnCertificate = "";
   at("search").value = at("unit-search").value = at("news").textContent = "";
-  at("where").textContent = [shown ?? "", ...(unit === null ? [] : [shortUnit(unit)]), ...(mark === ":" ? [view] : []), ...(decision === null ? [] : ["certificate"])].join(" › ");
-  document.title = shown ? `${at("where").textContent} · safedial` : "safedial";
+  at("where").textContent = [shown ?? "", ...(unit === null ? [] : [shortUnit(unit)]), ...(decision === null ? [] : ["certificate"])].join(" › ");
+  document.title = shown ? `${at("where").textContent}${mark === ":" ? ` › ${view}` : ""} · safedial` : "safedial";
   arrived = event === undefined;
   tick();
 };
