@@ -294,6 +294,28 @@ def test_the_audit_trail_says_who_what_when_and_why_and_resumes_stand_out(browse
     assert (every, rest["before"]) == (list(range(study.status()["seq"], 0, -1)), None)
 
 
+def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_certificates(browser, store):
+    study = create_study("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
+    study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-1", visit="day 1")
+    study.amend(changes={"threshold": 18, "guard": {"due_after": 0.1 * HOUR}}, reason="the ward's new limit")
+    made = study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-2", visit="day 1")
+    time.sleep(0.12)
+    with running(store) as url:
+        counts, status = Caller(url).get("/v1/studies/vancomycin/series").json()["counts"], study.status()
+        assert counts["overdue"] == status["overdue"] == 2
+        assert counts["overdue_since"] == status["overdue_since"]
+        shown(browser, url, "vancomycin:trail")
+        said = browser.until("document.querySelector('#trail-rows .stands-out')?.innerText")
+        assert "Amended: other rules from round 2 on\tthe ward's new limit" in said
+        shown(browser, url, "vancomycin:health")
+        assert "Amended by a person once, the last time on " in text(browser, "notes")
+        assert "the trough is above 18 mg/l" in text(browser, "promise")
+        shown(browser, url, made.id)
+        browser.until("document.querySelector('#certificate .big') !== null")
+        assert re.search(r"amended by a person on .* from round 2 on \(.*threshold", text(browser, "certificate"))
+        assert browser.console == []
+
+
 def test_a_resume_needs_a_key_that_may(browser, store):
     study = create_study("vancomycin", {**VANCOMYCIN, "guard": {"stop": {"decisions": 1}}}, storage=store)
     study.ask({"protocol": 1500, "weight": 80}, proposal=600)

@@ -17,7 +17,7 @@ const costTitle = () => (told.costs ? "Measured costs, as shares of their limits
 
 // Things worth knowing, the pressing ones marked.
 const notes = () => {
-  const { counts, resumes } = told, found = [];
+  const { counts, resumes, amendments } = told, found = [];
   if (counts.overdue) found.push([`${many(counts.overdue, "outcome")} overdue, the first since ${day(counts.overdue_since)} (${since(counts.overdue_since)}).`, true]);
   if (counts.at_start) {
     const long = counts.at_start > 4 / told.risk;
@@ -27,6 +27,7 @@ const notes = () => {
   else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
   if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
   if (counts.decisions) found.push([`What ${against().replace("evidence against", "speaks against").replace("evidence", "suggests")}: ${evidenceWords(counts.evidence, told.alarm_at)}.`, counts.evidence >= Math.sqrt(told.alarm_at)]);
+  if (amendments.length) found.push([`Amended by a person ${amendments.length === 1 ? "once" : `${whole(amendments.length)} times`}, the last time on ${day(amendments[amendments.length - 1].at)}: the promise and the evidence count from there.`, false]);
   if (resumes.length) {
     const last = resumes[resumes.length - 1];
     found.push([`Resumed by a person ${counts.resumes === 1 ? "once" : `${whole(counts.resumes)} times`}, the last time on ${day(last.at)}${last.rule ? ` after: ${stopWords(last.rule)}` : "."}`, false]);
