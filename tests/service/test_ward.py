@@ -104,9 +104,16 @@ def test_axe_finds_nothing_serious_on_any_view_in_light_and_dark(browser, ward):
         assert complaints(browser, ["color-contrast"]) == [], f"{place}, dark"
         browser.look(390, 844, phone=True)
         assert browser.run("document.documentElement.scrollWidth") <= 390, place
+    browser.look(1280, 900)
+    browser.run("show('sign-in')")
+    assert complaints(browser) == [], "the form for a key"
     assert browser.console == []
-    browser.run("document.querySelector('#print').textContent = ''")
+    browser.run("show('study'); document.querySelector('#print').textContent = ''")
     assert [each for each, _ in complaints(browser)] == ["button-name"], "axe sees what is wrong"
+    browser.open(f"{service.url}/docs")
+    browser.until("document.querySelectorAll('details').length", wanted=lambda count: count >= 14)
+    browser.run(source.decode())
+    assert complaints(browser) == [], "the API page"
 
 
 def test_names_and_units_of_the_study_stand_on_every_axis_and_in_every_sentence(browser, ward):
