@@ -26,7 +26,10 @@ from safedial.version import __version__
 ROUTE_MODULES = (routes, read_routes)
 """Imported because they add routes to the router."""
 
-TAKEN = (schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void, schemas.Resume)
+TAKEN = (
+    *(schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void),
+    *(schemas.Resume, schemas.Amendment),
+)
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 ASSETS = (
     *("page.css", "page.js", "words.js", "unit.js", "health.js", "trail.js", "certificate.js", "charts.js"),
