@@ -384,6 +384,7 @@ def test_the_page_shows_proposals_the_shield_s_sentence_and_what_set_the_dose(se
         "proposed\n4 U",
         "4 U was proposed: lowered to",
         "Why this setting\n\nAt a higher setting, too many of the past",
+        "In this round the cost is below 70 with probability at most 20 %: ",
         "would have fallen below 70 at",
         "times the proposed setting",
     )
@@ -430,7 +431,10 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
     page.run("document.querySelectorAll('#rows tr')[0].click()")
     page.until(CERTIFICATE)
     text = page.run("document.getElementById('certificate').innerText")
-    assert "P(heat > 0.5 or load > 0.5) ≤ 0.1 in this round, if what is listed below is true." in text
+    said = (
+        "In this round the heat is above 0.5 or the load is above 0.5 with probability at most 10 %, if what is listed"
+    )
+    assert said in text.replace("\u00a0", " ")
     assert page.console == []
 
 

@@ -104,9 +104,16 @@ def test_axe_finds_nothing_serious_on_any_view_in_light_and_dark(browser, ward):
         assert complaints(browser, ["color-contrast"]) == [], f"{place}, dark"
         browser.look(390, 844, phone=True)
         assert browser.run("document.documentElement.scrollWidth") <= 390, place
+    browser.look(1280, 900)
+    browser.run("show('sign-in')")
+    assert complaints(browser) == [], "the form for a key"
     assert browser.console == []
-    browser.run("document.querySelector('#print').textContent = ''")
+    browser.run("show('study'); document.querySelector('#print').textContent = ''")
     assert [each for each, _ in complaints(browser)] == ["button-name"], "axe sees what is wrong"
+    browser.open(f"{service.url}/docs")
+    browser.until("document.querySelectorAll('details').length", wanted=lambda count: count >= 14)
+    browser.run(source.decode())
+    assert complaints(browser) == [], "the API page"
 
 
 def test_names_and_units_of_the_study_stand_on_every_axis_and_in_every_sentence(browser, ward):
@@ -292,6 +299,28 @@ def test_the_audit_trail_says_who_what_when_and_why_and_resumes_stand_out(browse
     rest = service.get(f"/v1/studies/vancomycin/trail?whole=1&limit=500&before={answer['before']}").json()
     every = [each["seq"] for each in answer["events"] + rest["events"]]
     assert (every, rest["before"]) == (list(range(study.status()["seq"], 0, -1)), None)
+
+
+def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_certificates(browser, store):
+    study = create_study("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
+    study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-1", visit="day 1")
+    study.amend(changes={"threshold": 18, "guard": {"due_after": 0.1 * HOUR}}, reason="the ward's new limit")
+    made = study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-2", visit="day 1")
+    time.sleep(0.12)
+    with running(store) as url:
+        counts, status = Caller(url).get("/v1/studies/vancomycin/series").json()["counts"], study.status()
+        assert counts["overdue"] == status["overdue"] == 2
+        assert counts["overdue_since"] == status["overdue_since"]
+        shown(browser, url, "vancomycin:trail")
+        said = browser.until("document.querySelector('#trail-rows .stands-out')?.innerText")
+        assert "Amended: other rules from round 2 on\tthe ward's new limit" in said
+        shown(browser, url, "vancomycin:health")
+        assert "Amended by a person once, the last time on " in text(browser, "notes")
+        assert "the trough is above 18 mg/l" in text(browser, "promise")
+        shown(browser, url, made.id)
+        browser.until("document.querySelector('#certificate .big') !== null")
+        assert re.search(r"amended by a person on .* from round 2 on \(.*threshold", text(browser, "certificate"))
+        assert browser.console == []
 
 
 def test_a_resume_needs_a_key_that_may(browser, store):

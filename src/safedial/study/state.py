@@ -167,11 +167,14 @@ class State:
         return self.watch.unwatched
 
     def overdue_at(self, at: int) -> list[int]:
-        """The times, in microseconds, since when outcomes that are open at a time have been overdue, oldest first."""
+        """The times, in microseconds, since when outcomes that are open at a time have been overdue, oldest first. The
+        latest guard's deadline is that of all phases, as its `max_open_hours` is.
+        """
         hours = self.study.guard.deadline
-        wait = None if hours is None else int(hours * HOUR)
-        before = [] if self.before is None else self.before.overdue_at(at)
-        return before + [one.at + wait for one in self.open.values() if wait is not None and at - one.at > wait]
+        if hours is None:
+            return []
+        rounds = (one for phase in reversed(self.phases) for one in phase.open.values())
+        return [one.at + int(hours * HOUR) for one in rounds if at - one.at > hours * HOUR]
 
     def _is_blind(self, share: float) -> bool:
         return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)

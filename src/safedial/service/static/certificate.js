@@ -53,13 +53,13 @@ const drawCertificate = async (id) => {
     record = await (await get(`/v1/decisions/${encodeURIComponent(id)}`)).json();
   } catch (error) {
     if (!["status 404", "status 422"].includes(error.message)) throw error;
-    at("certificate-title").textContent = `This study has no decision ${id}.`;
+    at("certificate-title").textContent = `This study has no decision ${plain(id)}.`;
     at("certificate-of").textContent = "";
     at("certificate-body").replaceChildren();
     return;
   }
   const text = JSON.stringify(record);
-  if (text === drawnCertificate) return;
+  if (text === drawnCertificate || id !== decision) return;
   drawnCertificate = text;
   const { key, visit = key, unit: whose, at: when } = record.certificate;
   at("certificate-of").textContent = `Study ${told.name}, certificate of decision ${record.id}, ${stamp(when)}`;

@@ -17,16 +17,17 @@ const costTitle = () => (told.costs ? "Measured costs, as shares of their limits
 
 // Things worth knowing, the pressing ones marked.
 const notes = () => {
-  const { counts, resumes } = told, found = [];
+  const { counts, resumes, amendments } = told, found = [];
   if (counts.overdue) found.push([`${many(counts.overdue, "outcome")} overdue, the first since ${day(counts.overdue_since)} (${since(counts.overdue_since)}).`, true]);
   if (counts.at_start) {
     const long = counts.at_start > 4 / told.risk;
-    found.push([`At the start setting for the last ${many(counts.at_start, "decision")}: ${long ? "this is unusually long. Missing outcomes, or costs that are too alike, keep a study here." : counts.outcomes * told.risk < 2 ? "too few outcomes are known yet to go beyond it." : "the known outcomes do not show that more is safe there."} It began on ${day(counts.at_start_since)}.`, long]);
+    found.push([`At the start setting for the ${counts.at_start === 1 ? "last decision" : `last ${many(counts.at_start, "decision")}`}: ${long ? "this is unusually long. Missing outcomes, or costs that are too alike, keep a study here." : counts.outcomes * told.risk < 2 ? "too few outcomes are known yet to go beyond it." : "the known outcomes do not show that more is safe there."} It began on ${day(counts.at_start_since)}.`, long]);
   }
   if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. The study keeps what it has learned.", true]);
   else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
   if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
   if (counts.decisions) found.push([`What ${against().replace("evidence against", "speaks against").replace("evidence", "suggests")}: ${evidenceWords(counts.evidence, told.alarm_at)}.`, counts.evidence >= Math.sqrt(told.alarm_at)]);
+  if (amendments.length) found.push([`Amended by a person ${amendments.length === 1 ? "once" : `${whole(amendments.length)} times`}, the last time on ${day(amendments[amendments.length - 1].at)}: the promise and the evidence count from there.`, false]);
   if (resumes.length) {
     const last = resumes[resumes.length - 1];
     found.push([`Resumed by a person ${counts.resumes === 1 ? "once" : `${whole(counts.resumes)} times`}, the last time on ${day(last.at)}${last.rule ? ` after: ${stopWords(last.rule)}` : "."}`, false]);
@@ -41,11 +42,12 @@ const drawHead = () => {
   at("state").textContent = stop ? `stopped since ${day(stop.at)}` : "advising";
   at("state").className = stop ? "pill stopped" : "pill";
   at("why").hidden = !stop;
-  const words = stop ? [`This study is stopped, since ${day(stop.at)} (${since(stop.at)} ago).`, stopWords(stop.rule), `Until a person resumes it with a reason, ${setting(told.fallback_action)} is advised to everybody, and nothing is promised.`] : [];
+  const words = stop ? [`This study is stopped, since ${day(stop.at)}.`, stopWords(stop.rule), `Until a person resumes it with a reason, ${setting(told.fallback_action)} is advised to everybody, and nothing is promised.`] : [];
   if (at("why").dataset.words !== words.join()) {
     at("why").dataset.words = words.join();
-    at("why").replaceChildren(...words.map((each, place) => made(place ? "p" : "b", each)), ...(stop ? [Object.assign(made("a", "Resume, with a reason"), { href: `#${shown}:health` })] : []));
+    at("why").replaceChildren(...words.map((each, place) => made(place ? "p" : "b", each)), ...(stop ? [Object.assign(made("a", "Resume it, with a reason"), { href: `#${shown}:health` })] : []));
   }
+  if (stop) at("why").lastChild.hidden = view === "health";
   at("promise").textContent = `${stop ? "While it advises, the promise is: " : "The promise: "}${promiseWords(told).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}, if what each decision lists is true.`;
   at("overdue-mark").hidden = !overdue;
   at("overdue-mark").textContent = `${whole(overdue)} overdue`;

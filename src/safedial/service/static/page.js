@@ -3,7 +3,7 @@
 
 const POLL = 2000, POINTS = 160, QUIET = 5000;
 const VIEWS = { ":units": "units", ":health": "health", ":trail": "trail" };
-let shown = null, view = null, unit = null, decision = null, tag = null, before = null, told = null, timer = null, painted = 0, questions = 0, latest = null, said = 0, arrived = true;
+let shown = null, view = null, unit = null, decision = null, tag = null, before = null, told = null, timer = null, painted = 0, questions = 0, latest = null, said = 0, turn = 0, arrived = true;
 
 class Refused extends Error {}
 
@@ -43,14 +43,16 @@ const nextWords = (row) => {
   const late = row.due_at !== null && new Date(row.due_at) < Date.now();
   if (stop && row.seq < stop.seq && row.status === "open") return `The study has stopped since. Ask whoever is responsible before you apply this. Then report ${measures}.`;
   if (row.status === "open" && late) return `Report ${measures}: this was due on ${day(row.due_at)}, ${since(row.due_at)} ago.`;
-  if (row.status === "open") return `Apply ${setting(row.action)}. Then report ${measures}${row.due_at ? ` by ${day(row.due_at)}` : ""}, and the setting if another was applied.`;
+  if (row.status === "open") return `Apply ${setting(row.action)}. Then report ${measures}${row.due_at ? ` by ${day(row.due_at)}` : ""}, and the setting if another was applied.${stop ? " Tell whoever may resume the study." : ""}`;
   if (row.status === "nothing given") return `Apply ${setting(row.action)}. No outcome is waited for.`;
   return `Nothing: ${row.violated ? `the outcome is reported; it was ${overLimit(told)}` : OUTCOMES[row.status] ? "the outcome is reported" : `this round is ${row.status}`}.`;
 };
 
-// The latest decision of the study, or of the unit.
-const drawNow = async () => {
-  const row = unit === null ? (await (await get(`/v1/studies/${shown}/decisions?limit=1`)).json()).rows[0] : course?.course.at(-1);
+// The latest decision of the study, or of the unit; `newest` are the newest decisions where they are at hand.
+const drawNow = async (newest) => {
+  const mine = turn;
+  const row = unit !== null ? course?.course.at(-1) : (newest ?? (await (await get(`/v1/studies/${shown}/decisions?limit=1`)).json()).rows)[0];
+  if (mine !== turn) return;
   if (!row) {
     at("now").hidden = unit !== null;
     for (const id of ["now-who", "now-advice", "now-why"]) at(id).textContent = "";
@@ -60,6 +62,7 @@ const drawNow = async () => {
   }
   if (row.id !== latest?.id) {
     const { certificate, why } = await (await get(`/v1/decisions/${row.id}`)).json(), first = latest === null;
+    if (mine !== turn) return;
     latest = { id: row.id, why: whyWords(certificate, why) };
     if (!first && Date.now() - said > QUIET) {
       said = Date.now();
@@ -91,11 +94,11 @@ const drawRows = async () => {
   if (unit !== null && course === null) {
     at("rows").replaceChildren();
     at("no-rows").hidden = false;
-    return;
+    return null;
   }
   const asks = Object.entries({ limit: 15, before, search: words, unit }).filter(([, value]) => value).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
   const page = await (await get(`/v1/studies/${shown}/decisions?${asks.join("&")}`)).json();
-  if (asked !== questions) return;
+  if (asked !== questions) return null;
   at("reward-column").textContent = rewardName();
   at("cost-column").textContent = told.costs ? "costs" : costName();
   at("decisions-table").classList.toggle("no-units", page.rows.every((each) => each.unit === null));
@@ -121,6 +124,7 @@ const drawRows = async () => {
   at("older").disabled = page.before === null;
   at("older").onclick = () => { before = page.before; drawRows(); };
   at("newest").onclick = () => { before = null; drawRows(); };
+  return words ? null : page.rows;
 };
 
 const drawStudies = async () => {
@@ -174,11 +178,10 @@ const drawStudy = async () => {
   document.body.dataset.painted = painted;
   await drawOverdue();
   await drawUnit();
-  if (["now", "unit"].includes(view)) await drawNow();
+  if (["now", "unit"].includes(view)) await drawNow(before === null ? await drawRows() : null);
   if (view === "units") await drawUnits();
   if (view === "trail" && trailBefore === null) await drawTrail();
   if (view === "certificate") await drawCertificate(decision);
-  if (["now", "unit"].includes(view) && before === null) await drawRows();
   document.body.dataset.seq = told.seq;
 };
 
@@ -207,9 +210,10 @@ const look = async () => {
 
 const tick = async () => {
   clearTimeout(timer);
+  const mine = turn;
   try {
     await look();
-    arrive();
+    if (mine === turn) arrive();
     live("on", told && !told.complete && shown ? "reading the log" : "live");
   } catch (error) {
     if (error instanceof Refused) {
@@ -223,6 +227,7 @@ const tick = async () => {
 
 const go = (event) => {
   const [, study, mark, rest] = /^#([A-Za-z0-9][A-Za-z0-9_-]{0,63})(?:([/:.])(.+))?$/.exec(location.hash) ?? [null, null];
+  turn += 1;
   shown = study;
   unit = mark === "/" ? decoded(rest) : null;
   decision = mark === "." ? `${study}.${rest}` : null;
@@ -232,8 +237,8 @@ const go = (event) => {
   after = 0;
   drawnCertificate = "";
   at("search").value = at("unit-search").value = at("news").textContent = "";
-  at("where").textContent = [shown ?? "", ...(unit === null ? [] : [shortUnit(unit)]), ...(mark === ":" ? [view] : []), ...(decision === null ? [] : ["certificate"])].join(" › ");
-  document.title = shown ? `${at("where").textContent} · safedial` : "safedial";
+  at("where").textContent = [shown ?? "", ...(unit === null ? [] : [shortUnit(unit)]), ...(decision === null ? [] : ["certificate"])].join(" › ");
+  document.title = shown ? `${at("where").textContent}${mark === ":" ? ` › ${view}` : ""} · safedial` : "safedial";
   arrived = event === undefined;
   tick();
 };

@@ -17,7 +17,7 @@ const drawTrail = async () => {
     const about = STANDS_OUT.includes(each.kind) ? null : each.decision_id;
     const deed = cell(row, `${deedWords(each)}${about ? ", decision " : ""}`, "said");
     if (about) deed.append(certificateLink({ id: about, seq: about.split(".")[1] }));
-    cell(row, each.reason, "said");
+    cell(row, each.kind === "alarm" ? "" : each.reason, "said");
     return row;
   }));
   at("trail-newest").hidden = trailBefore === null;

@@ -108,12 +108,19 @@ const promiseWords = ({ threshold, risk, promise, below, costs, labels }) => {
   return `In each round ${bad} with probability at most ${share}${named(until[promise] ?? "")}`;
 };
 
+// A certificate's statement, its "P(cost > 20) <= 0.1" in words.
+const spoken = ({ statement, spec, policy }) => {
+  const limits = Object.entries(spec.costs ?? { [costName()]: { threshold: spec.threshold, direction: policy.direction, unit: told.labels.cost_unit } });
+  const bad = limits.map(([name, { threshold, direction, unit }]) => limitWords([name, { threshold, below: direction === "below", unit }])).join(" or ");
+  return named(statement).replace(/^P\(.*?\) <= (\S+) in this round/, (_, risk) => `In this round ${bad} with probability at most ${percent(Number(risk))}`).replace("<=", "≤");
+};
+
 // What one decision promises, from its certificate.
 const promised = (certificate) => {
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
-  if (["bracket", "student"].includes(certificate.promise) || certificate.learned_start || certificate.policy.groups === "none") return named(`${certificate.statement.replace("<=", "≤")}.`);
-  if (certificate.spec.costs) return `${certificate.statement.replace("<=", "≤")}, if what is listed below is true.`;
+  if (["bracket", "student"].includes(certificate.promise) || certificate.learned_start || certificate.policy.groups === "none") return `${spoken(certificate)}.`;
+  if (certificate.spec.costs) return `${spoken(certificate)}, if what is listed below is true.`;
   const promise = certificate.promise === "certified" ? certificate.spec.promise : certificate.promise;
   const limit = measured(certificate.spec.threshold, told.labels.cost_unit);
   return `${promiseWords({ threshold: certificate.spec.threshold, risk: told.risk, promise, labels: told.labels }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
