@@ -16,7 +16,7 @@ from safedial.service.charts import counts, series
 from safedial.service.problem import Problem
 from safedial.service.routing import number, reply, route
 from safedial.service.visits import Wanted, rows_page, unit_page, units_page
-from safedial.study import StudyError, list_studies
+from safedial.study import StoreUnavailable, StudyError, list_studies
 from safedial.study.event import orjson
 from safedial.version import __version__
 
@@ -161,7 +161,9 @@ async def health(service: Service, request: Request, caller: Caller, fields: dic
 
 @route("GET", "/readyz", role=None, gives=schemas.Health)
 async def ready(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """The store also answers and is writable; 503 if not."""
+    """The store also answers and is writable, and the logs were read, so that decisions do not wait; 503 if not."""
+    if not service.ready:
+        raise StoreUnavailable("storage: the logs are being read")
     await asyncio.to_thread(service.store.check_writable)
     return reply({"status": "ready", "version": __version__})
 

@@ -67,14 +67,14 @@ def worker() -> Any:
 def running(
     store: Store, *, app: Any = None, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
 ) -> Iterator[str]:
-    """Run a server in a thread of this process; yields its address. The store stays open."""
+    """Run a server in a thread of this process; yields its address when it is ready. The store stays open."""
     made = make_app(store, allow_keyless=is_loopback(host), limits=limits) if app is None else app
     config = uvicorn.Config(made, host=host, port=port, timeout_graceful_shutdown=2, **QUIET)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="safedial-server", daemon=True)
     thread.start()
     try:
-        while not server.started:
+        while not (server.started and made.state.service.ready):
             require(thread.is_alive(), "port", port, "is not free", "choose another, or 0 for any")
             time.sleep(0.01)
         real = server.servers[0].sockets[0].getsockname()[1]
