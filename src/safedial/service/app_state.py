@@ -48,6 +48,8 @@ class Service:
     waiting: int = 0
     ready: bool = False
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    paging: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def study(self, name: str) -> Study:
         """A study by its name; opened once."""

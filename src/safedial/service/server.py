@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,10 @@ from safedial.service.connections import PROTOCOL
 from safedial.study import Store
 
 uvicorn = import_extra("uvicorn", "service")
+
+SWITCH_SECONDS = 5e-4
+"""How long a thread that reads may keep the interpreter while others wait; Python's own 5 ms would add up to that to
+every step of a decision."""
 
 STORAGE = "SAFEDIAL_STORAGE"
 HOST = "SAFEDIAL_HOST"
@@ -57,6 +62,7 @@ def serve(
 
 def worker() -> Any:
     """The app of one worker process; the store's URL comes from the environment."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     store = Store(os.environ[STORAGE], unit_keys=os.environ.get(UNIT_KEYS, "").splitlines())
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))

@@ -114,13 +114,17 @@ class StudyReader:
 
     def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
         """A page of the log: {"events": [...], "next_seq": the first seq after it}."""
+        return self.page(from_seq, limit, Event.fields)
+
+    def page(self, from_seq: int, limit: int, body: Callable[[Event], Any]) -> dict[str, Any]:
+        """`events`, with the bodies that `body` gives: `Event.text` for an answer in JSON."""
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-            ids = self._ids(
-                event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision > 1}))
-            )
-        return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
+            wanted = sorted({row.decision for row in rows if row.decision > 1})
+            ids = self._ids(event_hashes(connection, self._id, wanted))
+        shown = [shown_event(row, ids.get(row.decision), body) for row in rows]
+        return {"events": shown, "next_seq": first + len(rows)}
 
     def trail(self, before: int = 2**62, limit: int = 50, *, whole: bool = False) -> list[dict[str, Any]]:
         """Events before a seq, the latest first: what stands out (alarms, resumes, amendments, corrections, rounds
