@@ -233,3 +233,13 @@ def test_passwords_are_never_shown(postgres):
     with pytest.raises(StudyError) as refused:
         Store("postgresql://postgres:secret@127.0.0.1:1/none")
     assert "secret" not in str(refused.value)
+
+
+def test_the_events_of_a_decision_are_looked_up_not_searched_in_the_whole_log(lite):
+    from safedial.study.log import _ABOUT
+
+    fill(lite)
+    with reading(lite.store.engine) as connection:
+        plan = connection.execute(sa.text(f"EXPLAIN QUERY PLAN {_ABOUT}"), {"study": 1, "decision": 2}).fetchall()
+    assert "events_about (study_id=? AND decision=?)" in str(plan)
+    assert [event["kind"] for event in lite.about(id_at(lite, 2))] == ["outcome"]

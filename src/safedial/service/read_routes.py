@@ -16,8 +16,8 @@ from safedial.service.charts import counts, series
 from safedial.service.problem import Problem
 from safedial.service.routing import number, reply, route
 from safedial.service.visits import Wanted, rows_page, unit_page, units_page
-from safedial.study import StudyError, list_studies
-from safedial.study.event import orjson
+from safedial.study import StoreUnavailable, StudyError, list_studies
+from safedial.study.event import Event, orjson
 from safedial.version import __version__
 
 PAGE = 1_000
@@ -34,7 +34,8 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     """The log, one page at a time: the next page begins at `next_seq`."""
     study = await service.study(request.path_params["name"])
     first, most = number(request, "from_seq", 1, 2**62), number(request, "limit", PAGE, PAGE)
-    return reply(await asyncio.to_thread(study.events, first, most))
+    async with service.paging:  # so that many readers of logs take no more of the processor than one
+        return await asyncio.to_thread(lambda: reply(study.page(first, most, Event.text)))
 
 
 TRAIL_QUERY = {
@@ -87,12 +88,13 @@ async def over_time(service: Service, request: Request, caller: Caller, fields: 
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    drawn, content = service.drawn.get((track.study.name, points), ("", b""))
-    if drawn != tag:
-        content = await asyncio.to_thread(draw, track, points)
-        if len(service.drawn) >= MOST_DRAWN:
-            service.drawn.clear()
-        service.drawn[track.study.name, points] = tag, content
+    async with service.drawing:
+        drawn, content = service.drawn.get((track.study.name, points), ("", b""))
+        if drawn != tag:
+            content = await asyncio.to_thread(draw, track, points)
+            if len(service.drawn) >= MOST_DRAWN:
+                service.drawn.clear()
+            service.drawn[track.study.name, points] = tag, content
     return Response(content, media_type="application/json", headers=headers)
 
 
@@ -161,7 +163,9 @@ async def health(service: Service, request: Request, caller: Caller, fields: dic
 
 @route("GET", "/readyz", role=None, gives=schemas.Health)
 async def ready(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """The store also answers and is writable; 503 if not."""
+    """The store also answers and is writable, and the logs were read, so that decisions do not wait; 503 if not."""
+    if not service.ready:
+        raise StoreUnavailable("storage: the logs are being read")
     await asyncio.to_thread(service.store.check_writable)
     return reply({"status": "ready", "version": __version__})
 

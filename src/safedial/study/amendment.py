@@ -113,5 +113,6 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     if kept:
         made.rounds, made.last_known = state.rounds, state.last_known
     made.rounds_before = [state.decisions, made.rounds]
-    made.snapshots, made.next_shot, state.snapshots = state.snapshots, state.next_shot, []
+    made.continues(state)
+    state.snapshots = []
     return made

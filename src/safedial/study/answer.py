@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from safedial.decision.certificates.certified import certificate, explain, proposed
@@ -220,8 +221,8 @@ def decided(
     return StudyDecision(named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
 
 
-def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:
-    """An event as plain values, with the id of its decision."""
+def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:
+    """An event as plain values, with the id of its decision; `body` gives its body."""
     return {
         "seq": event.seq,
         "kind": event.kind,
@@ -229,6 +230,6 @@ def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:
         "at": moment(event.at),
         "actor": event.actor,
         "reason": event.reason,
-        "body": event.fields(),
+        "body": body(event),
         "hash": bytes(event.hash).hex(),
     }

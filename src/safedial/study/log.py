@@ -16,7 +16,9 @@ CHUNK = 10_000
 _EVENTS = "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events WHERE study_id = :study"
 _AFTER = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto ORDER BY seq LIMIT {CHUNK}")
 _ONE = sa.text(f"{_EVENTS} AND seq = :seq")
-_ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY seq")
+_ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY +seq")
+"""With the sign, SQLite looks up the decision and sorts; without it, it reads the whole log in order."""
+
 _REVISIONS = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN :kinds ORDER BY seq").bindparams(
     sa.bindparam("kinds", REVISIONS, expanding=True)
 )

@@ -41,6 +41,9 @@ class State:
     After an amendment, `before` is the state of the rounds before it. If what was learned was `kept`, both states have
     one learner, one queue and one numbering of rounds. `rounds_before` has the number of all earlier decisions, and the
     last round's number at the amendment.
+
+    `snapshots` are earlier states that are kept in memory; `replayed` counts the events that were replayed since the
+    last stored snapshot.
     """
 
     def __init__(self, study: StudySpec, before: State | None = None, *, kept: bool = False) -> None:
@@ -69,6 +72,13 @@ class State:
         self.resumes: list[list[Any]] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.next_shot = 256
+        self.replayed = 0
+
+    def continues(self, other: State) -> State:
+        """Take over the states that another kept in memory; returns this one."""
+        self.snapshots, self.next_shot = other.snapshots, other.next_shot
+        self.replayed += other.replayed
+        return self
 
     @property
     def frozen(self) -> bool:

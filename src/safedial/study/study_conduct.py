@@ -17,7 +17,7 @@ from safedial.study.amendment import amended_spec, new_fields
 from safedial.study.answer import Receipt
 from safedial.study.history import read_history
 from safedial.study.requests import checked_text
-from safedial.study.store import Answer
+from safedial.study.store_reader import Answer
 from safedial.study.study_reader import StudyReader
 from safedial.study.transaction import StudyTransaction
 

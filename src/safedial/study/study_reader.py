@@ -22,7 +22,8 @@ from safedial.study.log import event_hashes, events_about, read_event, read_even
 from safedial.study.pseudonyms import matching_key, no_key, pseudonym, read_unit_key
 from safedial.study.requests import actor_name, read_label
 from safedial.study.spec import StudySpec
-from safedial.study.store import Answer, Store, leads_to
+from safedial.study.store import Store
+from safedial.study.store_reader import Answer, leads_to
 from safedial.study.tables import effective_rows, write_rows
 from safedial.study.transaction import StudyTransaction
 from safedial.study.units import by_unit, counts_of, long_run_of, unknown_unit, unknown_visit
@@ -90,7 +91,7 @@ class StudyReader:
 
     def status(self) -> dict[str, Any]:
         """Counts, the monitor's evidence, whether and why the study has stopped, and notes."""
-        return self._run(self._status)
+        return self._read(self._status)
 
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
         self.store.spec(self._id, self.name, since=transaction.state.study.since)  # it goes with the counts
@@ -105,22 +106,26 @@ class StudyReader:
         """The SHA-256 of the study's state: equal in every process that has replayed the same log."""
         from safedial.study.snapshot import state_digest
 
-        return self._run(lambda transaction: state_digest(transaction.state))
+        return self._read(lambda transaction: state_digest(transaction.state))
 
     def waiting(self) -> list[dict[str, Any]]:
         """The decisions without an outcome yet, with their times, oldest first."""
-        rows = self._run(self._waiting)
+        rows = self._read(self._waiting)
         return [{"decision_id": str(each), "seq": each.seq, "at": at} for each, at in rows]
 
     def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
         """A page of the log: {"events": [...], "next_seq": the first seq after it}."""
+        return self.page(from_seq, limit, Event.fields)
+
+    def page(self, from_seq: int, limit: int, body: Callable[[Event], Any]) -> dict[str, Any]:
+        """`events`, with the bodies that `body` gives: `Event.text` for an answer in JSON."""
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-            ids = self._ids(
-                event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision > 1}))
-            )
-        return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
+            wanted = sorted({row.decision for row in rows if row.decision > 1})
+            ids = self._ids(event_hashes(connection, self._id, wanted))
+        shown = [shown_event(row, ids.get(row.decision), body) for row in rows]
+        return {"events": shown, "next_seq": first + len(rows)}
 
     def trail(self, before: int = 2**62, limit: int = 50, *, whole: bool = False) -> list[dict[str, Any]]:
         """Events before a seq, the latest first: what stands out (alarms, resumes, amendments, corrections, rounds
@@ -179,7 +184,7 @@ class StudyReader:
 
     def long_run(self, stored: str) -> dict[str, Any] | None:
         """The long-run statement for a unit, by its label as the log has it; None where no level is kept for it."""
-        return self._run(lambda done: long_run_of(done.state.study.rules, done.state.learner, stored))
+        return self._read(lambda done: long_run_of(done.state.study.rules, done.state.learner, stored))
 
     def stored_unit(self, unit: str | None) -> str | None:
         """A unit's label as the log has it: as it is given, or its pseudonym."""
@@ -215,6 +220,9 @@ class StudyReader:
 
     def _run(self, operation: Callable[[StudyTransaction], Answer]) -> Answer:
         return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
+
+    def _read(self, question: Callable[[StudyTransaction], Answer]) -> Answer:
+        return self.store.read(self._id, self.name, question, spec=self.spec)
 
     def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
         return {seq: id_text(self.spec.rules_version, self.name, seq, name) for seq, name in hashes.items()}
