@@ -16,7 +16,7 @@ from safedial.study import Store, create_study, open_study
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, serve, work, work_over_http
 
-LOOSE = {**SPEC, "guard": {"alarm_level": 1e-9}}
+LOOSE = {**SPEC, "fallback_action": 0.0, "guard": {"alarm_level": 1e-9}}
 
 
 def prepare(url: str) -> None:
@@ -57,10 +57,11 @@ def kill_at_random(
     workers: int,
     seed: int = 7,
     served: bool = False,
+    longest: float = 0.1,
     after: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Kill `kills` times, at random moments, all of the workers that write to a new study; with `served` the services
-    that clients ask, one of them or all. Returns how many events were acknowledged; `after` is told that number after
+    that clients ask, one of them or all. Each turn lasts `longest` seconds at most after its first answers. Returns how many events were acknowledged; `after` is told that number after
     each kill.
     """
     prepare(url)
@@ -80,7 +81,7 @@ def kill_at_random(
             until = time.monotonic() + 60
             while len(acknowledged(acks)) < seen + 5 * workers and time.monotonic() < until:
                 time.sleep(0.01)
-            time.sleep(dice.uniform(0.0, 0.1))
+            time.sleep(dice.uniform(0.0, longest))
             one = served and workers > 1 and dice.random() < 0.5
             for number in [dice.randrange(workers)] if one else list(running):
                 _kill(running.pop(number))
