@@ -1,16 +1,20 @@
 """`make soak`: kill -9 a thousand times, run for long with missing outcomes and corrections, and be attacked.
 
-    make soak                                      the whole of it, some 80 minutes on two quiet cores
+    make soak                                      the whole of it
     make soak KILLS=20 MINUTES=1 DECISIONS=5000    a small form
-
-Each part's figures are written to results/soak/report.json as soon as they are known. A run that was interrupted goes on
-where it stopped when it is started again with the same options; `--again` starts anew.
 
 | part | what it does | what must be true |
 |---|---|---|
-| kills | clients ask, tell, correct, void and amend over HTTP; services are killed at random (SQLite, and two services on PostgreSQL); a new store every 50 kills | nothing acknowledged is lost, `verify` is green after each kill, the last event that each client saw is on the chain |
-| drift | 5 % of the outcomes stay missing, 3 % are corrected | operations/s at the end ≥ 90 % of the start's; memory; restart and `verify` at 10⁵ decisions with 1,000 corrections |
-| attack | 1,100 half-open connections, 64 MB of headers, 10⁵ wrong keys | the deciders' p99 within 3 times of alone; memory bounded |
+| kills | clients ask, tell, correct, void and amend over HTTP; services (one on SQLite, two on PostgreSQL) are killed \
+at random; a new store every 50 kills | nothing acknowledged is lost, `verify` is green after each kill, the last event \
+that each client saw is on the chain |
+| drift | 5 % of the outcomes stay missing, 3 % are corrected | operations/s at the end >= 90 % of the start's; \
+memory; restart and `verify` at 10^5 decisions with 1,000 corrections |
+| attack | 1,100 half-open connections, 64 MB of headers, 10^5 wrong keys | the deciders' p99 within 3 times of alone; \
+memory bounded |
+
+Each part's figures are written to results/soak/report.json as soon as they are known. A run that was interrupted goes
+on where it stopped when it is started again with the same options; `--again` starts anew.
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import soak_attack, soak_drift
-from safedial.io import write_json
 from tests.study.killing import kill_at_random
 from tests.study.postgres import Server
+
+from safedial.io import write_json
 
 STORE_KILLS = 50
 PARTS = ("kills", "drift", "attack")
@@ -59,11 +64,16 @@ def kill_store(name: str, kills: int, seed: int, server: Server | None, label: s
         done += 1
         if done % 10 == 0 or done == kills:
             seconds = time.monotonic() - started
-            print(f"  {label}: {done} of {kills} kills, {acknowledged:,} acknowledged, 0 lost, {seconds:.0f} s", flush=True)
+            print(
+                f"  {label}: {done} of {kills} kills, {acknowledged:,} acknowledged, 0 lost, {seconds:.0f} s",
+                flush=True,
+            )
 
     workers = 1 if server is None else 2
     try:
-        acknowledged = kill_at_random(url, folder, kills=kills, workers=workers, seed=seed, served=True, longest=0.5, after=after)
+        acknowledged = kill_at_random(
+            url, folder, kills=kills, workers=workers, seed=seed, served=True, longest=0.5, after=after
+        )
     except AssertionError:
         print(f"  {label}: FAILED; the store and what was acknowledged are in {folder} ({url})", flush=True)
         raise

@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 import psutil
-
 from benchmarks.service_load import SPEC, load, serving
+
 from safedial.study import Store, create_study
 from safedial.study.keys import create_key
 
@@ -59,9 +59,7 @@ def _print(name: str, row: dict[str, float], alone: dict[str, float]) -> None:
     )
 
 
-def _measured(
-    port: int, key: str, seconds: float, server: psutil.Process, attack: Any, many: int
-) -> dict[str, float]:
+def _measured(port: int, key: str, seconds: float, server: psutil.Process, attack: Any, many: int) -> dict[str, float]:
     """The deciders' load, with an attack from a process of its own."""
     memory, over = [server.memory_info().rss], threading.Event()
     watching = threading.Thread(target=_watch, args=(server, memory, over))

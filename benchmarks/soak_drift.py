@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import psutil
-
 from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, post, serving
+
 from safedial.client import Client
 from safedial.study import Store, create_study, verify_study
 
@@ -128,7 +128,9 @@ async def _connection(port: int, end: float, seed: int, counts: list[int]) -> No
 
 def restart(storage: str, decisions: int, seed: int) -> dict[str, Any]:
     """A log of so many decisions, 5 % of them open, and a thousand corrections: its start and its verification."""
-    print(f"Restart: a log of {decisions:,} decisions with {min(CORRECTIONS, decisions // 10):,} corrections", flush=True)
+    print(
+        f"Restart: a log of {decisions:,} decisions with {min(CORRECTIONS, decisions // 10):,} corrections", flush=True
+    )
     _fill(storage, decisions, seed)
     one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-c", RESTART, storage]

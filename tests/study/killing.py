@@ -39,6 +39,7 @@ def check(url: str, acks: str, heads: list[str] | None = None) -> int:
             page = study.events(page["next_seq"], 10_000)
             events |= {event["seq"]: event for event in page["events"]}
     for kind, seq, value in told:
+        assert seq in events, f"{kind} {seq} was acknowledged, and the log lacks it"
         assert events[seq]["kind"] == kind
         about, body = events[seq]["decision_id"], events[seq]["body"]
         stated = body["spec"]["threshold"] if kind == "amended" else body.get("action")
@@ -61,8 +62,8 @@ def kill_at_random(
     after: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Kill `kills` times, at random moments, all of the workers that write to a new study; with `served` the services
-    that clients ask, one of them or all. Each turn lasts `longest` seconds at most after its first answers. Returns how many events were acknowledged; `after` is told that number after
-    each kill.
+    that clients ask, one of them or all. A turn ends `longest` seconds after its first answers at most. Returns how
+    many events were acknowledged; `after` is told that number after each kill.
     """
     prepare(url)
     acks, heads, dice = str(folder / "acks"), folder / "head", random.Random(seed)  # noqa: S311 -- a test's dice
