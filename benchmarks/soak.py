@@ -6,8 +6,8 @@
 | part | what it does | what must be true |
 |---|---|---|
 | kills | clients ask, tell, correct, void and amend over HTTP; services (one on SQLite, two on PostgreSQL) are killed \
-at random; a new store every 50 kills | nothing acknowledged is lost, `verify` is green after each kill, the last event \
-that each client saw is on the chain |
+at random; a new store every 50 kills | nothing acknowledged is lost, `verify` is green after each kill, the last \
+event that each client saw is on the chain |
 | drift | 5 % of the outcomes stay missing, 3 % are corrected | operations/s at the end >= 90 % of the start's; \
 memory; restart and `verify` at 10^5 decisions with 1,000 corrections |
 | attack | 1,100 half-open connections, 64 MB of headers, 10^5 wrong keys | the deciders' p99 within 3 times of alone; \
