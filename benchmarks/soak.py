@@ -131,6 +131,7 @@ def main() -> None:
     try:
         if "kills" in options.parts:
             run_kills(options, report, save)
+            save()
         for name, part in (("drift", soak_drift), ("attack", soak_attack)):
             if name in options.parts and name not in report:
                 report[name] = part.run(options)

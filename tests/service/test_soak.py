@@ -1,5 +1,5 @@
-"""`make soak`: how its kills are shared out, and that it goes on where it stopped. Its parts are tested in small form in
-test_kill, test_attacks and test_corrections.
+"""`make soak`: how its kills are shared out, and that it goes on where it stopped. Its parts are tested in small form
+in test_kill and test_attacks.
 """
 
 import json
@@ -16,32 +16,17 @@ def test_half_of_the_kills_are_on_either_database_and_no_store_sees_more_than_fi
         assert abs(sum(count if name == "sqlite" else -count for name, count in shared)) <= 1
 
 
-def test_a_run_goes_on_where_it_stopped_unless_its_options_changed(tmp_path, monkeypatch, capsys):
-    killed = []
-
-    def kill_store(name, kills, seed, _server, _label):
-        killed.append((name, seed))
-        if len(killed) == 2:
-            raise KeyboardInterrupt
-        return {"database": name, "kills": kills}
-
-    monkeypatch.setattr(soak, "kill_store", kill_store)
-    monkeypatch.setattr(soak, "stores", lambda _: [("sqlite", 2), ("sqlite", 1), ("sqlite", 1)])
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["soak", "--parts", "kills", "--out", str(tmp_path), *words])
-        try:
-            soak.main()
-        except SystemExit as ended:
-            return str(ended)
-        return ""
-
-    assert "The same command goes on" in run()
-    assert run() == ""
-    assert killed == [("sqlite", 1), ("sqlite", 2), ("sqlite", 2), ("sqlite", 3)]
-    assert [each["kills"] for each in json.loads((tmp_path / "report.json").read_text())["kills"]] == [2, 1, 1]
-    assert run() == ""
-    assert len(killed) == 4, "everything is done"
-    assert run("--seed", "9") == ""
-    assert [seed for _, seed in killed[4:]] == [9, 10, 11]
-    assert "3 stores, 2 done" in capsys.readouterr().out
+def test_a_run_that_was_interrupted_goes_on_and_what_is_done_is_not_done_again(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "report.json"
+    monkeypatch.setattr(
+        sys, "argv", ["soak", "--kills", "0", "--seed", "7", "--parts", "kills", "--out", str(tmp_path)]
+    )
+    soak.main()
+    report = json.loads(file.read_text())
+    assert (report["options"]["seed"], report["kills"]) == (7, [])
+    done = [{"database": name, "kills": kills} for name, kills in soak.stores(100)]
+    file.write_text(json.dumps({"options": {**report["options"], "kills": 100}, "kills": done, "drift": {}}))
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--kills", "100", "--parts", "kills", "drift"])
+    soak.main()
+    assert "Kills: 100 in 2 stores, 100 done" in capsys.readouterr().out
+    assert json.loads(file.read_text())["kills"] == done
