@@ -5,6 +5,8 @@
 # make check    format, lint, types, import layers
 # make bench    benchmark tables      make setup       everything but the text extra
 # make bench-service   the decision service under load, its page, the store
+# make soak     kill -9 a thousand times, 20 minutes of missing outcomes and corrections, attacks; goes on where it stopped
+#               (KILLS=20 MINUTES=1 DECISIONS=5000 ATTACK_SECONDS=5 WRONG_KEYS=1000: smaller; SEED=2; PARTS="kills drift")
 # make lock     re-resolve the hash-locked requirements (needs uv)
 
 PYTHON ?= python3
@@ -17,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup test test-full test-portable test-text check format bench bench-service lock clean
+.PHONY: run setup test test-full test-portable test-text check format bench bench-service soak lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -54,6 +56,17 @@ bench-service: $(VENV)/.dev
 	$(BIN)/python benchmarks/service_load.py
 	$(BIN)/python benchmarks/service_page.py
 	$(BIN)/safedial bench study --events 1000000
+
+KILLS ?= 1000
+MINUTES ?= 20
+DECISIONS ?= 100000
+ATTACK_SECONDS ?= 20
+WRONG_KEYS ?= 100000
+SEED ?= 1
+PARTS ?= kills drift attack
+soak: $(VENV)/.dev
+	$(QUICK) $(BIN)/python -m benchmarks.soak --kills $(KILLS) --minutes $(MINUTES) --decisions $(DECISIONS) \
+	  --attack-seconds $(ATTACK_SECONDS) --wrong-keys $(WRONG_KEYS) --seed $(SEED) --parts $(PARTS)
 
 LOCK := uv pip compile -q pyproject.toml requirements/build.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11
 lock:

@@ -291,7 +291,8 @@ class Client:
         events = answer.get("events") or [{}]
         if (events[0].get("seq"), events[0].get("hash")) != head:
             raise _forked(study, head)
-        self._local.checked.add(study)
+        # A retry may have closed the connection, and with it what was known about it.
+        self._local.__dict__.setdefault("checked", set()).add(study)
 
     def _send(self, method: str, path: str, body: Any = None, key: str | None = None, *, recheck: Any = None) -> Any:
         headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})

@@ -16,7 +16,7 @@ from safedial.study import Store, create_study, open_study
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, serve, work, work_over_http
 
-LOOSE = {**SPEC, "guard": {"alarm_level": 1e-9}}
+LOOSE = {**SPEC, "fallback_action": 0.0, "guard": {"alarm_level": 1e-9}}
 
 
 def prepare(url: str) -> None:
@@ -39,6 +39,7 @@ def check(url: str, acks: str, heads: list[str] | None = None) -> int:
             page = study.events(page["next_seq"], 10_000)
             events |= {event["seq"]: event for event in page["events"]}
     for kind, seq, value in told:
+        assert seq in events, f"{kind} {seq} was acknowledged, and the log lacks it"
         assert events[seq]["kind"] == kind
         about, body = events[seq]["decision_id"], events[seq]["body"]
         stated = body["spec"]["threshold"] if kind == "amended" else body.get("action")
@@ -57,11 +58,12 @@ def kill_at_random(
     workers: int,
     seed: int = 7,
     served: bool = False,
+    longest: float = 0.1,
     after: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Kill `kills` times, at random moments, all of the workers that write to a new study; with `served` the services
-    that clients ask, one of them or all. Returns how many events were acknowledged; `after` is told that number after
-    each kill.
+    that clients ask, one of them or all. A turn ends `longest` seconds after its first answers at most. Returns how
+    many events were acknowledged; `after` is told that number after each kill.
     """
     prepare(url)
     acks, heads, dice = str(folder / "acks"), folder / "head", random.Random(seed)  # noqa: S311 -- a test's dice
@@ -80,7 +82,7 @@ def kill_at_random(
             until = time.monotonic() + 60
             while len(acknowledged(acks)) < seen + 5 * workers and time.monotonic() < until:
                 time.sleep(0.01)
-            time.sleep(dice.uniform(0.0, 0.1))
+            time.sleep(dice.uniform(0.0, longest))
             one = served and workers > 1 and dice.random() < 0.5
             for number in [dice.randrange(workers)] if one else list(running):
                 _kill(running.pop(number))

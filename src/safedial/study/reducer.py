@@ -221,6 +221,9 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     sample = _watched(state, round_, body)
     _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
+    if state.study.rules_version > 3 and not state.learner.in_order:
+        state.learner.throttled(round_.context, sample, round_.place, round_.action)
+        state.watch.notice()
 
 
 def _voided(state: State, decision: int, round_: Round, body: Body) -> bool:

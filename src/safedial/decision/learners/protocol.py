@@ -295,6 +295,9 @@ class Learner(ABC):
         """
         return None
 
+    def throttled(self, context: Array, sample: Sample, place: Any, advised: float) -> None:
+        """The setting of the round at `place` was lowered because of its outcome: its cost is evidence, no lesson."""
+
     def leave_out(self, place: Any) -> None:
         """The round at `place` has no outcome, for a reason unrelated to it."""
 
