@@ -15,10 +15,8 @@ from safedial.core.costs import split_spec
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
-from safedial.core.tighter_radii import Learner
-from safedial.core.tighter_radii import learner as linear_learner
 from safedial.core.tolerated import Cost
-from safedial.policies.policy import Policy
+from safedial.policies import Policy, learner_of
 
 
 def takes_costs(policy: Policy, spec: SafetySpec, *, with_constants: bool) -> bool:
@@ -36,11 +34,7 @@ def with_costs(policy: Policy, spec: SafetySpec) -> Policy:
     if spec.costs is None or PROMISES[spec.promise].bracketed or policy.knows_truth:
         return policy
     parts, stated = split_spec(spec), spec.costs or {}
-    own = Learner(policy.init, policy.predict, policy.update)
-    learners = {
-        name: linear_learner(policy.options.get("radius"), part) if policy.is_linear else own
-        for name, part in parts.items()
-    }
+    learners = {name: learner_of(policy, part) for name, part in parts.items()}
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> dict[str, Any]:
         return {name: learner.init(dim, ridge=ridge, batch=batch) for name, learner in learners.items()}
