@@ -330,7 +330,7 @@ def test_units_visits_and_pseudonyms_at_a_shell(study, tmp_path, monkeypatch):
     assert f"{stored[:12]}…" in study("units", "ward")[1]
     told = answer(study("units", "ward", "P-04", "--unit-key", "env:WARD_KEY", "--json"))
     assert (told["outcomes"], told["course"][0]["visit"]) == (1, "1")
-    assert "keeps no level for each unit" in study("units", "ward", stored)[1]
+    assert "states nothing for one unit alone" in study("units", "ward", stored)[1]
     code, _, said = study("units", "ward", "P-04")
     assert (code, "give the pseudonym" in said) == (2, True)
     code, _, said = study("units", "trial", "P-04", "--unit-key", "env:WARD_KEY")

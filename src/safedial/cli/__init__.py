@@ -82,7 +82,7 @@ def main() -> None:
             warnings.showwarning = _warn
             make_app(next(iter(sys.argv[1:]), ""))()
     except (InvalidInput, MissingExtra) as error:
-        sys.exit(_complain(str(error), 2))
+        sys.exit(_complain(str(error).replace(" = None: ", ": "), 2))  # nobody writes None on a command line
     except ModuleNotFoundError as error:
         if not explained(error):
             raise

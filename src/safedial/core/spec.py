@@ -56,7 +56,7 @@ class SafetySpec:
         coefficient_bound: S, with ‖θ*‖ ≤ S and ‖μ*‖ ≤ S.
         context_bound: L, with ‖X_t‖ ≤ L.
         violation_risk: δ, the chance in each round that noise pushes the cost above τ.
-        estimation_risk: δ′, the chance, once for all rounds, that the cost's confidence set ever misses.
+        estimation_risk: δ′, the chance that the cost's confidence set misses in any round of the study.
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`. With the quantile margin the rest
             is shared by `estimation_risk` and `margin_risk`.
         ridge: λ > 0, fixed in advance. If it is not stated it is 1, or follows from the other numbers with the radius
@@ -71,7 +71,7 @@ class SafetySpec:
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
         margin: what the noise margin assumes: "subgaussian" (κ_c alone), "gaussian" (the noise is Gaussian),
             "quantile" (it is i.i.d.: its quantile is learned) or "bounded" (it lies in a known range).
-        margin_risk: δ_q, the chance, once for all rounds, that what is learned about the noise is wrong. "quantile"
+        margin_risk: δ_q, the chance that what is learned about the noise is wrong in any round. "quantile"
             needs it; "bounded" may have it, and then also learns the variance, which must be constant.
         noise_low, noise_high: the range of ξ_c for "bounded".
         noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.

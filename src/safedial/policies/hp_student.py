@@ -77,7 +77,8 @@ def hp_student(
         lag: for an Agent: how many of the latest rounds a decision leaves out, because their outcomes may still be
             open. While an older one is open the start dose is given. "anytime" needs none.
         noise_ratio: h(x), if the noise's variance is σ²h(x) with a known h: a function of the context, the number of
-            the column that holds it, or, in an Agent or a study, the name of a feature. None: one size for all.
+            the column that holds it, or, in an Agent or a study with features, the name or number of the feature that
+            holds it (its raw value). None: one size for all.
         either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
             promise then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean

@@ -51,7 +51,7 @@ class Spec(BaseModel):
     )
     violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk in each round")
     estimation_risk: float | None = Field(
-        None, gt=0, lt=1, description="δ′: the risk, once for all rounds, that a confidence set misses"
+        None, gt=0, lt=1, description="δ′: the risk that a confidence set misses in any round of the study"
     )
     total_risk: float | None = Field(None, gt=0, lt=1, description="δ + δ′, split for you")
     reward_noise: float | None = Field(None, gt=0)

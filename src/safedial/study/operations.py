@@ -153,7 +153,7 @@ def existing_outcome(transaction: StudyTransaction, decision: DecisionId, body: 
     same = next((event for event in events if event.body == canonical(body)), None)
     if same is None and events:
         last = events[-1]
-        way_out = "a void round stays void" if EVENT_KINDS[last.kind].loses else "correct() replaces an outcome"
+        way_out = "a void round stays void" if EVENT_KINDS[last.kind].loses else "to replace its outcome, correct it"
         words = f"already has a different answer ({last.kind}, seq {last.seq}); {way_out}"
         raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
     return same

@@ -127,7 +127,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     else:
         if learner.starts is not None:
             learner.count_start(body["promise"])
-        if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
+        if body["intensity"] == 0.0 and (body["habit"] in ("mask", "cap") or learner.leaves_own_zeros):
             learner.leave_out(place)
         elif body["intensity"] == 0.0:
             learner.lose(place, body["baseline_cost"])

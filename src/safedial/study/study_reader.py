@@ -84,7 +84,7 @@ class StudyReader:
         """Why this action, in plain words, and what was reported since."""
         lines = [str(self.decision(decision_id).explain())]
         for event in self.about(decision_id):
-            facts = ", ".join(f"{name} {value}" for name, value in _flat(event["body"]).items() if value is not None)
+            facts = ", ".join(_fact(name, value) for name, value in _flat(event["body"]).items() if _told(name, value))
             why = f" ({event['reason']})" if event["reason"] else ""
             lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
         return Text("\n".join(lines))
@@ -241,6 +241,16 @@ class StudyReader:
         waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
         found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
         return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
+
+
+def _told(name: str, value: Any) -> bool:
+    """Whether a person is told a recorded value; how a correction was worked in is for programs."""
+    return value is not None and value is not False and name not in ("in_place", "outcome_seq")
+
+
+def _fact(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    return words if value is True else f"{words} {', '.join(value) if isinstance(value, list) else value}"
 
 
 def _flat(body: Mapping[str, Any]) -> dict[str, Any]:

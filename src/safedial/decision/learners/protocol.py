@@ -64,6 +64,8 @@ class Learner(ABC):
     """The number of decisions at a declared or certified start dose; None for a learner without one."""
     alarmed: bool = False
     """Whether its own evidence has reached 100."""
+    leaves_own_zeros: bool = False
+    """Whether rounds for which it advised nothing, and which got nothing, are left out without harm."""
 
     @classmethod
     def check(cls, policy: Policy, spec: SafetySpec) -> None:

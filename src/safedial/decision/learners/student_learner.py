@@ -29,11 +29,11 @@ from safedial.core.triangle import append, certified, empty, moved, triangle, vo
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
+from safedial.decision.learners.variance_ratio import ratio_of
 from safedial.decision.outcome import Sample
-from safedial.decision.units import Features, real
+from safedial.decision.units import real
 from safedial.errors import InvalidInput, require
 from safedial.policies import make_policy
-from safedial.policies.hp_student import check_ratio
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -80,16 +80,8 @@ class Waiting(NamedTuple):
     upper: float = math.inf
 
 
-def ratio_of(ratio: Any, dim: int, features: Features | None) -> Any:
-    """The variance ratio as a function or a column; a feature's name stands for its raw value."""
-    if not isinstance(ratio, str):
-        check_ratio(ratio, dim)
-        return ratio
-    names = () if features is None else features.names
-    require(ratio in names, "noise_ratio", ratio, "must be one of the features", ", ".join(names) or "there are none")
-    place = names.index(ratio)
-    center, scale = ((getattr(features, part) or ())[place] for part in ("center", "scale"))
-    return lambda context: center + scale * context[..., place]
+def _ratio(rules: Rules) -> Any:
+    return ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features, version=rules.version)
 
 
 class StudentLearner(Learner):
@@ -102,8 +94,10 @@ class StudentLearner(Learner):
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
         self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
-        self._ratio = ratio_of(options.get("noise_ratio"), rules.dim, rules.features)
+        self._ratio = _ratio(rules)
         self.mixture = Mixture(self.ridge, options["mixture_shape"])
+        # The past and the context alone decided such a zero, which the anytime bound allows.
+        self.leaves_own_zeros = self.anytime and rules.version > 3
         self.starts = 0
         self.restart_evidence()
         self.forget()
@@ -114,7 +108,7 @@ class StudentLearner(Learner):
         policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
         rule = "has levels: rounds whose bound lies below the lowest one would get no dose, and which rounds get none "
         rule += "must not depend on outcomes"
-        ratio_of(policy.options.get("noise_ratio"), rules.dim, rules.features)
+        _ratio(rules)
         require(dial.levels is None, "dial", dial.levels, rule, "use a dial without levels, hp_conformal or hp_shield")
         options, setting = dict(policy.options), None if start_action is None else real("start_action", start_action)
         if setting is not None:
@@ -134,7 +128,7 @@ class StudentLearner(Learner):
 
     @classmethod
     def check_context(cls, rules: Rules, context: Array) -> None:
-        if (ratio := ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features)) is not None:
+        if (ratio := _ratio(rules)) is not None:
             noise_root(ratio, context)
 
     @classmethod
