@@ -56,7 +56,7 @@ def test_an_engine_must_be_known_and_fit():
     log = log_of([0.5], [0.1])
     with pytest.raises(InvalidInput, match="must be one of auto, agent, replay"):
         evaluate(log, "hp_ucb", spec=SPEC, engine="fast")
-    with pytest.raises(InvalidInput, match="engine = 'replay': does not know .*; use engine='agent'"):
+    with pytest.raises(InvalidInput, match=r"engine = 'replay': does not know .*; use engine='agent'"):
         evaluate(log, "hp_student", spec=SPEC, engine="replay", start_action=0.1)
 
 

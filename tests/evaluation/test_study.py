@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from safedial import create_study, evaluate, thompson
+from safedial import InvalidInput, create_study, evaluate, thompson
 from tests.evaluation.test_reproduction import CONSTANTS, SPEC, rounds_of
 
 STUDIES = {
@@ -52,7 +52,7 @@ def run(study, count, *, seed=0, lag=3, odd=True, scale=1.0):
 
     for place, context in enumerate(contexts):
         asked = {"proposal": 0.8} if proposes else {}
-        waiting.append((place, study.ask(context, unit=f"p{place % 4}", visit=str(place), **asked)))
+        waiting.append((place, study.ask(context, unit=f"p{place % 4}", visit=f"{seed}.{place}", **asked)))
         if len(waiting) > lag and (place % 2 or lag == 0):
             for index in (1, 0)[-len(waiting) :]:
                 tell(*waiting.pop(index))
@@ -134,4 +134,20 @@ def test_an_export_as_csv_is_read_with_its_units_and_a_spec(tmp_path):
     agrees(found.policies[0], study)
     assert {row["group"] for row in found.groups() if row["column"] == "unit"} == {"p0", "p1", "p2", "p3"}
     assert "visit" in found.rows(exceeding=False)[0]
+    study.store.close()
+
+
+def test_an_amended_study_is_followed_by_its_own_policy_if_its_rounds_have_one_measure(tmp_path):
+    study = run(made("hp_probe", tmp_path), 14, odd=False)
+    study.amend(changes={"violation_risk": 0.05}, reason="a lower risk")
+    run(study, 14, seed=1, odd=False)
+    found = evaluate(study)
+    agrees(found.policies[0], study)
+    study.export(tmp_path / "trial.jsonl")
+    (read,) = evaluate(tmp_path / "trial.jsonl").policies
+    np.testing.assert_array_equal(read.played.advised, found.policies[0].played.advised)
+    assert [each.rounds for each in evaluate(study, "hp_ucb").doubts if each.name == "amendments"] == [14]
+    study.amend(changes={"threshold": 0.4}, reason="a lower threshold")
+    with pytest.raises(InvalidInput, match=r"threshold = 0\.4: was amended"):
+        evaluate(study)
     study.store.close()

@@ -65,6 +65,12 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
         "engine='agent' (--engine agent) has them, and takes longer.")  # fmt: skip
     add("corrections", rounds.corrected, "were corrected later: the corrected values are used from the outcome on, so "
         "decisions between an outcome and its correction may differ from those of the study.")  # fmt: skip
+    add(
+        "amendments",
+        0 if rounds.study and outcomes.rules is rounds.study.rules else rounds.amended,
+        "were decided after an amendment of the study, which only its own policy follows; all figures are by the "
+        "latest specification.",
+    )
     return found
 
 

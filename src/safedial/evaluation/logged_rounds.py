@@ -43,6 +43,7 @@ class Rounds:
         unrelated: of a lost outcome, whether its reason is stated to be unrelated; None where nothing is stated.
         past: rounds from before the first decision, as the arguments of `Agent.update`.
         study, events: the specification of a study and its events.
+        corrected, amended: rounds of a study whose outcome was corrected, and rounds after its first amendment.
     """
 
     names: tuple[str, ...]
@@ -61,6 +62,7 @@ class Rounds:
     study: Any = None
     events: list[Any] = field(default_factory=list)
     corrected: int = 0
+    amended: int = 0
 
     def __len__(self) -> int:
         return len(self.setting)
@@ -184,7 +186,7 @@ def _from_rows(rows: Iterable[Mapping[str, Any]], spec: SafetySpec, features: Fe
     idle = np.array([row["status"] == "nothing given" for row in decided])
     gone = np.array([row["status"] in ("open", "void", "expired") for row in decided])
     unrelated = [str(row["unrelated"]) == "True" if "unrelated" in row else None for row in decided]
-    advised = column("action")
+    advised, numbers = column("action"), column("round")  # numbers may begin again after an amendment
     applied = np.where(idle & ~np.isfinite(column("applied_action")), advised, column("applied_action"))
     return Rounds(
         names=tuple(names),
@@ -199,7 +201,7 @@ def _from_rows(rows: Iterable[Mapping[str, Any]], spec: SafetySpec, features: Fe
             for head, name in costs.items()
         },
         baseline=column("baseline_cost"),
-        number=column("round"),
+        number=numbers if np.all(np.diff(numbers) > 0) else np.arange(1.0, len(decided) + 1.0),
         throttled=np.array([row["status"] == "throttled" for row in decided]),
         unrelated=unrelated,
         proposal=column("proposal") if any("proposal" in row for row in decided) else None,
@@ -213,7 +215,9 @@ def _from_rows(rows: Iterable[Mapping[str, Any]], spec: SafetySpec, features: Fe
 
 def _from_events(shown: Iterable[Mapping[str, Any]], spec: Any, name: str) -> Rounds:
     """A study's events as `Study.events` shows them, and a line of a .jsonl export holds them."""
+    from safedial.study.amendment import amended_spec
     from safedial.study.event import Event, canonical
+    from safedial.study.event_kinds import EVENT_KINDS
     from safedial.study.ids import read_id
     from safedial.study.spec import read_spec
     from safedial.study.tables import effective_rows
@@ -231,9 +235,16 @@ def _from_events(shown: Iterable[Mapping[str, Any]], spec: Any, name: str) -> Ro
             raise InvalidInput(f"log line {len(events) + 1}: {words} ({error!r})") from error
     require(events and events[0].seq == 1, "log", len(events), "does not begin with a study's first event")
     first = events[0].fields()
-    spec = spec or read_spec(first["spec"], quiet=True, version=first.get("rules", 1))
-    rows = effective_rows(spec.rules, name or "study", events)
-    return replace(_from_rows(rows, spec.rules.spec, spec.rules.features), study=spec, events=events)
+    if spec is None:
+        spec = read_spec(first["spec"], quiet=True, version=first.get("rules", 1))
+        for event in events:
+            if EVENT_KINDS[event.kind].amends:
+                spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
+    rows = effective_rows(spec.first, name or "study", events)
+    since = min((each.since for each in spec.chain if each.since), default=math.inf)
+    amended = sum(EVENT_KINDS[event.kind].decides and event.seq > since for event in events)
+    read = _from_rows(rows, spec.rules.spec, spec.rules.features)
+    return replace(read, study=spec, events=events, amended=amended)
 
 
 def _lines(path: Path) -> Iterable[Any]:

@@ -123,9 +123,11 @@ def _play_replay(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pr
 
 def _play_study(rules: Rules, rounds: Rounds, outcomes: Outcomes, progress: Progress) -> Played:
     """The study's own events, with this policy's decisions and what they would have given."""
-    from safedial.evaluation.play_study import StudyPlayer
+    from safedial.evaluation.play_study import StudyPlayer, first_spec
 
-    player = StudyPlayer(replace(rounds.study, rules=rules), rounds, outcomes)
+    own = rules is rounds.study.rules
+    spec = first_spec(rounds.study) if own else replace(rounds.study, rules=rules, before=None, since=0)
+    player = StudyPlayer(spec, rounds, outcomes, amends=own)
     for number, event in enumerate(rounds.events, start=1):
         player.follow(event)
         if progress and number % STEP == 0:

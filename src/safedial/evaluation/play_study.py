@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from safedial.errors import InvalidInput
+from safedial.errors import InvalidInput, require
 from safedial.evaluation.logged_rounds import Rounds
 from safedial.evaluation.outcomes import Outcomes
 from safedial.study.event import Event
@@ -17,15 +17,26 @@ from safedial.study.state import State
 SKIPPED = {"unrelated": True}
 
 
+def first_spec(spec: StudySpec) -> StudySpec:
+    """The specification that a study began with; refused if an amendment changed what its rounds are scored by."""
+    for name in ("threshold", "costs", "dose", "dial"):
+        values = [each.fields.get(name) for each in spec.chain]
+        rule = "was amended, so the study's rounds have no one measure"
+        way_out = "give another policy, which is judged by the latest specification, or a CSV export with spec=..."
+        require(values.count(values[0]) == len(values), name, values[0], rule, way_out)
+    return spec.first
+
+
 class StudyPlayer:
     """The state of a policy between events.
 
     A rule that stops the policy stops it when it is due, not when it stopped the study; the policy is resumed when the
-    study was. An outcome counts as it stands now: a correction is known from the outcome on.
+    study was. An outcome counts as it stands now: a correction is known from the outcome on. Where it `amends`, the
+    study's own policy follows the study's amendments.
     """
 
-    def __init__(self, spec: StudySpec, rounds: Rounds, outcomes: Outcomes) -> None:
-        self.state, self.rounds, self.outcomes = State(spec), rounds, outcomes
+    def __init__(self, spec: StudySpec, rounds: Rounds, outcomes: Outcomes, *, amends: bool) -> None:
+        self.state, self.rounds, self.outcomes, self.amends = State(spec), rounds, outcomes, amends
         self.advised: list[float] = []
         self.places: dict[int, int] = {}
         self.stopped: tuple[float, str] | None = None
@@ -47,8 +58,8 @@ class StudyPlayer:
             update_state(state, event, self._outcome(place, body), fixes)
         elif means.resumes and (state.stop_reason or body["forget"]):
             update_state(state, event, {**body, "rule": state.stop_reason})
-        elif (means.loses and not body.get("after_outcome")) or means.imports:
-            update_state(state, event, body)
+        elif (means.loses and not body.get("after_outcome")) or means.imports or (means.amends and self.amends):
+            state = self.state = update_state(state, event, body)
         state.seq, state.hash = event.seq, event.hash
         self._stop(state.due)
 
