@@ -233,7 +233,7 @@ def _numbers(name: str, cells: Sequence[str], *, empty: bool = False) -> Array:
         values = np.array([*map(float, cells)])  # fast; cell by cell only where one is no number
     except ValueError:
         values = np.array([_number(cell) for cell in cells])
-    bad = [row for row in np.flatnonzero(~np.isfinite(values)) if not (empty and not cells[row].strip())]
+    bad = [row for row in np.flatnonzero(~np.isfinite(values)).tolist() if not (empty and not cells[row].strip())]
     if bad:
         where, cell = bad[0] + 1, cells[bad[0]]
         raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")

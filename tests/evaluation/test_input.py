@@ -13,7 +13,8 @@ from safedial.specfile import SpecFile, save_spec
 from tests.evaluation.test_outcomes import log_of
 from tests.evaluation.test_reproduction import SPEC, live
 
-PROPOSED = make_policy("hp_shield", base="proposal", growth=growth.relative(0.7, 1.4, floor=0.05), start_scale=0.2)
+BRACKET_GROWTH = growth.relative(0.7, 1.4, floor=0.05)
+PROPOSED = make_policy("hp_shield", base="proposal", growth=BRACKET_GROWTH, start_scale=0.2)
 BRACKET = SafetySpec(threshold=0.5, promise="bracket", violation_risk=0.1)
 STUDENT = SafetySpec(threshold=0.5, promise="student", violation_risk=0.1)
 
@@ -65,6 +66,7 @@ def test_an_engine_must_be_known_and_fit():
     [
         ("x1,x2,x3,reward,cost\n0,0,0,1,1\n", "has no column `action`"),
         ("x1,x2,x3,action,reward\n0,0,0,1,1\n", "lacks these columns"),
+        ("x1,x2,x3,action,cost\n0,0,0,1,1\n", "lacks the column `reward`, which hp_ucb learns from"),
         ("x1,x2,x3,ward,action,reward,cost\n0,0,0,b,1,1,1\n", "column 'ward' = 'b': must be a finite number"),
         ("x1,x2,x3,x4,action,reward,cost\n0,0,0,1,1,1,1\n", r"4 context columns \(x1, x2, x3, x4\)"),
         ("x1,x2,x3,action,reward,cost\n", "too few rows"),
@@ -117,11 +119,15 @@ def test_a_policy_may_be_a_spec_file_with_its_own_promise(files):
 def test_a_study_in_a_store_is_evaluated_by_its_name(tmp_path):
     from safedial import create_study
 
+    table = {"name": "hp_shield", "base": "proposal", "growth": BRACKET_GROWTH.to_dict(), "start_scale": 0.2}
+    save_spec(SpecFile(spec=BRACKET, dim=3, policy=table), tmp_path / "shield.toml")
     storage = f"sqlite:///{tmp_path}/trial.db"
     study = create_study("trial", SPEC, dim=3, storage=storage, fallback_action=0)
     for context in ([0.5, 0.1, 0.1], [0.2, 0.4, 0.1]):
         study.tell(study.ask(context).id, reward=0.1, cost=0.1)
     study.store.close()
+    refused = run("trial", "--storage", storage, "--policy", tmp_path / "shield.toml")
+    assert "lacks the column `proposal`" in str(refused.exception)
     told = json.loads(run("trial", "--storage", storage, "--json").output)
     assert [row["policy"] for row in told["table"]] == ["as logged", "hp_probe"]
     assert told["rounds"] == 2

@@ -62,7 +62,7 @@ def test_every_policy_is_among_the_cases_or_cannot_run_online():
 @pytest.mark.parametrize("name", CASES)
 def test_on_an_agents_own_log_every_policy_repeats_it(name):
     policy, spec = CASES[name]
-    log, settings = live(Agent(3, spec, policy=policy), 150)
+    log, settings = live(Agent(3, spec, policy=policy), 100)
     (found,) = evaluate(log, policy, spec=spec).policies
     np.testing.assert_allclose(found.played.advised, settings, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(found.scores.over, log.cost > spec.threshold)
@@ -72,8 +72,8 @@ def test_on_an_agents_own_log_every_policy_repeats_it(name):
 @pytest.mark.parametrize("name", [name for name in CASES if name != "hp_shield"])
 def test_on_another_policys_log_every_policy_does_what_it_would_have_done_live(name):
     policy, spec = CASES[name]
-    other, _ = live(Agent(3, SPEC, policy="fixed"), 150)
-    own, settings = live(Agent(3, spec, policy=policy), 150)
+    other, _ = live(Agent(3, SPEC, policy="fixed"), 100)
+    own, settings = live(Agent(3, spec, policy=policy), 100)
     (found,) = evaluate(other, policy, spec=spec).policies
     np.testing.assert_allclose(found.played.advised, settings, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(found.scores.over, own.cost > spec.threshold)

@@ -79,7 +79,6 @@ def evaluate(
         dial=parts["dial"] or Dial(),
         features=parts["features"],
         context_columns=context_columns,
-        needs_reward=file is None or not PROMISES[file.spec.promise].bracketed,
     )
     actions = {"start_action": start_action, "fallback_action": fallback_action}
     made = [_rules(each, file, rounds, parts, actions) for each in named or [None]]
@@ -132,7 +131,8 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
     require(not policy.knows_truth, "policy", policy.name, rule, way_out)
     if live is not None:
         parts = {name: parts[name] or getattr(live, name) for name in parts}
-        parts["version"] = live.version
+        parts |= {"version": live.version, "baseline_range": live.baseline_range}
+        actions = {name: getattr(live, name) if given is None else given for name, given in actions.items()}
     dim = parts["features"].dim if parts["features"] else rounds.raw.shape[1]
     fits = file is None or file.dim is None or file.dim == dim
     way_out = "name the context's columns (context_columns, --context-columns)"

@@ -140,37 +140,13 @@ class Evaluation:
         """Where and for whom: excesses by unit, visit and feature, the most first within each. Intervals are those of
         independent rounds, and many groups are looked at: some stand out by chance.
         """
-        found = []
-        for each in self.policies:
-            for column, labels in self._labels().items():
-                rows = []
-                for value in dict.fromkeys(labels):
-                    chosen = np.array([label == value for label in labels]) & each.known
-                    if chosen.any():
-                        over, may = each.scores.over[chosen], each.scores.may[chosen]
-                        ends = (
-                            violation_interval([over.sum()], chosen.sum())[0],
-                            violation_interval([may.sum()], chosen.sum())[1],
-                        )
-                        figures = {
-                            "rounds": int(chosen.sum()),
-                            "excesses": int(over.sum()),
-                            "excesses_upper": int(may.sum()),
-                        }
-                        dose = float(np.nanmean(each.scores.applied[chosen]))
-                        rows.append(
-                            {
-                                "policy": each.name,
-                                "column": column,
-                                "group": value,
-                                **figures,
-                                "low": ends[0],
-                                "high": ends[1],
-                                "mean_dose": dose,
-                            }
-                        )
-                found += sorted(rows, key=lambda row: -row["excesses_upper"] / row["rounds"])[:MOST_GROUPS]
-        return found
+        grouped = {name: np.unique(labels, return_inverse=True) for name, labels in self._labels().items()}
+        return [
+            row
+            for each in self.policies
+            for column, (values, places) in grouped.items()
+            for row in _groups(each, column, values, places)
+        ]
 
     def _labels(self) -> dict[str, list[str]]:
         """Each column that rounds are grouped by, with the group of each round."""
@@ -212,6 +188,32 @@ class Evaluation:
             f"{row['policy']}: {excess_words(row)} of {row['rounds']} rounds exceed" for row in self.table()
         )
         return f"Evaluation({self.source}: {told})"
+
+
+def _groups(each: PolicyResult, column: str, values: Any, places: Any) -> list[dict[str, Any]]:
+    """The groups of one column that have known rounds, those with the largest share of excesses first."""
+    known, scores = each.known, each.scores
+
+    def sums(weights: Any) -> Any:
+        return np.bincount(places[known], weights[known], minlength=len(values))
+
+    rounds, over, may = (sums(part.astype(float)) for part in (known, scores.over, scores.may))
+    dose, kept = sums(scores.applied), np.flatnonzero(rounds)
+    order = kept[np.argsort(-may[kept] / rounds[kept], kind="stable")][:MOST_GROUPS]
+    return [
+        {
+            "policy": each.name,
+            "column": column,
+            "group": str(values[index]),
+            "rounds": int(rounds[index]),
+            "excesses": int(over[index]),
+            "excesses_upper": int(may[index]),
+            "low": violation_interval([over[index]], rounds[index])[0],
+            "high": violation_interval([may[index]], rounds[index])[1],
+            "mean_dose": float(dose[index] / rounds[index]),
+        }
+        for index in order
+    ]
 
 
 def excess_words(row: dict[str, Any]) -> str:

@@ -80,7 +80,6 @@ def read_rounds(
     dial: Dial,
     features: Features | None,
     context_columns: Sequence[str] | None = None,
-    needs_reward: bool = True,
 ) -> Rounds:
     """The rounds of a `Log`, a .csv or .jsonl file, or a `Study`, which has its own spec, dial and features."""
     if isinstance(log, Log):
@@ -94,8 +93,7 @@ def read_rounds(
     text = read_text(log, "log")
     if is_export(dict.fromkeys(_heads(text), ())):
         return _from_rows(csv.DictReader(io.StringIO(text)), _stated(spec), features)
-    columns: dict[str, Any] = {"context_columns": context_columns, "needs_reward": needs_reward}
-    return _from_text(text, _stated(spec), dial=dial, features=features, **columns)
+    return _from_text(text, _stated(spec), dial=dial, features=features, context_columns=context_columns)
 
 
 def _heads(text: str) -> list[str]:
@@ -115,7 +113,6 @@ def _from_text(
     dial: Dial,
     features: Features | None,
     context_columns: Sequence[str] | None,
-    needs_reward: bool,
 ) -> Rounds:
     heads = _heads(text)
     require("action" in heads, "log", heads, "has no column `action`", "evaluate needs what was applied in each round")
@@ -123,8 +120,11 @@ def _from_text(
     also = [*costs, *(name for name in ("reward", "proposal") if name in heads and name not in named)]
     labels = [name for name in LABELS if name in heads and name not in (*named, *(context_columns or ()))]
     rest = [name for name in heads if name not in (*KNOWN, *also, *labels)]
-    needs = ("action", *costs, *(["reward"] if needs_reward else []))
-    log = parse_log(text, context_columns=context_columns or named or rest, dial=dial, needs=needs, also=also)
+    log = parse_log(
+        text, context_columns=context_columns or named or rest, dial=dial, needs=("action", *costs), also=also
+    )
+    if "reward" not in heads:
+        log = replace(log, reward=np.full(len(log), math.nan))
     cells = list(csv.DictReader(io.StringIO(text))) if labels else []
     return _from_log(log, spec, dial, None, {name: [row[name] for row in cells] for name in labels})
 

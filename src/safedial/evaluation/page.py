@@ -19,11 +19,12 @@ MOST_ROWS = 200
 
 NOTES = (
     "95 %: an interval by blocks of consecutive rounds for the share that exceeds. Promise: the policy's own, in every "
-    "round. Dose, reward: means of a round. Best: the share of what one earns who knows each round's outcome."
+    "round. Dose, reward: means of a round. Best: "
 )
+EXACT = "the reward, as a share of what one earns who knows each round's outcome."
 BOUNDED = (
-    "The curve is known by a bracket only: the first figure counts rounds that must have exceeded, the second those "
-    "that may have. Best: the dose, as a share of the largest that was surely tolerated."
+    "the dose, as a share of the largest that was surely tolerated. The curve is known by a bracket only: the first "
+    "count is of rounds that must have exceeded, the second of those that may have."
 )
 PROMISE = (
     "This is what would have happened in these rounds if the model holds: the stated dose curve or bracket is right, a "
@@ -54,7 +55,7 @@ def cells(found: Evaluation) -> list[list[str]]:
 def words(found: Evaluation) -> list[str]:
     """What the figures mean, and when they must not be believed."""
     exact = all(each.outcomes.exact for each in found.policies)
-    lines = [NOTES if exact else f"{NOTES} {BOUNDED}"]
+    lines = [NOTES + (EXACT if exact else BOUNDED)]
     for row in found.table():
         if row["stop_reason"]:
             lines.append(

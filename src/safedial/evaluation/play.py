@@ -41,9 +41,9 @@ class Played(NamedTuple):
 
 def play(rules: Rules, rounds: Rounds, outcomes: Outcomes, *, seed: int, engine: str, progress: Progress) -> Played:
     """The settings that a policy advises on these rounds."""
+    _check_columns(rules, rounds, outcomes)
     if rounds.study is not None:
         return _play_study(rules, rounds, outcomes, progress)
-    _check_columns(rules, rounds)
     if engine == "replay":
         return _play_replay(rules, rounds, outcomes, seed, progress)
     if engine == "auto" and len(rounds) >= LONG:
@@ -54,8 +54,11 @@ def play(rules: Rules, rounds: Rounds, outcomes: Outcomes, *, seed: int, engine:
     return _play_agent(rules, rounds, outcomes, seed, progress)
 
 
-def _check_columns(rules: Rules, rounds: Rounds) -> None:
+def _check_columns(rules: Rules, rounds: Rounds, outcomes: Outcomes) -> None:
+    """Refuse a policy that needs what the log lacks."""
     options, name = rules.policy.options, rules.policy.name
+    rewarded = not outcomes.exact or bool(np.isfinite(rounds.reward).any())
+    require(rewarded, "log", list(rounds.names), f"lacks the column `reward`, which {name} learns from", "add it")
     rule = f"lacks the column `proposal`, which {name} scales"
     way_out = "add what was proposed in each round, or name another `base`"
     require(options.get("base") != "proposal" or rounds.proposal is not None, "log", list(rounds.names), rule, way_out)
