@@ -6,6 +6,7 @@ Prints the processor seconds for reading the log as CSV, and for each policy and
 import sys
 import tempfile
 import time
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,7 @@ def random_log(rounds: int, dim: int) -> Log:
 
 
 def main() -> None:
-    rounds, dim = (
-        (int(word) for word in (*sys.argv[1:], "100000", "26")[:2]) if len(sys.argv) != 2 else (int(sys.argv[1]), 26)
-    )
+    rounds, dim = (int(given) if given else usual for given, usual in zip_longest(sys.argv[1:3], (100_000, 26)))
     log = random_log(rounds, dim)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.csv"

@@ -114,6 +114,8 @@ def test_a_policy_may_be_a_spec_file_with_its_own_promise(files):
     found = evaluate(files / "log.csv", ["hp_ucb", files / "student.toml"], spec=files / "spec.toml")
     assert [each.rules.spec.promise for each in found.policies] == ["certified", "student"]
     assert repr(found).startswith("Evaluation(log.csv: as logged: ")
+    (alone,) = evaluate(files / "log.csv", files / "student.toml").policies
+    np.testing.assert_array_equal(alone.played.advised, found.policies[1].played.advised)
 
 
 def test_a_study_in_a_store_is_evaluated_by_its_name(tmp_path):

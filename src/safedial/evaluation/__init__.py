@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,25 +70,31 @@ def evaluate(
     [('as logged', 200, 0), ('hp_ucb', 200, 0), ('on_expectation', 200, 21)]
     """
     require(engine in ENGINES, "engine", engine, "must be one of " + ", ".join(ENGINES))
-    file = _as_file(spec)
+    named, file = _listed(policies), _as_file(spec)
+    stated = file or next((each for each in named if isinstance(each, SpecFile)), None)
     given = {"dose": dose, "dial": dial, "features": features}
-    parts = {name: part if part is not None or file is None else getattr(file, name) for name, part in given.items()}
-    named = _listed(policies)
+    parts = {
+        name: part if part is not None or stated is None else getattr(stated, name) for name, part in given.items()
+    }
     rounds = read_rounds(
         log,
-        None if file is None else file.spec,
+        None if stated is None else stated.spec,
         dial=parts["dial"] or Dial(),
         features=parts["features"],
         context_columns=context_columns,
     )
     actions = {"start_action": start_action, "fallback_action": fallback_action}
+    if rounds.study is not None:
+        live = rounds.study.rules
+        parts = {name: getattr(live, name) if part is None else part for name, part in given.items()}
+        actions = {name: getattr(live, name) if each is None else each for name, each in actions.items()}
+        parts |= {"version": live.version, "baseline_range": live.baseline_range}
     made = [_rules(each, file, rounds, parts, actions) for each in named or [None]]
     results = []
     for rules in made:
         outcomes = Outcomes(rules, rounds)
         _check_doses(outcomes)
-        name = rules.policy.name
-        step = None if progress is None else lambda count, name=name: progress(name, count)  # pyright: ignore[reportOptionalCall]
+        step = None if progress is None else partial(progress, rules.policy.name)
         played = play(rules, rounds, outcomes, seed=seed, engine=engine, progress=step)
         results.append(PolicyResult.of(_label(rules, made), rules, outcomes, played))
     first = Outcomes(made[0], rounds)
@@ -129,10 +136,6 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
     rule = "knows the truth, which a log does not hold"
     way_out = "leave it out: the share of the reward in hindsight compares with it"
     require(not policy.knows_truth, "policy", policy.name, rule, way_out)
-    if live is not None:
-        parts = {name: parts[name] or getattr(live, name) for name in parts}
-        parts |= {"version": live.version, "baseline_range": live.baseline_range}
-        actions = {name: getattr(live, name) if given is None else given for name, given in actions.items()}
     dim = parts["features"].dim if parts["features"] else rounds.raw.shape[1]
     fits = file is None or file.dim is None or file.dim == dim
     way_out = "name the context's columns (context_columns, --context-columns)"

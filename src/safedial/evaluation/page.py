@@ -78,7 +78,7 @@ def doubt_words(found: Evaluation) -> list[str]:
 
 def write_page(found: Evaluation, path: Path) -> Path:
     """Write the page."""
-    from safedial.evaluation.picture import draw
+    from safedial.evaluation.evaluation_picture import draw
 
     title = heading(found)
     doubts = "".join(f'<div class="flag"><p>{html.escape(each)}</p></div>' for each in doubt_words(found))
