@@ -15,7 +15,8 @@ from safedial.errors import InvalidInput, MissingExtra, explained, printable
 from safedial.version import __version__
 
 COMMANDS = {
-    name: name for name in ("simulate", "calibrate", "plan", "check", "monitor", "reproduce", "sweep", "battery")
+    name: name
+    for name in ("simulate", "calibrate", "plan", "check", "evaluate", "monitor", "reproduce", "sweep", "battery")
 }
 COMMANDS |= {
     "choose": "choose_policy",
