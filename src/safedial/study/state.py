@@ -13,6 +13,7 @@ An amendment (study/amendment.py) begins a new state; the one before it, `before
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -177,14 +178,12 @@ class State:
         return self.watch.unwatched
 
     def overdue_at(self, at: int) -> list[int]:
-        """The times, in microseconds, since when outcomes that are open at a time have been overdue, oldest first. The
-        latest guard's deadline is that of all phases, as its `max_open_hours` is.
+        """The times, in microseconds, since when outcomes that are open at a time have been overdue: each by the
+        deadline that was stated when it was decided, in the order of the decisions.
         """
-        hours = self.study.guard.deadline
-        if hours is None:
-            return []
-        rounds = (one for phase in reversed(self.phases) for one in phase.open.values())
-        return [one.at + int(hours * HOUR) for one in rounds if at - one.at > hours * HOUR]
+        before, hours = [] if self.before is None else self.before.overdue_at(at), self.study.guard.deadline
+        wait = math.inf if hours is None else hours * HOUR
+        return before + [one.at + int(wait) for one in self.open.values() if at - one.at > wait]
 
     def _is_blind(self, share: float) -> bool:
         return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)
