@@ -37,7 +37,7 @@ const certificateParts = ({ certificate, events, why, explanation, action, hash 
   if (!events.length) parts.push(made("p", "Nothing has been reported yet.", "quiet"));
   for (const event of events) parts.push(made("p", eventWords(event)));
   const rests = made("ul");
-  for (const line of certificate.assumptions) rests.append(made("li", line));
+  for (const line of certificate.assumptions) rests.append(made("li", named(line)));
   parts.push(made("h3", "More", "no-print"));
   if (certificate.promise !== "none") parts.push(Object.assign(folded("What the promise rests on", rests), { id: "rests" }));
   const more = [folded("How it was computed", block(explanation)), folded("Every number", block(JSON.stringify(certificate, null, 2)))];
