@@ -42,7 +42,7 @@ def run(*words):
         (log_of([0.5], [0.1]), PROPOSED, BRACKET, "lacks the column `proposal`"),
         (log_of([0.5], [0.1]), "hp_probe", STUDENT, "needs constants that a spec with promise = 'student'"),
         (log_of([0.5], [0.1]), "hp_ubc", SPEC, "did you mean 'hp_ucb'"),
-        (log_of([0.5], [0.1]), "hp_ucb", None, "spec = None: is missing"),
+        (log_of([0.5], [0.1]), "hp_ucb", None, "spec.*: is missing"),
         (log_of([0.5], [0.1]), "hp_ucb", 3, "must be a SafetySpec"),
         ([1, 2], "hp_ucb", SPEC, "is not a log"),
         (log_of([0.5], [2.0], np.array([np.inf])), "hp_ucb", SPEC, "reward = inf"),

@@ -62,7 +62,7 @@ def run(study, count, *, seed=0, lag=3, odd=True, scale=1.0):
 
 
 def agrees(found, study):
-    rows = list(study.rows())
+    rows = [row for row in study.rows() if row["round"] is not None]
     np.testing.assert_allclose(found.played.advised, [row["action"] for row in rows], rtol=0, atol=1e-12)
     assert found.scores.over.tolist() == [bool(row["violated"]) for row in rows]
 
@@ -150,4 +150,22 @@ def test_an_amended_study_is_followed_by_its_own_policy_if_its_rounds_have_one_m
     study.amend(changes={"threshold": 0.4}, reason="a lower threshold")
     with pytest.raises(InvalidInput, match=r"threshold = 0\.4: was amended"):
         evaluate(study)
+    study.store.close()
+
+
+def test_several_costs_of_which_one_is_missing_are_repeated(tmp_path):
+    costs = {"a": {"threshold": 0.5, "noise": 0.3}, "b": {"threshold": 0.2, "noise": 0.3}}
+    fields = {"dim": 3, "costs": costs, "violation_risk": 0.3, "estimation_risk": 0.1, "fallback_action": 0.0}
+    fields |= {name: value for name, value in CONSTANTS.items() if name != "cost_noise"}
+    study = create_study("trial", fields, storage=f"sqlite:///{tmp_path}/trial.db")
+    for place, (context, reward, cost) in enumerate(zip(*rounds_of(20), strict=True)):
+        decision = study.ask(context)
+        harm = {"a": decision.action * cost, "b": None if place == 9 else decision.action * cost}
+        study.tell(decision.id, reward=decision.action * reward, cost=harm)
+    found = evaluate(study)
+    agrees(found.policies[0], study)
+    assert [(each.name, each.rounds) for each in found.doubts] == [("unknown outcomes", 1)]
+    study.export(tmp_path / "trial.csv")
+    (read,) = evaluate(tmp_path / "trial.csv", "hp_probe", spec=study.spec.rules.spec).policies
+    np.testing.assert_allclose(read.played.advised, found.policies[0].played.advised, rtol=0, atol=1e-12)
     study.store.close()

@@ -65,8 +65,9 @@ class Outcomes:
         self.logged = np.where(np.isfinite(rounds.advised), rounds.advised, rounds.setting)
         self.at_log = {name: self.measure(name, rounds.setting) for name in self.curves}
         self.reward_at_log = rules.dose.reward.effect(self.dial.action(rounds.setting))
-        measured = np.all([np.isfinite(values) for values in rounds.costs.values()], axis=0)
-        self.known = measured & np.isfinite(rounds.setting)
+        measured = np.array([np.isfinite(values) for values in rounds.costs.values()])
+        self.known = measured.all(axis=0) & np.isfinite(rounds.setting)
+        self.reported = measured.any(axis=0) & np.isfinite(rounds.setting)
         self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
         self.scales = self.given & ~rounds.throttled
         self.usable = self.known & self.scales
@@ -85,7 +86,9 @@ class Outcomes:
         return abs(advised - self.logged[index]) <= SAME * (self.dial.high - self.dial.low)
 
     def told(self, index: int, advised: float) -> tuple[float, float, Any] | None:
-        """(applied, reward, cost) of a round that was advised this, for the policy to learn from; None: not known."""
+        """(applied, reward, cost) of a round that was advised this, for the policy to learn from; None: not known. Of
+        several costs, NaN where one is not known.
+        """
         rounds, same = self.rounds, self.is_logged(advised, index)
         reward, baseline = float(rounds.reward[index]), float(rounds.baseline[index])
         costs = {name: float(values[index]) for name, values in rounds.costs.items()}
@@ -94,7 +97,7 @@ class Outcomes:
             effects = {name: float(curve.effect(action)) for name, curve in self.curves.items()}
             if not any(effects.values()):
                 costs, reward = dict.fromkeys(costs, baseline), 0.0
-            elif not self.usable[index]:
+            elif not (self.reported[index] and self.scales[index]):
                 return None
             else:
                 costs = {
@@ -103,7 +106,7 @@ class Outcomes:
                 }
                 reward *= float(self.rules.dose.reward.effect(action)) / float(self.reward_at_log[index])
             applied = advised
-        elif not self.known[index] or rounds.throttled[index]:
+        elif not self.reported[index] or rounds.throttled[index]:
             return None
         else:
             applied = float(rounds.setting[index])
