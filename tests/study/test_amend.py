@@ -266,10 +266,14 @@ def test_snapshots_restarts_and_replays_give_the_same_state(lite, keep, monkeypa
     lite.amend(changes={"cost_noise": 0.25}, **WORDS)
     made += live(lite, contexts(9, seed=3))
     lite.correct(made[2].id, cost=0.01, reason="typing error")
-    lite.correct(made[12].id, applied_action=0.01, reason="typing error")
+    lite.correct(made[12].id, applied_action=0.9 * made[12].action, reason="typing error")
     lite.tell(late.id, reward=0.1, cost=0.1)
     lite.void(made[14].id, reason="wrong patient", unrelated=True)
-    made += live(lite, contexts(9, seed=4))
+    lite.amend(changes={"guard": {"stop": {"decisions": 5}}}, **WORDS)
+    for seed in (4, 5):
+        assert lite.status()["stopped"] == "stop_rule"
+        lite.resume("five more")
+        live(lite, contexts(5, seed=seed))
     report = lite.verify()
     assert (report.ok, report.inexact) == (True, 0), report
     state = lite._run(lambda transaction: transaction.state)

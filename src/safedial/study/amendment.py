@@ -105,7 +105,7 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     require(spec.fields == body["spec"], "spec", event.seq, "is not in its written form")
     require(body["from_round"] == first, "from_round", body["from_round"], f"must be the next round, {first}")
     made = State(spec, state, kept=kept)
-    made.stop_reason, made.resumes = state.stop_reason, state.resumes
+    made.stop_reason, made.resumes = state.stop_reason, list(state.resumes)
     made.amendments = [*state.amendments, [event.seq, first, event.at, changed_in(state.study, spec), kept]]
     made.new_decisions = state.new_decisions
     if spec.fields["dial"] == state.study.fields["dial"]:
