@@ -49,7 +49,9 @@ class Played(NamedTuple):
 
 
 class Batch:
-    """The state of one simulation between chunks."""
+    """The state of one simulation between chunks of `step` rounds. Results do not depend on their size."""
+
+    step, engine, compile_seconds = 256, "numpy", 0.0
 
     def __init__(
         self,
@@ -67,23 +69,35 @@ class Batch:
         self.record = record
         self.world, self.spec, self.dose, self.observe = world, as_columns(spec), dose, observe
         self.policy = policy = with_costs(policy, self.spec)
-        self.rngs = generators(seeds)
-        self.truth: Any = world.draw_truth(spec, self.rngs)
+        self.seeds = seeds
+        self.truth: Any = self.draw_truth()
         rows = check_grids(spec, several=True)
         alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.batch = 1 if alike else rows
         learner, asked = bound(learner_of(policy, self.spec), self.spec, seeds)
         self.rule = Rule(policy, world, self.spec, dose, learner, asked, self.batch)
-        self.state = learner.init(world.dim, ridge=spec.ridge, batch=(self.batch, len(seeds)))
         self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {name: [] for name in CURVES}
         self.drawn = 0
+        self.state = self.start()
+
+    def start(self) -> Any:
+        """The learner's state before the first round."""
+        return self.rule.learner.init(self.world.dim, ridge=self.spec.ridge, batch=(self.batch, len(self.seeds)))
+
+    def draw_truth(self) -> Any:
+        self.rngs = generators(self.seeds)
+        return self.world.draw_truth(self.spec, self.rngs)
 
     def draw(self, step: int) -> Draws:
         """Draw the next chunk's randomness, one chunk ahead, in a separate thread."""
         self.drawn += step
         return self.world.draw_chunk(self.spec, self.rngs, step, self.drawn - step)
+
+    def marks(self, done: int, step: int) -> NDArray[np.int64]:
+        """The checkpoints in the `step` rounds after `done`, counted from there."""
+        return self.checkpoints[(self.checkpoints > done) & (self.checkpoints <= done + step)] - done
 
     def chunk(self, done: int, draws: Draws) -> None:
         rounds = self._exposure(draws)
@@ -142,7 +156,7 @@ class Batch:
         numbers = np.arange(done + 1, done + step + 1, dtype=float)[:, None, None]
         cost = outcome.cost if self.spec.threshold_on == "measured" else outcome.true_cost
         require(exceeded(self.spec, cost)[1], "dose", self.dose.to_dict(), "gave costs that are not finite")
-        marks = self.checkpoints[(self.checkpoints > done) & (self.checkpoints <= done + step)] - done
+        marks = self.marks(done, step)
         for name, values in self.rule.score(numbers, rounds, cost, steps).items():
             if name in CURVES:
                 running = self.totals[name] + np.cumsum(np.broadcast_to(values, steps.full.shape), axis=0)

@@ -80,7 +80,9 @@ class Rule(NamedTuple):
         if not self.policy.learns:
             return state, Step(gain, harm, full, choice.safe.certified, False)
         # Where rows learn alike, the learner is shown the first one's rounds.
-        now = now._replace(reward_intensity=gain[: self.batch], cost_intensity=harm[: self.batch])
+        alike = self.batch < gain.shape[0]
+        shown = (gain[: self.batch], harm[: self.batch]) if alike else (gain, harm)
+        now = now._replace(reward_intensity=shown[0], cost_intensity=shown[1])
         weight = sample_weight(self.spec, now.reward_intensity, now.cost_intensity, now.context)
         if choice.learn is not True:
             weight = weight * choice.learn
