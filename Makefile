@@ -2,14 +2,18 @@
 # make test     the test suite        make test-full   the same at full counts
 # make test-portable   its numeric part, as other processors would compute (PROCESSORS="haswell prescott": only as these)
 # make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
+# make peers    other packages for `safedial arena`, in a set-up of their own (.venv-peers); make test-peers: their tests
 # make check    format, lint, types, import layers
 # make bench    benchmark tables      make setup       everything but the text extra
 # make bench-service   the decision service under load, its page, the store
+# make soak     kill -9 a thousand times, 20 minutes of missing outcomes and corrections, attacks; goes on where it stopped
+#               (KILLS=20 MINUTES=1 DECISIONS=5000 ATTACK_SECONDS=5 WRONG_KEYS=1000: smaller; SEED=2; PARTS="kills drift")
 # make lock     re-resolve the hash-locked requirements (needs uv)
 
 PYTHON ?= python3
 VENV := .venv
 TEXT_VENV := .venv-text
+PEERS_VENV := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores. Compiled modules
@@ -17,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup test test-full test-portable test-text check format bench bench-service lock clean
+.PHONY: run setup test test-full test-portable test-text peers test-peers check format bench bench-service soak lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -37,6 +41,11 @@ test-portable: $(VENV)/.dev
 test-text: $(TEXT_VENV)/.text
 	HF_HUB_OFFLINE=1 $(TEXT_VENV)/bin/python -m pytest tests_text
 
+peers: $(PEERS_VENV)/.peers
+
+test-peers: $(VENV)/.dev $(PEERS_VENV)/.peers
+	$(QUICK) SAFEDIAL_PEERS=$(PEERS_VENV)/bin/python $(BIN)/python -m pytest tests_peers
+
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -55,6 +64,17 @@ bench-service: $(VENV)/.dev
 	$(BIN)/python benchmarks/service_page.py
 	$(BIN)/safedial bench study --events 1000000
 
+KILLS ?= 1000
+MINUTES ?= 20
+DECISIONS ?= 100000
+ATTACK_SECONDS ?= 20
+WRONG_KEYS ?= 100000
+SEED ?= 1
+PARTS ?= kills drift attack
+soak: $(VENV)/.dev
+	$(QUICK) $(BIN)/python -m benchmarks.soak --kills $(KILLS) --minutes $(MINUTES) --decisions $(DECISIONS) \
+	  --attack-seconds $(ATTACK_SECONDS) --wrong-keys $(WRONG_KEYS) --seed $(SEED) --parts $(PARTS)
+
 LOCK := uv pip compile -q pyproject.toml requirements/build.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11
 lock:
 	$(LOCK) --extra plot -o requirements/run.txt
@@ -62,7 +82,7 @@ lock:
 	  -c requirements/run.txt -o requirements/dev.txt
 
 clean:
-	rm -rf $(VENV) $(TEXT_VENV) results
+	rm -rf $(VENV) $(TEXT_VENV) $(PEERS_VENV) results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -87,4 +107,11 @@ $(TEXT_VENV)/.text: requirements/text.txt pyproject.toml
 	@$(PYTHON) -m venv $(TEXT_VENV)
 	@$(TEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/text.txt
 	@$(TEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Peers are called by lines of JSON and never imported, so their versions need not agree with ours.
+$(PEERS_VENV)/.peers: requirements/peers.txt
+	@echo "Installing peers for the arena into $(PEERS_VENV) ..."
+	@$(PYTHON) -m venv $(PEERS_VENV)
+	@$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/peers.txt
 	@touch $@

@@ -72,10 +72,11 @@ class Wire(asyncio.Protocol):
         return await self.waiter
 
 
-def post(path: str, content: bytes) -> bytes:
+def post(path: str, content: bytes, key: str = "") -> bytes:
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(content)}"
     )
+    head += f"\r\nAuthorization: Bearer {key}" if key else ""
     return head.encode() + b"\r\n\r\n" + content
 
 
@@ -84,11 +85,13 @@ def contexts(count: int, seed: int) -> list[list[float]]:
     return (drawn / (np.linalg.norm(drawn, axis=1, keepdims=True) * 1.001)).tolist()
 
 
-async def load(ports: list[int], study: str, *, seconds: float, connections: int, tell: bool) -> dict[str, float]:
+async def load(
+    ports: list[int], study: str, *, seconds: float, connections: int, tell: bool, key: str = ""
+) -> dict[str, float]:
     """Ask (and tell) on every connection, one request after the other, for so many seconds."""
     loop = asyncio.get_running_loop()
     drawn = contexts(2000, 1)
-    asks = [post(f"/v1/studies/{study}/decisions", json.dumps({"context": x}).encode()) for x in drawn]
+    asks = [post(f"/v1/studies/{study}/decisions", json.dumps({"context": x}).encode(), key) for x in drawn]
     units = np.array(drawn) @ TRUTH + 0.2 * np.random.default_rng(2).standard_normal((len(drawn), 2))
     times: list[float] = []
     end = time.perf_counter() + seconds
@@ -105,7 +108,7 @@ async def load(ports: list[int], study: str, *, seconds: float, connections: int
                 said = json.loads(answer)
                 reward, cost = (said["intensity"] * units[at % len(asks)]).tolist()
                 content = json.dumps({"reward": reward, "cost": cost}).encode()
-                status, answer = await wire.call(post(f"/v1/decisions/{said['id']}/outcome", content))
+                status, answer = await wire.call(post(f"/v1/decisions/{said['id']}/outcome", content, key))
                 if status != 201:
                     raise SystemExit(f"the service answered {status}: {answer[:300]!r}")
             at += connections

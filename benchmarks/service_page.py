@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import sys
 import tempfile
 import time
@@ -15,7 +16,7 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
-from service_load import SPEC, TRUTH, contexts, load, report, serving
+from service_load import SPEC, TRUTH, Wire, contexts, load, report, serving
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -60,45 +61,84 @@ def paint(url: str) -> float:
         browser.close()
 
 
-async def polled(port: int, path: str, *, readers: int, seconds: float) -> None:
-    """So many open pages, each looking every two seconds."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        await asyncio.gather(*(asyncio.to_thread(seconds_of, f"http://127.0.0.1:{port}{path}") for _ in range(readers)))
-        await asyncio.sleep(2.0)
+async def watched(port: int, pages: int, seconds: float) -> None:
+    """So many open pages, each looking every two seconds, and one reader that goes through the log again and again."""
+    loop, end = asyncio.get_running_loop(), time.perf_counter() + seconds
+
+    async def look(number: int) -> None:
+        _, wire = await loop.create_connection(Wire, "127.0.0.1", port)
+        await asyncio.sleep(2.0 * number / pages)
+        while time.perf_counter() < end:
+            await wire.call(b"GET /v1/studies/long/series?points=160 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            await asyncio.sleep(2.0)
+
+    async def follow() -> None:
+        _, wire = await loop.create_connection(Wire, "127.0.0.1", port)
+        first = 1
+        while time.perf_counter() < end:
+            path = f"/v1/studies/long/events?from_seq={first}"
+            _, answer = await wire.call(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            following = int(answer[answer.rindex(b":") + 1 : -1])
+            first = following if following > first else 1
+
+    await asyncio.gather(follow(), *(look(number) for number in range(pages)))
 
 
-async def both(port: int, *, readers: int, seconds: float) -> dict[str, float]:
-    watching = asyncio.create_task(polled(port, "/v1/studies/long/series?points=160", readers=readers, seconds=seconds))
-    row = await load([port], "long", seconds=seconds, connections=16, tell=True)
-    await watching
-    return row
+def watching(port: int, pages: int, seconds: float) -> None:
+    asyncio.run(watched(port, pages, seconds))
+
+
+def beside(port: int, *, pages: int, seconds: float) -> dict[str, float]:
+    """The load on a service, alone or beside readers, which run in a process of their own."""
+    words = (port, pages, seconds + 1.0)
+    readers = multiprocessing.get_context("spawn").Process(target=watching, args=words) if pages else None
+    if readers is not None:
+        readers.start()
+        time.sleep(1.0)
+    try:
+        return asyncio.run(load([port], "long", seconds=seconds, connections=16, tell=True))
+    finally:
+        if readers is not None:
+            readers.join()
+
+
+def page_speed(storage: str) -> None:
+    series = "/v1/studies/long/series?points=160"
+    with serving(storage) as port:
+        print(f"  first look after the start, page painted   {paint(f'http://127.0.0.1:{port}/#long'):>9,.0f} ms")
+    with serving(storage) as port:
+        started = time.perf_counter()
+        while not json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}{series}").read())["complete"]:
+            time.sleep(0.05)
+        cold = time.perf_counter() - started
+        warm = min(seconds_of(f"http://127.0.0.1:{port}{series}") for _ in range(5))
+        print(f"  the whole log read, after the start        {1e3 * cold:>9,.0f} ms")
+        print(f"  its data: warm                             {1e3 * warm:>9,.0f} ms")
+        print(f"  page painted, warm                         {paint(f'http://127.0.0.1:{port}/#long'):>9,.0f} ms")
+
+
+def readers_cost(storage: str, seconds: float) -> None:
+    print(f"\nA writer beside readers\n  {'':44} {'per s':>8} {'p50 ms':>9} {'p99 ms':>9}")
+    with serving(storage) as port:
+        beside(port, pages=1, seconds=2.0)
+        for _ in range(3):
+            alone, among = (beside(port, pages=pages, seconds=seconds) for pages in (0, 12))
+            report("decisions with outcomes, alone", alone)
+            report("beside 12 open pages and a reader of events", among)
+            print(f"  {'p50 beside them, times alone':44} {among['p50_ms'] / alone['p50_ms']:>18.2f}", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--decisions", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--only", choices=["page", "readers"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         storage = f"sqlite:///{folder}/long.db"
         print(f"\nThe operator page, {options.decisions:,} decisions (filling the log takes a while)", flush=True)
         fill(storage, options.decisions)
-        series = "/v1/studies/long/series?points=160"
-        with serving(storage) as port:
-            print(f"  first look after the start, page painted   {paint(f'http://127.0.0.1:{port}/#long'):>9,.0f} ms")
-        with serving(storage) as port:
-            started = time.perf_counter()
-            while not json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}{series}").read())["complete"]:
-                time.sleep(0.05)
-            cold = time.perf_counter() - started
-            warm = min(seconds_of(f"http://127.0.0.1:{port}{series}") for _ in range(5))
-            print(f"  the whole log read, after the start        {1e3 * cold:>9,.0f} ms")
-            print(f"  its data: warm                             {1e3 * warm:>9,.0f} ms")
-            print(f"  page painted, warm                         {paint(f'http://127.0.0.1:{port}/#long'):>9,.0f} ms")
-            print(f"\nA writer beside readers\n  {'':44} {'per s':>8} {'p50 ms':>9} {'p99 ms':>9}")
-            asyncio.run(both(port, readers=0, seconds=2.0))
-            for _ in range(2):
-                for readers in (0, 3):
-                    row = asyncio.run(both(port, readers=readers, seconds=options.seconds))
-                    report(f"decisions with outcomes, {readers} open pages", row)
+        if options.only != "readers":
+            page_speed(storage)
+        if options.only != "page":
+            readers_cost(storage, options.seconds)

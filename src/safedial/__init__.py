@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from safedial.decision.units import Dial, Features
     from safedial.diagnostics import check_log
     from safedial.diagnostics.promise_watch import watch_log
+    from safedial.evaluation import evaluate
+    from safedial.evaluation.evaluated import Evaluation
     from safedial.planning import plan
     from safedial.policies import (
         POLICIES,
@@ -66,6 +68,7 @@ _PUBLIC = {
     "diagnostics": "check_log",
     "diagnostics.promise_watch": "watch_log",
     "choosing": "choose",
+    "evaluation": "evaluate Evaluation",
     "planning": "plan",
     "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_student hp_ucb "
     "make_policy nonlinear_hp_probe nonlinear_hp_ucb on_expectation POLICIES Policy thompson",
@@ -93,6 +96,7 @@ __all__ = [
     "Dose",
     "DoseCurve",
     "DoseResponseWorld",
+    "Evaluation",
     "Features",
     "InvalidInput",
     "LinearWorld",
@@ -113,6 +117,7 @@ __all__ = [
     "clairvoyant",
     "create_study",
     "epsilon_greedy",
+    "evaluate",
     "fixed",
     "hill",
     "hp_bayes",

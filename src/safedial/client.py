@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from safedial.checkpoints import Checkpoint, check_signature, load_checkpoint
+from safedial.client_answers import read_answer, read_refusal
 from safedial.client_heads import Heads, SeenHead
 from safedial.errors import InvalidInput, require
 
@@ -30,7 +31,7 @@ RETRIED = (408, 425, 429, 500, 502, 503, 504)
 """Status codes after which the same request, with the same idempotency key, may succeed."""
 
 
-LATER = ("hash", "replayed", "stopped")
+LATER = ("hash", "replayed", "stopped", "proposal_answer")
 """Further fields, which later versions of the service send."""
 
 ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
@@ -48,7 +49,8 @@ class Advice(NamedTuple):
     """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
 
     `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key; `stopped`
-    names the rule that has stopped the study since.
+    names the rule that has stopped the study since; `proposal_answer` says whether a proposal was granted, lowered or
+    raised.
     """
 
     action: float
@@ -62,6 +64,7 @@ class Advice(NamedTuple):
     hash: str | None = None
     replayed: bool = False
     stopped: str = ""
+    proposal_answer: str = ""
 
 
 class Client:
@@ -193,6 +196,22 @@ class Client:
         body = {"reason": reason, "forget": forget}
         return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
 
+    def amend(
+        self,
+        study: str,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        reason: str,
+        changes: Mapping[str, Any] | None = None,
+        from_round: int | None = None,
+        keep_learning: bool | None = None,
+    ) -> dict[str, Any]:
+        """Change a study's specification from the next decision on, as `Study.amend` does."""
+        body = {"spec": _plain(spec), "changes": _plain(changes), "from_round": from_round}
+        body |= {"keep_learning": keep_learning, "reason": reason}
+        given = {name: value for name, value in body.items() if value is not None}
+        return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/amendment", given, key=uuid.uuid4().hex)
+
     def decisions(
         self,
         study: str,
@@ -272,7 +291,8 @@ class Client:
         events = answer.get("events") or [{}]
         if (events[0].get("seq"), events[0].get("hash")) != head:
             raise _forked(study, head)
-        self._local.checked.add(study)
+        # A retry may have closed the connection, and with it what was known about it.
+        self._local.__dict__.setdefault("checked", set()).add(study)
 
     def _send(self, method: str, path: str, body: Any = None, key: str | None = None, *, recheck: Any = None) -> Any:
         headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
@@ -291,11 +311,11 @@ class Client:
                 self.close()
                 reason = type(error).__name__
                 continue
-            answer = _answer(text) if status < 300 else None
+            answer = read_answer(text) if status < 300 else None
             if answer is not None:
                 return answer
             if status >= 400 and status not in RETRIED:
-                raise _refusal(status, text)
+                raise read_refusal(status, text)
             reason = f"status {status}" if status >= 300 else "an answer that is not the service's"
         raise ServiceUnavailable(f"{self!r}: {reason}, after {self.retries + 1} attempts")
 
@@ -326,23 +346,3 @@ def _plain(cost: Any) -> Any:
 
 def _quoted(name: str) -> str:
     return urllib.parse.quote(str(name), safe="")
-
-
-def _answer(text: bytes) -> dict[str, Any] | None:
-    """The service's answer; None for any other answer, such as a proxy's error page."""
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
-def _refusal(status: int, text: bytes) -> InvalidInput:
-    """The error for a request that the service refuses."""
-    try:
-        problem = json.loads(text)
-        code, words = problem["code"], problem.get("detail") or problem["title"]
-        where = f"{problem['field']}: " if problem.get("field") else ""
-    except (ValueError, KeyError, TypeError):
-        code, words, where = "invalid_input", "no further words", ""
-    return InvalidInput(f"the service refused ({status} {code}): {where}{words}", code)

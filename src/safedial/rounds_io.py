@@ -185,7 +185,9 @@ def log_text(log: Log, *, features: Features | None = None, dial: Dial | None = 
     advised = not np.all(np.isnan(log.advised))
     based = bool(np.any(log.baseline_cost))
     outcomes = ["action", *(["advised"] if advised else []), "reward", "cost", *(["baseline_cost"] if based else [])]
-    names, context = (log.names, log.context) if features is None else (features.names, _raw(log.context, features))
+    names, context = (
+        (log.names, log.context) if features is None else (features.names, raw_contexts(log.context, features))
+    )
     columns = {name: getattr(log, name) for name in outcomes}
     if dial is not None:
         for name in {"action", "advised"} & set(columns):
@@ -197,7 +199,7 @@ def log_text(log: Log, *, features: Features | None = None, dial: Dial | None = 
     return text.getvalue()
 
 
-def _raw(context: Array, features: Features) -> Array:
+def raw_contexts(context: Array, features: Features) -> Array:
     """The raw values of the features of each context."""
     constant = not features.intercept or bool(np.all(context[:, -1] == 1.0))
     rule = "has an intercept, but the last part of these contexts is not 1 (a simulated world draws all parts)"
@@ -227,10 +229,12 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
 
 def _numbers(name: str, cells: Sequence[str], *, empty: bool = False) -> Array:
     """One column as finite numbers; NaN for an empty cell, if cells may be empty."""
-    values = np.array([_number(cell) for cell in cells])
-    allowed = [empty and not cell.strip() for cell in cells]
-    bad = np.flatnonzero(~(np.isfinite(values) | allowed))
-    if bad.size:
+    try:
+        values = np.array([*map(float, cells)])  # fast; cell by cell only where one is no number
+    except ValueError:
+        values = np.array([_number(cell) for cell in cells])
+    bad = [row for row in np.flatnonzero(~np.isfinite(values)).tolist() if not (empty and not cells[row].strip())]
+    if bad:
         where, cell = bad[0] + 1, cells[bad[0]]
         raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")
     return values

@@ -26,7 +26,7 @@ def seed_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
     return mean - half, mean + half
 
 
-def violation_interval(violations: Any, rounds: int, level: float = 0.95) -> tuple[float, float]:
+def violation_interval(violations: Any, rounds: float, level: float = 0.95) -> tuple[float, float]:
     """An interval for the violation rate: the hull of two.
 
     Wilson's interval pools all rounds; it is accurate for rare events but ignores that seeds differ (each has its own

@@ -6,8 +6,9 @@ import pytest
 
 from safedial import InvalidInput, replay
 from safedial.core import estimate
-from safedial.core.confidence import bound, constrained_upper
+from safedial.core.confidence import bound, check_dim, constrained_upper
 from safedial.core.estimate import Ridges
+from safedial.core.self_normalised import with_ridge
 from safedial.core.tighter_radii import PLAIN, learner, other_ridges
 from safedial.policies import make_policy
 from tests.conftest import make_spec
@@ -62,6 +63,67 @@ def test_constrained_is_the_convex_program_from_above(seed, ridge):
     assert dense(contexts, costs, context, spec, seen) == pytest.approx(exact, abs=1e-5)
 
 
+def largest_by_noise(context, contexts, costs, spec, volume):
+    """max ⟨x,μ⟩ over ‖Xᵀ(y − Xμ)‖_{Σ⁻¹} ≤ κ√V and ‖μ‖ ≤ S, by a convex solver."""
+    gram, rhs = contexts.T @ contexts, contexts.T @ costs
+    half = np.linalg.inv(np.linalg.cholesky(gram + spec.ridge * np.eye(len(rhs))))
+    coef = cvxpy.Variable(len(rhs))
+    inside = [
+        cvxpy.norm(half @ rhs - (half @ gram) @ coef) <= spec.cost_noise * np.sqrt(volume),
+        cvxpy.norm(coef) <= spec.coefficient_bound,
+    ]
+    problem = cvxpy.Problem(cvxpy.Maximize(context @ coef), inside)
+    problem.solve(solver=cvxpy.CLARABEL)
+    return float(problem.value)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("ridge", "noise"), [(0.2, 0.5), (8.0, 0.5), (3.0, 0.05)])
+def test_self_normalised_is_the_convex_program_from_above(seed, ridge, noise):
+    """Costs with a norm on the boundary for even seeds, well inside for odd ones."""
+    spec = make_spec(ridge=ridge, cost_noise=noise)
+    contexts, _, costs, _, rng = data(seed, noise=noise)
+    costs = costs * (1.0 if seed % 2 == 0 else 0.4)
+    state, predict = learned(contexts, costs, spec, "self-normalised")
+    context = rng.standard_normal(4)
+    context /= np.linalg.norm(context)
+    seen = predict(state, context)
+    volume = float(seen.log_det) + 2 * spec.log_inverse_risk
+    exact = largest_by_noise(context, contexts, costs, spec, volume)
+    ours = float(bound(seen, spec, radius="self-normalised", clip=True).cost_upper)
+    plain = float(bound(seen, spec, radius="determinant", clip=True).cost_upper)
+    assert exact - 1e-6 <= ours <= plain + 1e-12
+    assert ours <= exact + 0.03 * (plain - exact) + 0.01
+
+
+def test_any_vector_bounds_every_mean_of_the_set():
+    """The inequality behind `self-normalised`, with random vectors and random means of the set."""
+    spec = make_spec(ridge=2.0, cost_noise=0.5)
+    contexts, truth, costs, _, rng = data(1)
+    gram, rhs, eye = contexts.T @ contexts, contexts.T @ costs, np.eye(4)
+    total = gram + spec.ridge * eye
+    volume = np.linalg.slogdet(total / spec.ridge)[1] + 2 * spec.log_inverse_risk
+    means = truth + 0.3 * rng.standard_normal((2000, 4))
+    gaps = rhs - means @ gram
+    inside = np.vecdot(gaps, np.linalg.solve(total, gaps.T).T) <= spec.cost_noise**2 * volume
+    inside &= np.linalg.norm(means, axis=1) <= spec.coefficient_bound
+    assert inside.sum() > 100
+    for vector, context in rng.standard_normal((200, 2, 4)):
+        upper = vector @ rhs + spec.cost_noise * np.sqrt(volume * (vector @ total @ vector))
+        upper += spec.coefficient_bound * np.linalg.norm(context - gram @ vector)
+        assert (means[inside] @ context).max() <= upper
+
+
+def test_the_ridge_of_self_normalised_follows_from_the_other_numbers_where_none_is_stated():
+    plain = make_spec(cost_noise=0.5)
+    assert with_ridge(plain, "mixture", 4) is plain
+    assert with_ridge(plain, "self-normalised", 4).ridge == pytest.approx(6 * 2 * 0.5)
+    stated = make_spec(cost_noise=0.5, ridge=1.0)
+    assert with_ridge(stated, "self-normalised", 4) is stated
+    with pytest.raises(InvalidInput, match="at most 500"):
+        check_dim("self-normalised", 501)
+
+
 def dense(contexts, costs, context, spec, seen):
     """The same closed form over many ridges instead of seven."""
     grid = np.geomspace(1e-4, 1e5, 2000)
@@ -107,7 +169,7 @@ def test_the_distance_to_the_truth_is_the_identity_behind_noise_adaptive(ridge):
         assert error @ gram @ error == pytest.approx(ridge * truth @ truth + state.cost_energy - pull, abs=1e-9)
 
 
-@pytest.mark.parametrize("radius", ["constrained", "noise-adaptive"])
+@pytest.mark.parametrize("radius", ["constrained", "self-normalised", "noise-adaptive"])
 def test_a_batch_equals_its_members(radius):
     spec = make_spec(margin="quantile", margin_risk=0.05, violation_risk=0.2, cost_noise=0.5)
     runs = [data(seed, rounds=90) for seed in range(3)]
@@ -137,6 +199,8 @@ def test_balls_that_are_apart_refute_the_assumptions():
     found = bound(seen, spec, radius="constrained", clip=True)
     assert found.refuted
     assert not bound(seen, spec, radius="mixture", clip=True).refuted
+    state, predict = learned(contexts, 50.0 * contexts @ truth, spec, "self-normalised")
+    assert bound(predict(state, truth), spec, radius="self-normalised", clip=True).refuted
 
 
 def test_the_plain_learner_serves_where_nothing_more_is_asked_for():
@@ -149,6 +213,7 @@ def test_replays_say_that_they_do_not_take_them():
     contexts = np.ones((3, 2)) / 2
     for policy, spec, rule in [
         (make_policy("hp_probe", radius="constrained"), make_spec(), "radius"),
+        (make_policy("hp_probe", radius="self-normalised"), make_spec(), "radius"),
         (make_policy("hp_probe"), make_spec(margin="quantile", margin_risk=0.1), "margin"),
     ]:
         with pytest.raises(InvalidInput, match=rule):

@@ -10,6 +10,7 @@ from safedial import Agent, LinearWorld, make_policy, simulate
 from safedial.core.confidence import bound
 from safedial.core.noise import rank
 from safedial.decision.decide import setting_of
+from safedial.decision.learners import dual_vector
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.radius_state import read_many
 from tests.conftest import make_spec
@@ -19,6 +20,8 @@ QUANTILE = {"margin": "quantile", "margin_risk": 0.05, "violation_risk": 0.2}
 BOUNDED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.05, "violation_risk": 0.2}
 COMBINATIONS = [
     ("constrained", {}),
+    ("self-normalised", {}),
+    ("self-normalised", QUANTILE),
     ("noise-adaptive", {}),
     ("mixture", QUANTILE),
     ("constrained", QUANTILE),
@@ -138,6 +141,45 @@ def test_the_bound_is_never_below_the_one_in_high_precision(radius, count):
     assert tight > 0.8 * states, "safe, but needlessly high"  # 0.849 of 5,000 hard states are tight
 
 
+def column_of(values):
+    return mp.matrix([mpf(float(value)) for value in values])
+
+
+@pytest.mark.portable
+def test_the_three_numbers_of_self_normalised_are_certified_in_high_precision(count):
+    """⟨w,b⟩, ‖w‖_Σ and ‖x − Gw‖ of the learner's own w, whatever rounding made of it."""
+    rng, tight, states = np.random.default_rng(3), 0, count(100, 2000)
+    for _ in range(states):
+        spec, rows, costs, context = hard_state(rng)
+        norm = float(np.linalg.norm(context))
+        learner = LinearLearner(len(context), spec.ridge)
+        for row, cost in zip(rows, costs, strict=True):
+            learner.update(row, float(np.linalg.norm(row)), 0.0, float(cost), 1.0)
+        seen = learner.predict(context, norm)
+        vector = dual_vector._vector(learner, seen, context, spec)
+        ours = dual_vector.certified_dual(learner, seen, context, norm, spec)
+        with mp.workdps(60):
+            gram, rhs, x, w = mp.zeros(len(context)), mp.zeros(len(context), 1), column_of(context), column_of(vector)
+            for row, cost in zip(rows, costs, strict=True):
+                gram += column_of(row) * column_of(row).T
+                rhs += column_of(row) * mpf(float(cost))
+            reached = gram * w
+            squared = (w.T * reached)[0] + mpf(spec.ridge) * (w.T * w)[0]
+            exact = (w.T * rhs)[0], mp.sqrt(squared), mp.sqrt(((x - reached).T * (x - reached))[0])
+            assert all(mpf(float(mine)) >= theirs for mine, theirs in zip(ours, exact, strict=True))
+            size = max(1.0, *map(abs, map(float, exact)))
+            tight += all(abs(mine - float(theirs)) <= 1e-6 * size for mine, theirs in zip(ours, exact, strict=True))
+    assert tight > 0.8 * states, "safe, but needlessly high"
+
+
+def test_without_a_solvable_system_the_bound_is_that_of_the_ellipsoid_or_the_norms():
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3)
+    agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
+    agent._learner.gram[:] = np.nan
+    seen = agent._learner._estimate(np.array([0.3, 0.2, 0.1]), 0.4)
+    assert not dual_vector._vector(agent._learner, seen, np.array([0.3, 0.2, 0.1]), spec).any()
+
+
 def test_the_explained_part_is_bracketed_in_high_precision():
     rng = np.random.default_rng(1)
     for _ in range(60):
@@ -205,6 +247,19 @@ def test_the_certificate_names_radius_margin_assumptions_and_risks():
     assert "with ridge" in words
     assert "0.05 on learning the noise" in words
     assert math.isfinite(facts["radius"])
+
+
+def test_the_certificate_shows_the_numbers_of_the_self_normalised_bound():
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3)
+    agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 300)
+    decision = agent.decide([0.6, 0.6, 0.5])
+    facts = decision.certificate
+    best = facts["self_normalised"]
+    upper = best["cost"] + best["noise_radius"] * best["width"] + best["miss"]
+    assert upper == pytest.approx(facts["cost_upper"], rel=1e-9)
+    assert facts["cost_upper"] < facts["cost_upper_uncut"]
+    assert "for what it does not reach" in decision.explain()
+    assert "self_normalised" not in Agent(3, spec, policy=make_policy("hp_probe")).decide([0.6, 0.6, 0.5]).certificate
 
 
 def test_a_plain_certificate_is_as_before():

@@ -81,6 +81,29 @@ def test_a_request_may_lie_below_the_start_and_above_the_dial_and_is_floored_to_
     context = {"dose": 5.0, "weight": 70.0, "steep": 30.0}
     asked = stepped.decide_many([context] * 4, proposals=[0.5, 1.0, 3.9, 8.0])
     assert [each.action for each in asked] == [0.0, 1.0, 2.0, 4.0]
+    assert [each.proposal_answer for each in asked] == ["lowered", "granted", "lowered", "lowered"]
+    assert "Proposal: 3.9, lowered to 2, the dial's level below it." in asked[2].explain()
+
+
+def test_a_decision_says_whether_its_proposal_was_granted_lowered_or_raised():
+    agent = make_agent(options={"base": "proposal", "start_scale": 0.25})
+    world, context = Wishes(), Patients().context()
+    lowered = agent.decide(context, proposal=8.0)
+    assert (lowered.proposal, lowered.proposal_answer, lowered.action) == (8.0, "lowered", 2.0)
+    assert {name: lowered.certificate[name] for name in ("proposal", "proposal_answer")} == {
+        "proposal": 8.0,
+        "proposal_answer": "lowered",
+    }
+    agent.update(lowered, reward=0.0, cost=0.1)
+    for _ in range(60):
+        decision = agent.decide(context, proposal=0.5)
+        agent.update(decision, reward=0.0, cost=world.cost(context, decision.action))
+    assert decision.proposal_answer == "raised"
+    assert decision.action > 0.5
+    plain = make_agent().decide(context)
+    assert (plain.proposal, plain.proposal_answer) == (None, "")
+    assert "proposal" not in plain.certificate
+    assert "Proposal" not in plain.explain()
 
 
 def test_what_is_asked_of_a_request_and_what_is_not():

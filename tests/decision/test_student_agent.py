@@ -9,6 +9,7 @@ from scipy.stats import t as student_t
 from safedial import Agent, Dial, InvalidInput, SafetySpec, hp_student
 from safedial.core.student import spent_in
 from safedial.core.tolerance_factor import tolerance_factor
+from safedial.decision.learners.kinds import make_learner
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.05, "promise": "student"}
 COEF = np.array([0.3, -0.2, 0.1])
@@ -203,6 +204,43 @@ def test_the_anytime_promise_counts_costs_above_its_bound():
         decision = agent.decide(rng.standard_normal(3))
         agent.update(decision, reward=0.0, cost=9.0**number * decision.intensity)
     assert agent.stop_reason == "alarm"
+
+
+@pytest.mark.parametrize("promise", ["anytime", "per_round"])
+def test_a_zero_that_the_agent_itself_advised_while_stopped_is_left_out_where_the_bound_allows_it(promise):
+    spec = SafetySpec(**ANYTIME)
+    agents = [
+        Agent(3, spec, policy=hp_student(promise=promise), start_action=0.05, fallback_action=0.0) for _ in range(2)
+    ]
+    for agent in agents:
+        play(agent, 60)
+    agents[0]._stop_reason = "alarm"
+    for number in range(3):
+        decision = agents[0].decide([9.0, float(number), 1.0])
+        assert decision.action == 0.0
+        agents[0].update(decision, reward=0.0, cost=0.0)
+    agents[0].resume()
+    decisions = [agent.decide([0.1, 0.2, 0.3]) for agent in agents]
+    if promise == "anytime":
+        assert decisions[0].certificate["cost_upper"] == decisions[1].certificate["cost_upper"]
+        assert decisions[0].prediction.lost == 0
+    else:
+        assert (decisions[0].limit, decisions[0].prediction.lost) == ("open_rounds", 3)
+
+
+def test_only_a_zero_of_its_own_is_left_out_without_a_word():
+    """Not a dose that was advised and withheld, nor a round whose outcome is lost, nor one of earlier rules."""
+    agent = make_agent(spec=ANYTIME, promise="anytime")
+    play(agent, 40)
+    agent.update(agent.decide([0.1, 0.2, 0.3]), action=0.0, reward=0.0, cost=0.0)
+    assert agent.decide([0.1, 0.2, 0.3]).prediction.lost == 1
+    stopped = Agent(
+        3, SafetySpec(**ANYTIME), policy=hp_student(promise="anytime"), start_action=0.05, fallback_action=0.0
+    )
+    stopped._stop_reason = "alarm"
+    stopped.update(stopped.decide([0.1, 0.2, 0.3]), unrelated=False)
+    assert stopped.decide([0.1, 0.2, 0.3]).prediction.lost == 1
+    assert not make_learner(stopped._rules._replace(version=3)).leaves_own_zeros
 
 
 def test_the_tolerance_promise_has_the_noncentral_quantile():

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from safedial import Agent, Cost, InvalidInput, SafetySpec, create_study, hp_student, open_study, simulate
+from safedial import Agent, Cost, InvalidInput, SafetySpec, create_study, hp_student, open_study
 from safedial.core.dose import hill
 from safedial.study import Store
-from safedial.worlds.linear import LinearWorld
 from tests.decision.test_student_agent import upper_from_scratch
 
 COSTS = {"heat": Cost(threshold=0.5, share=0.75), "load": Cost(threshold=0.3, share=0.25)}
@@ -176,11 +175,6 @@ def test_a_study_takes_several_costs_as_an_agent_does(tmp_path):
         digest = study.state_digest()
     with Store(f"sqlite:///{tmp_path}/study.db") as store:
         assert open_study("two", storage=store).state_digest() == digest
-
-
-def test_simulations_of_several_student_costs_are_refused():
-    with pytest.raises(InvalidInput, match="costs"):
-        simulate(hp_student(start_dose=0.1), LinearWorld(dim=2), SPEC, rounds=3, seeds=1)
 
 
 def test_a_withheld_round_of_the_past_is_refused_with_several_costs_too():

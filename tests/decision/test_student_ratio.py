@@ -10,6 +10,7 @@ from scipy.stats import t as student_t
 from safedial import Agent, Features, InvalidInput, SafetySpec, check_log, create_study, hp_student
 from safedial.core import least_squares
 from safedial.core.student import cost_upper, noise_root
+from safedial.decision.learners.variance_ratio import ratio_of
 from safedial.rounds_io import Log
 from safedial.study import Store
 
@@ -155,3 +156,24 @@ def test_a_ratio_that_is_no_positive_number_is_refused_and_nothing_is_learned(ra
         with pytest.raises(InvalidInput, match="noise_ratio"):
             call()
     assert agent.informative_rounds == 0
+
+
+@pytest.mark.parametrize("promise", ["per_round", "anytime"])
+def test_a_number_stands_for_the_same_raw_value_as_the_name_of_its_feature(promise):
+    features = Features(names=("age", "readings"), center=(50, 3), scale=(10, 4), intercept=True)
+    agents = [
+        Agent(3, ANYTIME, policy=hp_student(promise=promise, noise_ratio=each), features=features, start_action=0.05)
+        for each in ("readings", 1)
+    ]
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        context, noise = [rng.uniform(30, 70), rng.uniform(1, 9)], 0.1 * rng.standard_normal(2)
+        decisions = [agent.decide(context) for agent in agents]
+        assert decisions[0].action == decisions[1].action
+        assert decisions[0].prediction.root == pytest.approx(math.sqrt(context[1]))
+        for agent, decision in zip(agents, decisions, strict=True):
+            agent.update(decision, reward=decision.intensity * noise[0], cost=decision.intensity * noise[1])
+    assert ratio_of(1, 3, features, version=3) == 1
+    assert ratio_of(1, 3, None) == 1
+    with pytest.raises(InvalidInput, match="noise_ratio = 2: is the intercept, which is always 1"):
+        Agent(3, ANYTIME, policy=hp_student(noise_ratio=2), features=features, start_action=0.05)

@@ -197,3 +197,4 @@ def test_the_command_plans_a_bracket_spec(tmp_path):
     done = CliRunner().invoke(make_app("plan"), words)
     assert "worst round" in done.stdout
     assert "all-knowing policy's scale" in done.stdout
+    assert "…" not in done.stdout, "cut at 80 columns"

@@ -46,6 +46,21 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(promise):
     assert seen[-1] == 1.0
 
 
+def test_between_looks_a_batch_bounds_its_contexts_on_the_safe_side():
+    """ln det(I + G/λ) is never below the exact one, and g_min never above; some rounds are missing."""
+    rng, policy = np.random.default_rng(4), hp_student(promise="anytime", mixture_ridge=0.7)
+    state, gram = policy.init(3, ridge=1.0, batch=(50,)), np.zeros((50, 3, 3))
+    for number in range(1, 61):
+        context = rng.standard_normal((50, 3)) * [1.0, 0.2, 3.0] + 0.05 * number
+        weight = (rng.random(50) < 0.9) * 1.0
+        state = policy.update(state, policy.predict(state, context), *rng.standard_normal((2, 50)), weight)
+        gram += (weight[:, None] * context)[:, :, None] * context[:, None, :]
+        exact, least = np.linalg.slogdet(np.eye(3) + gram / 0.7)[1], np.linalg.eigvalsh(gram)[:, 0]
+        assert np.all(state.log_det >= exact - 1e-8)
+        assert np.all(state.least <= least * (1 + 1e-6) + 1e-9)
+    assert np.all(state.log_det <= 1.05 * exact)
+
+
 def test_a_tolerance_for_all_rounds_is_missed_in_no_more_than_the_stated_share_of_studies():
     """P(⟨x,μ⟩ + zσ > U in any of 30 rounds) ≤ δ′ = 0.3, contexts that drift; a tolerance for each round misses more."""
     rng, lanes, spec = np.random.default_rng(3), SEEDS, spec_of(estimation_risk=0.3)

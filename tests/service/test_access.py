@@ -34,6 +34,7 @@ def deeds(caller, decision):
         "observe": caller.post(f"/v1/decisions/{decision}/outcome", outcome).status,
         "create": caller.post("/v1/studies", {"name": "trial", "spec": SPEC}).status,
         "resume": caller.post("/v1/studies/trial/resume", {"reason": "x"}).status,
+        "amend": caller.post("/v1/studies/trial/amendment", {"reason": "x", "changes": {}}).status,
     }
 
 
@@ -43,10 +44,10 @@ def test_each_role_may_do_its_part_and_no_more(two, store):
     assert admin.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.1}).status == 201
     seen = {"read": 200, "events": 200, "metrics": 200}
     may = {
-        "read": {**seen, "decide": 403, "observe": 403, "create": 403, "resume": 403},
-        "observe": {**seen, "decide": 403, "observe": 200, "create": 403, "resume": 403},
-        "decide": {**seen, "decide": 201, "observe": 200, "create": 403, "resume": 403},
-        "admin": {**seen, "decide": 201, "observe": 200, "create": 409, "resume": 422},
+        "read": {**seen, "decide": 403, "observe": 403, "create": 403, "resume": 403, "amend": 403},
+        "observe": {**seen, "decide": 403, "observe": 200, "create": 403, "resume": 403, "amend": 403},
+        "decide": {**seen, "decide": 201, "observe": 200, "create": 403, "resume": 403, "amend": 403},
+        "admin": {**seen, "decide": 201, "observe": 200, "create": 409, "resume": 422, "amend": 422},
     }
     for role, expected in may.items():
         assert deeds(Caller(two, make(store, role)[0]), decision) == expected, role

@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import math
+import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,6 +16,8 @@ from safedial.errors import InvalidInput
 from safedial.service import make_app, running
 from safedial.service.problem import STATUS, WORDS
 from safedial.study import MEANINGS, Store, Study, create_study
+from safedial.study.database import writing
+from safedial.study.schema import sa
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 
@@ -281,6 +285,7 @@ def test_the_openapi_document_describes_every_route_and_needs_no_network(service
         "/v1/studies": {"get", "post"},
         "/v1/studies/{name}": {"get"},
         "/v1/studies/{name}/resume": {"post"},
+        "/v1/studies/{name}/amendment": {"post"},
         "/v1/studies/{name}/decisions": {"get", "post"},
         "/v1/studies/{name}/events": {"get"},
         "/v1/studies/{name}/verify": {"get"},
@@ -407,3 +412,30 @@ def test_the_id_of_a_decision_lost_in_a_restore_is_404_with_the_reason(service):
     assert "it was made before the store was restored" in answer.json()["detail"]
     assert service.get(f"/v1/decisions/{lost}").status == 404
     assert service.get(f"/v1/decisions/{asked}").status == 200
+
+
+def test_the_service_is_ready_when_the_logs_were_read_and_not_before(store, monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name in ("trial", "broken"):
+        create_study(name, SPEC, storage=store)
+    with writing(store.engine) as connection:
+        connection.execute(sa.text("UPDATE events SET reason = 'x' WHERE study_id = 2 AND seq = 1"))
+    service, prepare, seen = Caller(f"http://127.0.0.1:{port}"), Store.prepare, []
+
+    def looked(self, name):
+        for _ in range(1000):
+            try:
+                assert service.get("/healthz").status == 200
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        seen.append((name, service.get("/readyz").status))
+        prepare(self, name)
+
+    monkeypatch.setattr(Store, "prepare", looked)
+    store._studies.clear()
+    with running(store, port=port):
+        assert service.get("/readyz").status == 200
+    assert seen == [("trial", 503), ("broken", 503)]

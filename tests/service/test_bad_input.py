@@ -300,3 +300,29 @@ def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path):
     finally:
         server.terminate()
         server.wait(30)
+
+
+def test_an_unknown_unit_a_visit_told_twice_and_another_study_s_checkpoint_change_nothing(service, store):
+    asked = {"context": [0.1, 0.1], "unit": "P-1", "visit": "day 1"}
+    first = service.post("/v1/studies/trial/decisions", asked).json()
+    outcome = f"/v1/decisions/{first['id']}/outcome"
+    assert service.post(outcome, {"reward": 0.1, "cost": 0.1}).status == 201
+    other = create_study("other", SPEC, storage=store).checkpoint("elsewhere")
+    before, events = service.get("/v1/studies/trial").json(), service.get("/v1/studies/trial/events").content
+    for answer, code, words in (
+        (service.get("/v1/studies/trial/units/P-2"), "unknown_unit", ""),
+        (service.get("/v1/studies/trial/decisions?unit=P-2"), "unknown_unit", ""),
+        (service.get("/v1/studies/trial/decisions?unit=P-1&visit=day%202"), "unknown_visit", ""),
+        (service.post("/v1/studies/trial/decisions", asked), "visit_taken", first["id"]),
+        (service.post(outcome, {"reward": 0.1, "cost": 0.2}), "conflict", "correction"),
+        (
+            service.get(f"/v1/studies/trial/verify?checkpoint={urllib.parse.quote(json.dumps(other))}"),
+            "other_study",
+            "'other'",
+        ),
+    ):
+        assert answer.code == code
+        assert words in str(answer.json()), code
+    assert service.post(outcome, {"reward": 0.1, "cost": 0.1}).status == 200, "the same again is no error"
+    assert service.get("/v1/studies/trial").json() == before
+    assert service.get("/v1/studies/trial/events").content == events

@@ -14,7 +14,7 @@ from tests.conftest import FULL
 from tests.study.conftest import SPEC
 
 KNOWN = {"name": "trial"}
-ROUTES = 18
+ROUTES = 20
 
 
 @pytest.fixture(scope="module")

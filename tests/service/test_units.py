@@ -152,26 +152,32 @@ def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement
         browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 15)
         assert "metadata, keys and reasons are stored as they were entered" in read(browser, "pseudonyms")
         assert "day 8" in read(browser, "rows")
+        newest = Caller(url).get("/v1/studies/ward/decisions?limit=1").json()["rows"][0]
+        assert (newest["proposal"], newest["proposal_answer"]) == (3.0, "lowered")
+        made = Caller(url).get(f"/v1/decisions/{newest['id']}").json()
+        assert made["proposal_answer"] == made["certificate"]["proposal_answer"] == "lowered"
         browser.run(f"document.querySelector('#rows a[title=\"{stored}\"]').click()")
         browser.until("!document.getElementById('unit-card').hidden")
         browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 8)
         assert read(browser, "unit-title") == f"Unit {stored[:12]}…"
         assert "8 decisions, 8 outcomes known, 2 above the limit: 25\u00a0%" in read(browser, "unit-counts")
         assert "of 8 known rounds 2 exceeded, and at most" in read(browser, "unit-long-run")
-        axes = "[...document.querySelectorAll('#unit-card svg .axis-name')].map((each) => each.textContent)"
+        axes = "[...document.querySelectorAll('[id^=chart-unit] .axis-name')].map((each) => each.textContent)"
         assert browser.run(axes) == ["decision of this unit"] * 2
         for width in (1280, 390):
             browser.look(width, 1000, phone=width == 390)
             browser.run("document.getElementById('unit-card').scrollIntoView()")
             assert browser.run("document.documentElement.scrollWidth <= innerWidth"), width
-            table = "document.querySelector('#study table').getBoundingClientRect().right <= innerWidth"
+            table = "document.getElementById('decisions-table').getBoundingClientRect().right <= innerWidth"
             assert browser.run(table), width
             browser.picture(tmp_path / f"unit_{width}.png")
         browser.run("document.querySelector('#rows tr').click()")
-        browser.until("document.getElementById('certificate').open")
+        browser.until("document.querySelector('#certificate .big') !== null")
         assert "Visit: day 8" in read(browser, "certificate")
         assert stored in read(browser, "certificate")
-        browser.run("document.getElementById('certificate').close(); document.getElementById('unit-close').click()")
+        browser.run("history.back()")
+        browser.until("!document.getElementById('unit-card').hidden")
+        browser.run("document.getElementById('unit-close').click()")
         browser.until("document.getElementById('unit-card').hidden")
         assert browser.console == []
         for label in ("nobody", "100%"):

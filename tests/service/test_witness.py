@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+import socket
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -43,6 +44,14 @@ def forked(tmp_path):
         made.tell(made.ask("trial", [0.1, 0.2]).id, reward=0.1, cost=0.1)
         assert made.heads.get("trial").seq == 7
     return one, two, heads
+
+
+def test_a_client_whose_connection_was_closed_meanwhile_checks_the_log_on_the_next_one(forked):
+    one, _, heads = forked
+    with service(one) as url, client(url, heads) as made:
+        made.studies()
+        made._local.connection.sock.shutdown(socket.SHUT_RDWR)
+        assert made.study("trial")["seq"] == 7
 
 
 def test_a_client_remembers_the_last_event_in_memory_and_in_its_file(forked):

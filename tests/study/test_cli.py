@@ -222,11 +222,13 @@ def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
     assert study("create", "insulin", "--spec", tmp_path / "insulin.toml")[0] == 0
     decision = answer(study("ask", "insulin", '{"glucose": 150}', "--proposal", "6", "--json"))
     assert (decision["action"], decision["certificate"]["proposal"]) == (1.5, 6.0)
+    assert decision["proposal_answer"] == decision["certificate"]["proposal_answer"] == "lowered"
     assert study("tell", decision["id"], "--reward", "0", "--cost", "120")[0] == 0
     code, _, err = study("ask", "insulin", "150")
     assert (code, "proposal" in err) == (2, True)
     _, out, _ = study("ask", "insulin", "150", "--proposal", "6")
     assert "The base: the proposed setting, 6 U." in out
+    assert "Proposal: 6 U, lowered to 1.5 U." in out
     answered = study("import", "insulin", tmp_path / "insulin.toml")
     assert (answered[0], "only from rounds that it decided" in answered[2]) == (2, True)
     assert answer(study("verify", "insulin", "--json"))["ok"]
@@ -257,6 +259,7 @@ growth = {growth = "additive", low = 0, high = 90}
     assert study("export", "two", export)[0] == 0
     (row,) = csv.DictReader(export.read_text().splitlines())
     assert (row["cost_trough"], row["cost_auc"], row["proposal"]) == ("12.0", "", "6.0")
+    assert row["proposal_answer"] == "lowered"
 
 
 CERTIFIED = """
@@ -327,7 +330,7 @@ def test_units_visits_and_pseudonyms_at_a_shell(study, tmp_path, monkeypatch):
     assert f"{stored[:12]}…" in study("units", "ward")[1]
     told = answer(study("units", "ward", "P-04", "--unit-key", "env:WARD_KEY", "--json"))
     assert (told["outcomes"], told["course"][0]["visit"]) == (1, "1")
-    assert "keeps no level for each unit" in study("units", "ward", stored)[1]
+    assert "states nothing for one unit alone" in study("units", "ward", stored)[1]
     code, _, said = study("units", "ward", "P-04")
     assert (code, "give the pseudonym" in said) == (2, True)
     code, _, said = study("units", "trial", "P-04", "--unit-key", "env:WARD_KEY")

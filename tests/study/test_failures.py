@@ -43,6 +43,7 @@ def script(study, again):
     again(lambda: study.tell(first.id, reward=0.1, cost=0.2))
     again(lambda: study.correct(first.id, cost=0.3, reason="typing error", key="c"))
     third = again(lambda: study.ask([0.2, 0.2], key="d"))
+    again(lambda: study.amend(changes={"threshold": 0.6}, reason="a new guideline", key="f"))
     again(lambda: study.void(third.id, reason="device off", unrelated=True))
     return again(lambda: study.ask([0.5, 0.5], key="e"))
 

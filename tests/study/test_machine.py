@@ -14,7 +14,7 @@ from tests.study.conftest import SPEC
 
 part = st.floats(-0.7, 0.7)
 value = st.floats(-0.4, 0.4)
-SPEC_OF_AGENT = SafetySpec(**{name: number for name, number in SPEC.items() if name != "dim"})
+PROMISE = {name: number for name, number in SPEC.items() if name != "dim"}
 
 
 class Machine(RuleBasedStateMachine):
@@ -33,17 +33,18 @@ class Machine(RuleBasedStateMachine):
         self.stores = [Store(self.url) for _ in range(2)]
         self.desks = [create_study("trial", spec, storage=store, load_if_exists=True) for store in self.stores]
         self.rounds, self.turn = {}, 0
+        self.threshold, self.start = SPEC["threshold"], 0
 
     def transaction(self):
         self.turn += 1
         return self.desks[self.turn % 2]
 
     def expected(self, context):
-        agent = Agent(2, SPEC_OF_AGENT)
-        known = True
-        for each in self.rounds.values():
+        agent = Agent(2, SafetySpec(**PROMISE | {"threshold": self.threshold}))
+        known, rounds = True, list(self.rounds.values())[self.start :]
+        for each in rounds:
             agent.decide(each["context"])
-        for number, each in enumerate(self.rounds.values(), 1):
+        for number, each in enumerate(rounds, 1):
             known = known and each["state"] in ("known", "skipped", "nothing")
             if known and each["state"] == "known":
                 agent.update(each["context"], each["applied"], each["reward"], each["cost"], round=number)
@@ -98,6 +99,14 @@ class Machine(RuleBasedStateMachine):
 
     def gone(self):
         return {row["decision_id"] for row in self.desks[0].rows() if row["status"] in ("expired", "void", "known")}
+
+    @rule(threshold=st.floats(0.4, 0.9), keep=st.booleans())
+    def amend(self, threshold, keep):
+        if threshold == self.threshold:
+            return
+        words = {"keep_learning": keep, "from_round": len(self.rounds) + 1, "reason": "a new guideline"}
+        self.transaction().amend(changes={"threshold": threshold}, **words)
+        self.threshold, self.start = threshold, self.start if keep else len(self.rounds)
 
     @rule()
     def restart(self):

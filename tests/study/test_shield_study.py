@@ -6,8 +6,10 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from safedial import Agent, Cost, Dial, Features, InvalidInput, SafetySpec, growth, make_policy
+from safedial.decision.learners.shield_watch import ShieldWatch, Told, shown_by
 from safedial.study import Store, StudyError, create_study, open_study, operations, verify_study
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.event_bodies import Noted
@@ -304,9 +306,9 @@ def test_evidence_against_the_bracket_stops_a_study_and_a_resume_restarts_it(she
 
     def at_once(transaction):
         for cost, applied in told:
-            decision = operations.ask(transaction, request, actor="tester")
+            decision = operations.ask(transaction, lambda _, request=request: request, actor="tester")
             body = {"reward": 0.0, "cost": cost, "applied_action": applied, "throttled": False}
-            operations.tell(transaction, read_id(decision.id), body, actor="tester")
+            operations.tell(transaction, read_id(decision.id), lambda _, body=body: body, actor="tester")
 
     study._write(at_once, True)
     assert (study.status()["stopped"], study.status()["evidence"] > 100.0) == ("bracket_drift", True)
@@ -371,6 +373,51 @@ def test_a_throttled_round_tolerates_nothing_and_an_excess_in_it_counts(shelf):
     study.void(void.id, reason="the wrong patient")
     assert study.status()["violations"] == after["violations"] + 1
     assert study.verify().ok
+
+
+def rounds_to_stop(shelf, name, **told):
+    """How many rounds above the threshold stop a study that has learned from thirty."""
+    study, context = make(shelf, name, base="proposal"), {"dose": 4.0, "weight": 70.0}
+    for number in range(30):
+        decision = study.ask(context, proposal=4.0 + number % 3)
+        study.tell(decision.id, reward=0.0, cost=0.3 * decision.action)
+    for number in range(1, 60):
+        decision = study.ask(context, proposal=4.0 + number % 3)
+        study.tell(decision.id, reward=0.0, cost=3.0 + 0.1 * number, **told)
+        if study.status()["stopped"]:
+            assert study.verify().ok
+            return number
+    return 60
+
+
+def test_throttled_outcomes_do_not_blind_the_shield_s_own_alarm(shelf):
+    control = rounds_to_stop(shelf, "control")
+    assert control < 40
+    assert rounds_to_stop(shelf, "throttled", throttled=True) <= control + 10
+    assert rounds_to_stop(shelf, "lowered", throttled=True, applied_action=0.01) <= control + 10
+
+
+def test_the_shield_s_watch_stays_valid_where_every_excess_is_throttled(count):
+    """Exchangeable rounds within the bracket, of which those that exceed are throttled, and only for that: the evidence
+    reaches 100 in a run with probability at most 0.01. If it did so in just that share of the runs, more of them than
+    the binomial quantile below would show it with probability at most 1e-6.
+    """
+    rng, runs = np.random.default_rng(5), count(30, 300)
+    bracket = Cost(threshold=1.0, growth=growth.relative(0.7, 1.4, floor=0.1))
+    crossed = 0
+    for _ in range(runs):
+        watch = ShieldWatch(0.3, 0)
+        for place in range(100):
+            tolerated, setting = rng.lognormal(0.0, 0.5), rng.uniform(0.2, 2.0)
+            cost = (setting / tolerated) ** rng.uniform(0.7, 1.4)
+            told = Told(lower=tolerated * rng.uniform(0.5, 1.0))
+            if cost > 1.0:
+                upper, _ = shown_by({"cost": bracket}, {"cost": rng.uniform(1.0, cost)}, setting)
+                assert upper >= tolerated
+                told = Told(upper=upper)
+            watch.tell(place, told, place + 1)
+        crossed += watch.crossed == "bracket_drift"
+    assert crossed <= binom.isf(1e-6, runs, 0.01)
 
 
 def test_a_study_runs_on_every_store(store):

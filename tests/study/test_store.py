@@ -13,7 +13,7 @@ from safedial.errors import InvalidInput
 from safedial.study import Store, StudyError, create_study, list_studies, open_study, verify_study
 from safedial.study.backup import backup
 from safedial.study.database import parse_url, reading, writing
-from safedial.study.keys import create_key, find_key_record, list_keys, revoke_key
+from safedial.study.keys import create_key, hash_key, list_keys, live_keys, revoke_key
 from safedial.study.replay_log import Source
 from safedial.study.schema import SCHEMA, STORE_LOG, prepare, sa, version
 from safedial.study.verify import verify_log
@@ -73,10 +73,9 @@ def test_a_copy_is_restored_into_postgresql(lite, postgres):
 
 def test_keys_are_events_and_only_their_hashes_are_kept(store, study):
     text, made = create_key(store, "decide", study="trial", reason="for the ward", actor="admin")
-    assert find_key_record(store, text) == made
-    assert find_key_record(store, text + "x") is None
+    assert live_keys(store) == {hash_key(text): made}
     revoked = revoke_key(store, made.id, reason="left the ward", actor="admin")
-    assert find_key_record(store, text) is None
+    assert live_keys(store) == {}
     assert list_keys(store) == [revoked]
     assert revoked.to_dict()["revoked"].endswith("Z")
     with pytest.raises(InvalidInput, match="revoked already"):
@@ -234,3 +233,13 @@ def test_passwords_are_never_shown(postgres):
     with pytest.raises(StudyError) as refused:
         Store("postgresql://postgres:secret@127.0.0.1:1/none")
     assert "secret" not in str(refused.value)
+
+
+def test_the_events_of_a_decision_are_looked_up_not_searched_in_the_whole_log(lite):
+    from safedial.study.log import _ABOUT
+
+    fill(lite)
+    with reading(lite.store.engine) as connection:
+        plan = connection.execute(sa.text(f"EXPLAIN QUERY PLAN {_ABOUT}"), {"study": 1, "decision": 2}).fetchall()
+    assert "events_about (study_id=? AND decision=?)" in str(plan)
+    assert [event["kind"] for event in lite.about(id_at(lite, 2))] == ["outcome"]

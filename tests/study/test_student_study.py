@@ -144,14 +144,16 @@ def test_rounds_without_a_dose_by_the_baseline_or_a_mask_are_left_out(shelf):
     assert study.verify().ok
 
 
-def test_a_pause_without_doses_ends_with_a_new_start(shelf):
-    fields = {"dim": 3, **RISKS, "start_action": 0.05, "fallback_action": 0.0, "guard": {"stop": {"decisions": 12}}}
-    study = create_study("paused", fields, storage=shelf)
-    play(study, 12)
+@pytest.mark.parametrize("promise", ["per_round", "anytime"])
+def test_a_pause_without_doses_ends_with_a_new_start_and_harms_no_anytime_promise(shelf, promise):
+    fields = {"dim": 3, **RISKS, "start_action": 0.05, "fallback_action": 0.0, "guard": {"stop": {"decisions": 50}}}
+    study = create_study("paused", fields | {"policy": {"name": "hp_student", "promise": promise}}, storage=shelf)
+    play(study, 50)
     assert (study.ask([0.1, 0.2, 0.3]).action, study.status()["stopped"]) == (0.0, "stop_rule")
     study.resume("looked at it")
     held = study.ask([0.1, 0.2, 0.3])
-    assert (held.limit, held.certificate["lost_rounds"]) == ("open_rounds", 1)
+    found = held.promise, held.certificate["lost_rounds"]
+    assert found == (("student", 0) if promise == "anytime" else ("declared", 1))
     assert study.verify().ok
 
 

@@ -34,7 +34,7 @@ def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, fol
         report = study.verify()
         assert (report.ok, report.inexact, report.decisions) == (True, 0, 8 * rounds + 20)
         with reading(store.engine) as connection:
-            serial = catch_up(Source(connection, study._id, "trial"), State(study.spec))
+            serial = catch_up(Source(connection, study._id, "trial"), State(study.spec.first))
     assert state_digest(serial) == mine
     with Store(storage) as store:
         assert create_study("trial", storage=store, load_if_exists=True).state_digest() == mine

@@ -1,9 +1,10 @@
 """How fast a study answers, and how fast its log is verified and replayed.
 
 `bench_load` lets threads ask (and, in a second run, also tell) on one study: every answer comes after its commit, and
-callers that wait at the same time share one commit. `bench_log` fills a study with rounds and times, in one run: the
-hash chain alone, the whole verification with every decision recomputed (by one process and by two), rebuilding the
-state from the first event, and rebuilding it from a snapshot.
+callers that wait at the same time share one commit. `bench_log` fills a study with rounds, of which one in 20 has no
+outcome and one in 100 a corrected one, and times, in one run: the hash chain alone, the whole verification with every
+decision recomputed (by one process and by two), rebuilding the state from the first event, and rebuilding it from a
+snapshot.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from safedial.study import Store, Study, create_study, verify_study
 from safedial.study.database import reading
 from safedial.study.event_bodies import Noted
 from safedial.study.ids import read_id
-from safedial.study.operations import ask, tell
+from safedial.study.operations import ask, correct, expire, tell
 from safedial.study.replay_log import Source, catch_up, load_state
 from safedial.study.requests import read_request
 from safedial.study.snapshot import pack
@@ -68,7 +69,7 @@ def bench_log(
         filled = _timed(lambda: _fill(study, rounds, progress))
         with reading(store.engine) as connection:
             source = Source(connection, study._id, study.name)
-            chain, chained = _timed(lambda: verify_log(source, recompute=False)), 2 * rounds + 1
+            chain, chained = _timed(lambda: verify_log(source, recompute=False)), study.status()["seq"]
             alone = _timed(lambda: require(verify_log(source).ok, "study", study.name, "must verify"))
             many = _timed(
                 lambda: require(verify_study(store, study.name, workers=2).ok, "study", study.name, "must verify")
@@ -99,10 +100,16 @@ def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> 
 
         def work(transaction: Any, read: Any = read, noise: Any = noise) -> None:
             for asked, (reward, cost) in zip(read, noise, strict=True):
-                made = ask(transaction, asked, actor="bench")
+                made = ask(transaction, lambda _, asked=asked: asked, actor="bench")
+                if made.decision.round % 20 == 0:
+                    expire(transaction, [read_id(made.id)], unrelated=True, reason="lost", actor="bench")
+                    continue
                 body = {"applied_action": None, "throttled": False}
                 body |= {"reward": reward * made.intensity, "cost": cost * made.intensity}
-                tell(transaction, read_id(made.id), body, actor="bench")
+                tell(transaction, read_id(made.id), lambda _, body=body: body, actor="bench")
+                if made.decision.round % 100 == 1:
+                    better, why = {"cost": 0.9 * body["cost"]}, {"reason": "misread", "actor": "bench", "key": None}
+                    correct(transaction, read_id(made.id), lambda _, better=better: better, **why)
 
         study.store.submit(study._id, study.name, work).result()
         if progress:

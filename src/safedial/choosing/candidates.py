@@ -20,10 +20,10 @@ STARTED = "start|constants"
 MOST_CONSTRAINED = 50
 """The largest dimension for the radius `constrained`, which keeps seven estimates."""
 SMALL_PROBE = 0.001
-MARGINAL = "P({event}) <= {risk:g} in every round, on average over the rounds before"
+MARGINAL = "P({event}) <= {risk:g} in every round, as seen before the study begins"
 GIVEN = (
-    "P({event}) <= {risk:g} in every round, whatever the contexts do; given the rounds before too, but for a chance of "
-    "{once:g} once for all rounds"
+    "P({event}) <= {risk:g} in every round, whatever the contexts do and whatever happened in the rounds before, but "
+    "for a chance of {once:g} that this fails in any round of the study"
 )
 
 
@@ -156,7 +156,7 @@ CANDIDATES = (
         _learning("student"),
         _start,
         costs=("measured", "several"),
-        in_all="; in {rounds} rounds at most Binomial({rounds}, {risk:g}) excesses",
+        in_all="; in {rounds} rounds no more excesses than {rounds} independent draws of that chance give",
     ),
     Candidate(
         "hp_student",

@@ -71,7 +71,8 @@ def scene(policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
     if user.bracketed:
         policy, spec = in_scales(policy, stated, user.assumed)
         return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
-    if user.several and not takes_costs(policy, stated, with_constants=True):
+    known = all(cost.noise is not None for cost in (stated.costs or {}).values())
+    if user.several and not (known and takes_costs(policy, stated, with_constants=True)):
         return None
     known = {**user.constants, **user.assumed}
     given = {name: known[name] for name in user.needed if name != ODDS and getattr(stated, name) is None}

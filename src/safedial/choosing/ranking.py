@@ -124,7 +124,7 @@ class Ranking:
         """The first offer, what was assumed, why others are not offered, and what the terms mean."""
         lines = ["No policy can be offered: what you vouch for supports none."]
         if self.offers:
-            lines = [*self._expected(self.best), *self._taken(), *self._promises()]
+            lines = [*self._expected(self.best), *self.taken(), *self._promises()]
         return [*lines, *self._unforecast(), *self._assumed(), *self._refusals(), *self._against(), *self._meanings()]
 
     def _expected(self, first: Offer) -> list[str]:
@@ -141,7 +141,7 @@ class Ranking:
             f"{told.rate:.2%} of the rounds.{attained}"
         ]
 
-    def _taken(self) -> list[str]:
+    def taken(self) -> list[str]:
         """What counts as vouched for because a pilot does not contradict it."""
         taken = ", ".join(ASSUMPTIONS[name] for name in self.user.supported if name in self.user.vouched)
         words = f"Taken as true because the pilot does not contradict it, and for you to judge: {taken}."
@@ -156,7 +156,11 @@ class Ranking:
 
     def _unforecast(self) -> list[str]:
         names = [each.name for each in self.offers if each.forecast is None]
-        return [f"Without a forecast, since no simulation has its several costs: {', '.join(names)}."] if names else []
+        return (
+            [f"Without a forecast, since a simulation needs the noise of each cost: {', '.join(names)}."]
+            if names
+            else []
+        )
 
     def _assumed(self) -> list[str]:
         told = ", ".join(f"{name} = {value:g}" for name, value in self.user.assumed.items()) if self.offers else ""

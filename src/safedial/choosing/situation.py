@@ -89,7 +89,7 @@ class Situation:
         event = not self.zero_one or self.threshold < 1.0  # pyright: ignore[reportOptionalOperand] -- a number
         require(event, "threshold", self.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
         stated = not self.bracketed or isinstance(self.growth, Growth)
-        way_out = "for example growth.relative(0.7, 1.4, floor=2) or, for costs of 0 or 1, growth.spread(1.25, 0.5)"
+        way_out = "for example relative from 0.7 to 1.4 above a floor of 2 or, for costs of 0 or 1, spread"
         require(stated, "growth", self.growth, "is missing: you say that you know a bracket", way_out)
         fits = not self.bracketed or self.zero_one == (self.growth is not None and self.growth.name == "spread")
         require(fits, "growth", self.growth, "spread is for costs of 0 or 1, and only spread is", way_out)

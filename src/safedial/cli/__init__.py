@@ -15,7 +15,8 @@ from safedial.errors import InvalidInput, MissingExtra, explained, printable
 from safedial.version import __version__
 
 COMMANDS = {
-    name: name for name in ("simulate", "calibrate", "plan", "check", "monitor", "reproduce", "sweep", "battery")
+    name: name
+    for name in ("simulate", "calibrate", "plan", "check", "evaluate", "monitor", "reproduce", "sweep", "battery")
 }
 COMMANDS |= {
     "choose": "choose_policy",
@@ -25,7 +26,7 @@ COMMANDS |= {
     "serve": "service",
     "key": "service",
 }
-COMMANDS |= {"demo": "service", "doctor": "doctor"}
+COMMANDS |= {"demo": "service", "doctor": "doctor", "arena": "arena"}
 """Every command and group, and the file that holds it."""
 
 
@@ -82,7 +83,7 @@ def main() -> None:
             warnings.showwarning = _warn
             make_app(next(iter(sys.argv[1:]), ""))()
     except (InvalidInput, MissingExtra) as error:
-        sys.exit(_complain(str(error), 2))
+        sys.exit(_complain(str(error).replace(" = None: ", ": "), 2))  # nobody writes None on a command line
     except ModuleNotFoundError as error:
         if not explained(error):
             raise

@@ -35,7 +35,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
     table = Table(title=title, title_justify="left", show_header=any(columns), box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
+        # Values without heads, such as a hash, are not cut.
+        table.add_column(
+            column, justify="left" if number == 0 else "right", no_wrap=any(columns) or number == 0, overflow="fold"
+        )
     for row in rows:
         table.add_row(*row)
     Console().print(table)
@@ -58,11 +61,15 @@ def need_pictures(path: Any) -> None:
 
 def shown(value: Any) -> str:
     """A value formatted for reading."""
+    if value is None or value in ("", []):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
     if isinstance(value, list):
         return " to ".join(shown(item) for item in value)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 
 @contextmanager

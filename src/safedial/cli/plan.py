@@ -96,15 +96,24 @@ def _print(made: Any, paths: list[Path]) -> None:
     from safedial.report.plan_page import lines
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
-    shown = {"violations": "viol.", "violations_high": "19 of 20", "violation_rate": "rate", "reward_share": "reward"}
-    shown |= {"attainable_share": "attainable", "half_reward_round": "half from"}
-    shown |= {"last_dose": f"dose, {made.dial.unit}" if made.dial.unit else "dose"}
+    # Heads of two lines, so that the table fits into 80 columns.
+    over = {"violations": "costs\nabove", "violations_high": "19 of\n20: ≤", "violation_rate": "rate"}
+    shown = over | {"reward_share": "reward", "attainable_share": "attain-\nable", "half_reward_round": "half\nfrom"}
+    shown |= {"last_dose": f"dose,\n{made.dial.unit}" if made.dial.unit else "dose"}
     if made.bracketed:
-        shown = {"violations": "viol.", "violation_rate": "rate", "worst_rate": "worst round", "reward_share": "share"}
-        shown |= {"first_above_start": "climbs from", "last_dose": "scale"}
+        del over["violations_high"]
+        shown = over | {"worst_rate": "worst\nround", "reward_share": "share", "first_above_start": "climbs\nfrom"}
+        shown |= {"last_dose": "scale"}
     print_table(title, ("scenario", *shown.values()), lines(made, ("scenario", *shown)))
     typer.echo("\n".join(made.words()))
-    reward = "Reward: as a share of an all-knowing policy's; attainable: of one's who has only its sign to learn"
-    what = "Share: of an all-knowing policy's scale" if made.bracketed else reward
-    typer.echo(f"(* the promise is not proved there. {what}.)")
+    above = "Costs above: rounds of a study with a cost above the threshold, on average"
+    reward = (
+        ", and at most in 19 of 20 studies; reward: as a share of an all-knowing policy's; attainable: of one's who "
+        "has only its sign to learn; half from: the round from which a round earns at least half"
+    )
+    scale = (
+        "; worst round: the largest chance of an excess in one round; climbs from: the first round in which most "
+        "studies give more than the start; share: of an all-knowing policy's scale"
+    )
+    typer.echo(f"(* the promise is not proved there. {above}{scale if made.bracketed else reward}.)")
     print_written(paths)

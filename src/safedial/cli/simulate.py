@@ -59,9 +59,7 @@ def simulate(
     violation_risk: Annotated[
         float | None, _promise("Chance per round that noise pushes the cost above it [0.01].")
     ] = None,
-    estimation_risk: Annotated[
-        float | None, _promise("Chance, once for all rounds, that a bound misses [0.01].")
-    ] = None,
+    estimation_risk: Annotated[float | None, _promise("Chance that a bound is wrong in any round [0.01].")] = None,
     total_risk: Annotated[float | None, _promise("The sum of the two risks, instead of each.")] = None,
     threshold_on: Annotated[str | None, _promise("measured or true cost, if sensors err [measured].")] = None,
     sensor_dependent: Annotated[
@@ -76,9 +74,7 @@ def simulate(
     margin: Annotated[
         str | None, _promise("Noise margin: subgaussian, gaussian, quantile or bounded [subgaussian].")
     ] = None,
-    margin_risk: Annotated[
-        float | None, _promise("Chance, once for all rounds, that the learned margin is wrong.")
-    ] = None,
+    margin_risk: Annotated[float | None, _promise("Chance that the learned margin is wrong in any round.")] = None,
     noise_low: Annotated[float | None, _promise("--margin bounded: the noise's lower end.")] = None,
     noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
     radius: Annotated[str | None, _rule("One of " + ", ".join(RADIUS_NAMES) + " [mixture].")] = None,

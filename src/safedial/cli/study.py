@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from safedial.cli.study_log import backup, checkpoint, export, units, verify
+from safedial.cli.study_log import backup, checkpoint, export, migrate, units, verify
 from safedial.cli.study_options import DecisionId, Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
 from safedial.cli.study_output import (
     after_import,
@@ -211,6 +212,44 @@ def resume(
         print_answer(receipt.to_dict(), format, json, f"Resumed: event {receipt.seq}.")
 
 
+@study.command()
+def amend(
+    name: Name,
+    storage: Storage,
+    *,
+    reason: Reason,
+    spec: Annotated[Path | None, typer.Option(help="A spec file with the whole new specification.")] = None,
+    field: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE, a field that changes; may be repeated.")
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="The same as --set threshold=VALUE.")] = None,
+    from_round: Annotated[int | None, typer.Option(help="A check: it must be the next round.")] = None,
+    keep_learning: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-learning/--start-again",
+            help="Keep what was learned, or refuse; or start again. By default it is kept where that is proved.",
+        ),
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="A name for the request, which is then carried out once.")] = None,
+    format: Format = "table",
+    json: JsonFlag = False,
+) -> None:
+    """Change the specification from the next decision on: --threshold 0.6, --set …, or --spec FILE."""
+    with opened(storage, name) as found:
+        changed = [*(field or []), *([] if threshold is None else [f"threshold={threshold!r}"])]
+        given = {"spec": read_fields(spec, changed)} if spec else {"changes": read_fields(None, changed)}
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            receipt = found.amend(**given, reason=reason, from_round=from_round, keep_learning=keep_learning, key=key)
+        for note in notes:
+            typer.echo(f"safedial: warning: {note.message}", err=True)
+        (event,) = found.events(receipt.seq, 1)["events"]
+        words = f"Amended from round {event['body']['from_round']} on: event {receipt.seq}."
+        after = "What was learned is kept." if event["body"]["keep_learning"] else "Learning starts again."
+        print_answer(receipt.to_dict(), format, json, f"{words} {after}")
+
+
 @study.command("import")
 def import_(
     name: Name,
@@ -244,5 +283,5 @@ def status(name: Name, storage: Storage, format: Format = "table", json: JsonFla
         print_answer(told if json or format == "json" else with_age(told), format, json)
 
 
-for command in (verify, export, checkpoint, backup, units):
+for command in (verify, export, checkpoint, backup, migrate, units):
     study.command()(command)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 Storage = Annotated[
-    str, typer.Option(envvar="SAFEDIAL_STORAGE", help="The store: sqlite:///trial.db or postgresql://user@host/db.")
+    str, typer.Option(envvar="SAFEDIAL_STORAGE", help="The store: a file, sqlite:///my.db, or a server, postgresql://…")
 ]
 Format = Annotated[str, typer.Option(help="table or json.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format json.")]

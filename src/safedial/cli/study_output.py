@@ -80,7 +80,7 @@ def verify_words(report: Any) -> str:
 def long_run_words(said: dict[str, Any] | None) -> str:
     """A unit's long-run statement in words."""
     if said is None:
-        return "This policy keeps no level for each unit, so it states nothing for one unit alone."
+        return "This policy's promise is about rounds, whosever they are; it states nothing for one unit alone."
     counts = f"of its {said['known']} known rounds {said['exceeded']} exceeded the threshold"
     return (
         f"Whatever the sequence of its rounds: {counts}, and at most {said['bound']:.4g} can have, open ones included."
@@ -142,14 +142,15 @@ def read_cost(words: list[str] | None) -> Any:
 
 
 def with_age(status: dict[str, Any]) -> dict[str, Any]:
-    """A study's status, with the age of the oldest open outcome."""
+    """A study's status for a person, with the ages of the oldest open outcome and of the longest delay."""
     from datetime import UTC, datetime
 
-    since = status.get("oldest_open")
-    if not since:
-        return status
-    waited = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
-    return {**status, "oldest_open": f"{since[:16].replace('T', ' ')} UTC, {waited / 3600:.1f} hours ago"}
+    def aged(since: str) -> str:
+        waited = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+        return f"{since[:16].replace('T', ' ')} UTC, {waited / 3600:.1f} hours ago"
+
+    times = {name: status[name] for name in ("oldest_open", "overdue_since") if status.get(name)}
+    return {**status, "stopped": status["stopped"] or "no", **{name: aged(since) for name, since in times.items()}}
 
 
 def _read_value(text: str) -> Any:
@@ -184,4 +185,4 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    return json_.dumps(value) if isinstance(value, (dict, list)) else value
+    return json_.dumps(value) if value and isinstance(value, (dict, list)) else value

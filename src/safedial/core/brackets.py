@@ -156,7 +156,7 @@ def growth_from_dict(fields: Any) -> Growth:
     True
     """
     table = isinstance(fields, Mapping)
-    require(table, "growth", fields, "must be a bracket, or a table with its name", "for example growth.additive(0, 3)")
+    require(table, "growth", fields, "must be a bracket, or a table with its name", "for example additive from 0 to 3")
     given = dict(fields)
     name = given.pop("growth", None)
     require(name in GROWTHS, "growth", name, "must be one of " + ", ".join(GROWTHS))

@@ -9,6 +9,7 @@
 | `determinant` | κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S | Abbasi-Yadkori et al. (2011), Theorem 2, itself |
 | `mixture` | √(κ²(ln det(Σ/λ) + 2 ln(1/δ′)) + λS²) | tighter at the same price: √(a² + b²) ≤ a + b |
 | `constrained` | that of `mixture`, and ‖μ‖ ≤ S at the same time | the same event as `mixture`, so never above it |
+| `self-normalised` | that of `determinant`, and ‖μ‖ ≤ S at the same time | the same event as `determinant` |
 | `noise-adaptive` | √(λS² + E + 2κ² ln(1/δ′)), E = Σ ω·ω·width²/(1 + ω·width²)·(y − ⟨x,μ̂⟩)² | E stands for κ² ln det |
 
 Why `mixture` holds: docs/design.md derives it.
@@ -22,6 +23,11 @@ A_a = XᵀX + aI and μ̂_a = A_a⁻¹b the left-hand side is yᵀy − bᵀA_a�
 (yᵀy is gone, and with it the cancellation). This is the Lagrange dual of max ⟨x,μ⟩ over both balls, which has no gap;
 a = λ is `mixture`, a → ∞ the clip. Any a is valid; we take λ and six multiples of κ²/S² (`core.tighter_radii`), which
 loses less than one part in a thousand of the reward against all a. A negative right-hand side refutes the assumptions.
+
+**`self-normalised`.** The event of `determinant` is about the noise alone: ‖Xᵀξ‖_{Σ⁻¹} ≤ κ√V, with Xᵀξ = b − Gμ* and
+G = Σ − λI. `core.self_normalised` bounds ⟨x,μ⟩ over it and ‖μ‖ ≤ S together, where `determinant` adds up two worst
+cases. Because no estimate shrinks to 0 in it, λ may be large, which keeps ln det small. Of all radii here it is the
+smallest but in the first few rounds (docs/choosing.md).
 
 **`noise-adaptive`.** For ridge estimates in order, r_s = y_s − ⟨x_s,μ̂_{s−1}⟩ and Δ_s = ⟨x_s,μ* − μ̂_{s−1}⟩ = r_s − ξ_s,
 
@@ -47,7 +53,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from safedial.core.estimate import Prediction, Ridges
+from safedial.core.estimate import Dual, Prediction, Ridges
 from safedial.core.namespace import namespace
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
@@ -90,8 +96,9 @@ RADII: dict[str, Callable[[Any, Prediction, SafetySpec], Any]] = {
     "determinant": determinant,
     "mixture": mixture,
     "constrained": mixture,
+    "self-normalised": determinant,
 }
-"""Radii in closed form; for `constrained`, the radius of its ellipsoid."""
+"""Radii in closed form; for `constrained` and `self-normalised`, the radius of an ellipsoid that contains their set."""
 
 NAMES = (*RADII, "noise-adaptive")
 
@@ -125,8 +132,17 @@ def constrained_upper(ridges: Ridges, prediction: Prediction, spec: SafetySpec) 
     return (float(upper), bool(apart)) if isinstance(volume, float) else (upper, apart)
 
 
+MOST_SOLVED = 500
+"""The largest dimension for `self-normalised`, which solves four d×d systems in every round."""
+
 APART = 1e-6
 """How far below zero a squared radius must lie, in units of the noise's part, to refute the assumptions."""
+
+
+def self_normalised_upper(dual: Dual, prediction: Prediction, spec: SafetySpec) -> Any:
+    """⟨w,b⟩ + κ√V‖w‖_Σ + S‖x − Gw‖, which bounds ⟨x,μ⟩ over both sets whatever w is."""
+    noise = spec.cost_noise * _root(_log_volume(prediction, spec))
+    return dual.cost + noise * dual.width + spec.coefficient_bound * dual.miss
 
 
 def _column(value: Any) -> Any:
@@ -147,7 +163,7 @@ def check_scale(radius: str | None, spec: SafetySpec) -> None:
 
 
 def check_dim(radius: str | None, dim: int) -> None:
-    """Refuse `paper` at d = 1, where it is too small to hold."""
+    """Refuse `paper` at d = 1, where it is too small to hold, and a dimension that `self-normalised` cannot solve."""
     require(
         not (radius == "paper" and dim == 1),
         "radius",
@@ -155,6 +171,8 @@ def check_dim(radius: str | None, dim: int) -> None:
         "does not hold for dim = 1 (the paper writes d·ln(1/δ′) where the theorem has 2·ln(1/δ′))",
         "use 'mixture' or 'determinant'",
     )
+    solvable = radius != "self-normalised" or dim <= MOST_SOLVED
+    require(solvable, "dim", dim, f"must be at most {MOST_SOLVED} for radius='self-normalised'", "use 'mixture'")
 
 
 def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) -> Bounds:
@@ -179,6 +197,8 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     if radius == "constrained" and prediction.ridges is not None:
         inside, apart = constrained_upper(prediction.ridges, prediction, spec)
         cost_upper = xp.minimum(cost_upper, inside)
+    if radius == "self-normalised" and prediction.dual is not None:
+        cost_upper = xp.minimum(cost_upper, self_normalised_upper(prediction.dual, prediction, spec))
     refuted = xp.logical_or(cost_upper < -largest, reward_upper < -largest)
     refuted = xp.logical_or(refuted, apart)
     if clip:

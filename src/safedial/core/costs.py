@@ -48,7 +48,7 @@ def read_costs(costs: Any, promise: Promise) -> dict[str, Cost]:
     needed, of = ("growth", "a bracket") if promise.bracketed else ("noise", "a certified promise")
     for name, cost in read.items():
         if promise.bracketed and cost.growth is None and cost.noise is None:
-            raise InvalidInput(f"costs[{name!r}]: growth = None: must be a bracket; growth.additive(0, 3), say")
+            raise InvalidInput(f"costs[{name!r}]: growth = None: must be a bracket; for example additive from 0 to 3")
         stated = getattr(cost, needed) is not None or (promise.gaussian and cost.growth is None)
         require(stated, f"costs[{name!r}]", cost.to_dict(), f"must state its {needed}, for {of}")
     shares = [cost.share for cost in read.values() if cost.share is not None]

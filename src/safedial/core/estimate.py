@@ -50,6 +50,14 @@ class Ridges(NamedTuple):
     seen: Any = None
 
 
+class Dual(NamedTuple):
+    """Of a vector w: ⟨w,b⟩ of the cost, ‖w‖_Σ and ‖x − Gw‖, with G = Σ − λI (`core.self_normalised`)."""
+
+    cost: Any
+    width: Any
+    miss: Any
+
+
 class Prediction(NamedTuple):
     """What a linear decision depends on: ⟨x,θ̂⟩, ⟨x,μ̂⟩, ‖x‖_{Σ⁻¹}, and what the radius and the margin need.
 
@@ -68,6 +76,7 @@ class Prediction(NamedTuple):
     reward_energy: Any = None
     cost_energy: Any = None
     ridges: Ridges | None = None
+    dual: Dual | None = None
     noise: Any = None
     cost_slack: Any = 0.0
     """How far certified rounding may have raised `cost` above ⟨x,μ̂⟩."""

@@ -31,14 +31,14 @@ SPARE = 2
 """Degrees of freedom before anything is known: with one, the bound is of no use."""
 
 
-def is_due(rounds: int) -> bool:
+def is_due(rounds: int, often: int = 20) -> bool:
     """Whether what is expensive is computed again after this many rounds: always at first, then whenever they have
-    grown by 2.5 to 5 %.
+    grown by 1/`often` or half of that.
 
     >>> [number for number in range(150, 190) if is_due(number)]
     [152, 156, 160, 168, 176, 184]
     """
-    return rounds % (1 << max((rounds // 20).bit_length() - 1, 0)) == 0
+    return rounds % (1 << max((rounds // often).bit_length() - 1, 0)) == 0
 
 
 class Fit(NamedTuple):
@@ -59,7 +59,7 @@ class Fitted(NamedTuple):
 
     `direction` is u, `beyond` is c; `log_det` and `least` (ln det(I + G/λ) and g_min) are for the anytime bound. `root`
     is √h(x): the context and what is said about it are divided by it (`core.student`); `other` is the prediction of
-    another policy that must allow the dose too.
+    another policy that must allow the dose too; `before_rules_4` is for agents and studies that are older.
     """
 
     reward: Any
@@ -77,6 +77,7 @@ class Fitted(NamedTuple):
     context: Any = None
     root: Any = 1.0
     other: Any = None
+    before_rules_4: bool = False
 
 
 def init(dim: int, *, batch: tuple[int, ...] = ()) -> Fit:
@@ -123,7 +124,8 @@ def update(fit: Fit, seen: Fitted, reward: Any, cost: Any, weight: Any) -> Fit:
     known = np.asarray(weight) > 0.0
     if seen.beyond is None:
         gain, step, rank, outside = known / (1.0 + seen.width * seen.width), seen.direction, fit.rank, None
-        inverse = fit.inverse - np.einsum("...i,...j->...ij", gain[..., None] * step, step)
+        inverse = np.einsum("...i,...j->...ij", gain[..., None] * step, step)
+        np.subtract(fit.inverse, inverse, out=inverse)  # in place, as another array of this size takes longer
     else:
         gain, step, rank, inverse, outside = _grown(fit, seen, known)
     scaled = gain[..., None] * step

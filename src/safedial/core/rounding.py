@@ -79,6 +79,34 @@ def certify(
     return width, slack, residual / context_norm if xp is FLOATS and context_norm else 0.0
 
 
+def certify_dual(
+    ridge: float,
+    terms: int,
+    *,
+    cost: float,
+    squared: float,
+    miss: float,
+    context_norm: float,
+    direction_norm: float,
+    scale_direction: float,
+    scale_norm: float,
+    target_norm: float,
+) -> tuple[float, float, float]:
+    """Upper bounds on ⟨w,b⟩, ‖w‖_Σ and ‖x − Gw‖ of any w, G = Σ − λI, from their computed values.
+
+    Args:
+        cost: wᵀb̂. squared: wᵀ(x − ẑ), where ẑ is the computed x − Σw. miss: ‖ẑ + λw‖. The others as for `certify`,
+            with w in place of y.
+
+    |b_i| ≤ r_i‖y_s‖, so b̂'s own error and the product's are at most (N + d + 4)u·⟨r,|w|⟩·‖y_s‖. As there, Δ bounds the
+    error of ẑ; adding λw and taking x − ẑ cost a rounding of terms that Δ contains, and ‖ẑ‖ ≤ ‖ẑ + λw‖ + λ‖w‖.
+    """
+    unit = SAFETY * UNIT * (terms + 8)
+    drift = unit * (context_norm + 2.0 * ridge * direction_norm + scale_norm * scale_direction + miss)
+    upper = cost + 32.0 * UNIT * abs(cost) + unit * scale_direction * target_norm
+    return upper, round_up(math.sqrt(max(squared, 0.0) + 2.0 * direction_norm * drift)), round_up(miss + drift)
+
+
 def explained(
     ridge: float,
     terms: int,

@@ -56,10 +56,11 @@ class SafetySpec:
         coefficient_bound: S, with ‖θ*‖ ≤ S and ‖μ*‖ ≤ S.
         context_bound: L, with ‖X_t‖ ≤ L.
         violation_risk: δ, the chance in each round that noise pushes the cost above τ.
-        estimation_risk: δ′, the chance, once for all rounds, that the cost's confidence set ever misses.
+        estimation_risk: δ′, the chance that the cost's confidence set misses in any round of the study.
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`. With the quantile margin the rest
             is shared by `estimation_risk` and `margin_risk`.
-        ridge: λ > 0, fixed in advance.
+        ridge: λ > 0, fixed in advance. If it is not stated it is 1, or follows from the other numbers with the radius
+            `self-normalised` (`core.self_normalised`).
         promise: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
             `cost_noise` and S, if given), and `total_risk` is δ; "bracket", for exchangeable rounds and a growth
@@ -70,7 +71,7 @@ class SafetySpec:
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
         margin: what the noise margin assumes: "subgaussian" (κ_c alone), "gaussian" (the noise is Gaussian),
             "quantile" (it is i.i.d.: its quantile is learned) or "bounded" (it lies in a known range).
-        margin_risk: δ_q, the chance, once for all rounds, that what is learned about the noise is wrong. "quantile"
+        margin_risk: δ_q, the chance that what is learned about the noise is wrong in any round. "quantile"
             needs it; "bounded" may have it, and then also learns the variance, which must be constant.
         noise_low, noise_high: the range of ξ_c for "bounded".
         noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.
@@ -93,7 +94,7 @@ class SafetySpec:
     violation_risk: Any = None
     estimation_risk: Any = None
     total_risk: Any = None
-    ridge: Any = 1.0
+    ridge: Any = None
     promise: Literal["certified", "joint", "conformal", "bracket", "student"] = "certified"
     reward_sensor_noise: Any = 0.0
     cost_sensor_noise: Any = 0.0
@@ -105,6 +106,8 @@ class SafetySpec:
     noise_high: Any = None
     noise_scale: NoiseScale | None = None
     costs: Mapping[str, Cost] | None = field(default=None, hash=False)
+    states_ridge: bool = field(init=False, repr=False, compare=False)
+    """Whether the ridge was stated."""
     log_inverse_risk: Any = field(init=False, repr=False, compare=False)
     """ln(1/δ′), which every radius needs in every round."""
     tail: Any = field(init=False, repr=False, compare=False)
@@ -119,6 +122,9 @@ class SafetySpec:
     def __post_init__(self) -> None:
         _one_of("promise", self.promise, PROVED)
         _one_of("margin", self.margin, MARGINS)
+        object.__setattr__(self, "states_ridge", self.ridge is not None)
+        if not self.states_ridge:
+            object.__setattr__(self, "ridge", 1.0)
         if self.costs is not None:
             self._check_costs()
         for name in NUMBERS:

@@ -24,15 +24,15 @@ is not excluded satisfies, with V = RSS/2σ², p = q/2σ² and K = a + ½ ln det
 
     V + p − A ln(a + V + cp) ≤ K − a,         and then ⟨x,μ⟩ + zσ ≤ ⟨x,μ̂⟩ + √RSS·(z/√2 + w√p)/√V =: ⟨x,μ̂⟩ + √RSS·F
 
-For fixed V the largest such p lies on the set's upper boundary. With t = a + V + cp that boundary is explicit:
+Let f = 1 − c, and for any t > 0: r = A/t − 1, h = A ln t − t + K, M = r(t − a) − h, G = f − cr. The first, with
+ln y ≤ ln t + (y − t)/t, gives rV ≥ M + Gp. So where r, M and G are positive, by Cauchy–Schwarz,
 
-    p(t) = (A ln t − t + K)/(1 − c),        V(t) = t − a − c·p(t),        t ≥ cA
+    F ≤ (z/√2 + w√p)/√(M/r + Gp/r) ≤ √(r·(½z²/M + w²/G))
 
-p is concave in t and V convex, so tangents at **any** m > 0 give p ≤ p̄ and V ≥ V̄, both linear in t. With y = √p̄,
-F ≤ (z/√2 + wy)/√(γ + εy²), whose largest value over y ≥ 0 is at y = wγ/(εz/√2), or at an end: closed form. So each m
-gives a bound that holds for every σ, no grid is searched, and nothing lies between grid points. The maximiser is the
-next m; a few steps reach the exact maximum (a quadratic error in m), and the least of the bounds is used. For t > A, p
-falls and V rises, so the maximum has t ≤ A. If V̄ reaches 0, σ has no upper bound yet: U = ∞.
+So each t gives a bound that holds for every σ: no grid is searched, and nothing lies between grid points. The least of
+them, which is the largest F, has (z/√2)·√h·G = w√f·M. There the left side rises in t and the right one falls, so a few
+steps of Newton's method find t. M is largest at t = max(cA, a); if it is not positive there, σ has no upper bound yet:
+U = ∞.
 
 **Variance ratios.** If the noise of a round has variance σ²h(x) with a known h, then Y/√h on x/√h is the regression
 above: weighted least squares. Each bound U of Y/√h gives √h·U for Y; per round that is ⟨x,μ̂⟩ + t·s·√(h(x) + w²).
@@ -49,6 +49,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from safedial.core.earlier_tangent import Region, earlier_factor
 from safedial.core.least_squares import Fitted
 from safedial.core.namespace import FLOATS, namespace, normal_quantile
 from safedial.core.tolerance_factor import CAUTION, tolerance_factor
@@ -60,8 +61,8 @@ ROUNDING = 1e-14
 SPREAD = 30.0
 """How many rounds share half of what a tolerance for all rounds may spend."""
 
-STEPS = 8
-"""Steps to the tangent point of the anytime bound."""
+STEPS, NEAR = 12, 1e-3
+"""The most steps to the t of the anytime bound; they end with one of at most `NEAR` times A."""
 
 
 class Evidence(NamedTuple):
@@ -96,7 +97,11 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
     """
     if seen.ready is False:
         return math.inf
-    degrees = np.where(seen.ready, seen.degrees, 1.0) if isinstance(seen.ready, np.ndarray) else seen.degrees
+    degrees = seen.degrees
+    if isinstance(seen.ready, np.ndarray):
+        if not np.any(seen.ready):
+            return np.full(np.broadcast_shapes(seen.ready.shape, np.shape(risk), np.shape(failure)), math.inf)
+        degrees = np.where(seen.ready, degrees, np.max(degrees))
     if promise == "per_round":
         factor = per_round_factor(degrees, seen.width, risk) / degrees**0.5
     elif promise == "tolerance":
@@ -106,7 +111,9 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
         shrinkage = chosen.ridge / (chosen.ridge + seen.least) * (1.0 + CAUTION)
         most = namespace(shrinkage).minimum(shrinkage, 1.0 - CAUTION)
         evidence = Evidence(seen.rounds, seen.log_det, most)
-        factor = anytime_factor(evidence, seen.width, risk, failure, shape=chosen.shape)
+        factor = anytime_factor(
+            evidence, seen.width, risk, failure, shape=chosen.shape, before_rules_4=seen.before_rules_4
+        )
     # Costs without any scatter are not Gaussian: they tell nothing of the noise.
     if isinstance(seen.ready, bool):
         over = seen.spread * float(factor)
@@ -146,10 +153,7 @@ def t_quantile(degrees: Any, risk: Any) -> Any:
 
     if isinstance(degrees, float) and isinstance(risk, float):
         return _t_quantile(degrees, risk)
-    degrees = np.asarray(degrees)
-    if degrees.size > 1 and np.all(degrees == degrees.flat[0]):
-        degrees = degrees.flat[0]
-    value = -stdtrit(degrees, risk)
+    value = -stdtrit(_same(np.asarray(degrees)), risk)
     return value + CAUTION * np.abs(value)
 
 
@@ -178,77 +182,68 @@ def chance_above(seen: Fitted, outcome: float) -> float:
     return max(float(t_survival(seen.degrees, size)), 1e-300)
 
 
-def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float) -> Any:
-    """F: the anytime bound is ⟨x,μ̂⟩ + √RSS·F; ∞ while σ has no upper bound.
+def anytime_factor(
+    seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float, before_rules_4: bool = False
+) -> Any:
+    """F: the anytime bound is ⟨x,μ̂⟩ + √RSS·F; ∞ while σ has no upper bound. `before_rules_4`: as it was, for floats.
 
     >>> f"{anytime_factor(Evidence(100.0, 10.0, 0.1), 0.2, 0.05, 0.01, shape=10.0):.5f}"
     '0.31301'
     """
+    xp = namespace(*seen, width, risk, failure)
+    size, share = shape + 0.5 * _same(seen.rounds), seen.shrinkage
+    room = 0.5 * seen.log_det - shape * math.log(shape) - _log_gamma(size) + math.lgamma(shape) - xp.log(failure)
+    total = room + shape + 1e-13 * (size * xp.log(size) + 1.0)  # more than the rounding of these sums
+    noise = -normal_quantile(risk) / math.sqrt(2.0)
+    if before_rules_4:
+        return earlier_factor(Region(size, share, total, shape), noise, width) * (1.0 + CAUTION)
+    low = xp.maximum(share * size, shape)
+    bounded = (size / low - 1.0) * (low - shape) > size * xp.log(low) - low + total
+    if not (bounded if xp is FLOATS else np.any(bounded)):
+        return math.inf + 0.0 * (width + noise)
+    at = _best_point(xp, Region(size, share, total, shape), width / noise)
+    rise = size / at - 1.0
+    left, right = rise * (at - shape) - (size * xp.log(at) - at + total), 1.0 - share - share * rise
+    known, tiny = (left > 0.0) & (right > 0.0), 1e-300
+    square = rise * (noise * noise / xp.maximum(left, tiny) + width * width / xp.maximum(right, tiny))
+    return xp.where(known, xp.sqrt(square) * (1.0 + CAUTION), math.inf)
+
+
+def _same(values: Any) -> Any:
+    """The one value of an array whose elements are equal, as in most simulations; else the array itself."""
+    if isinstance(values, np.ndarray) and values.size > 1 and np.all(values == values.flat[0]):
+        return values.flat[0]
+    return values
+
+
+def _log_gamma(value: Any) -> Any:
     from scipy.special import gammaln
 
-    xp = namespace(*seen, width, risk, failure)
-    log_gamma = math.lgamma if xp is FLOATS else gammaln
-    size, share = shape + 0.5 * seen.rounds, seen.shrinkage
-    room = 0.5 * seen.log_det - shape * math.log(shape) - log_gamma(size) + math.lgamma(shape) - xp.log(failure)
-    total = room + shape + 1e-13 * (size * xp.log(size) + 1.0)  # more than the rounding of these sums
-    region, noise = _Region(size, share, total, shape), -normal_quantile(risk) / math.sqrt(2.0)
-    value = _tangent_bound(xp, region, _maximiser(xp, region, noise, width), noise, width)
-    return value * (1.0 + CAUTION)
+    return math.lgamma(value) if isinstance(value, float) else gammaln(value)
 
 
-class _Region(NamedTuple):
-    """A, c, K and a."""
+def _best_point(xp: Any, region: Region, ratio: Any) -> Any:
+    """The t whose bound is least, by Newton's method; `ratio` is w/(z/√2). A step goes at most halfway to an end.
 
-    size: Any
-    share: Any
-    total: Any
-    shape: float
-
-
-def _maximiser(xp: Any, region: _Region, noise: Any, width: Any) -> Any:
-    """About where F is largest: STEPS of regula falsi (Illinois) on the sign of its derivative in t.
-
-    p ≤ p(A) − (t − A)²/2A(1 − c), so p < 0 below A − √(2A(1 − c)p(A)); V has its least value at cA. The end at A, where
-    p' = 0, is left out.
+    The first point takes h as h(A) − (A − t)²/2A, M as r(A − a) − h, and G as f.
     """
-    size, share, total, _ = region
-    back = xp.sqrt(2.0 * size * (size * xp.log(size) - size + total))
-    low = xp.maximum(size - back, xp.maximum(share, 1e-6) * size * (1.0 + 1e-7)) + 0.0 * (width + noise)
-    high = (1.0 - 1e-7) * size + 0.0 * low
-    low = xp.minimum(low, high)
-    left, right = (_derivative(xp, region, end, noise, width) for end in (low, high))
-    at = 0.5 * (low + high)
+    size, share, total, shape = region
+    free = 1.0 - share
+    weight, side = ratio * ratio * free, xp.sqrt(0.5 * size * free)
+    root = xp.sqrt(xp.maximum(size * xp.log(size) - size + total, 0.0) / free)
+    slant = (1.0 + ratio * root) * side / xp.maximum(ratio * (size - shape), 1e-300)
+    low, high = xp.maximum(share * size, shape) * (1.0 + 1e-6), (1.0 - 1e-6) * size
+    at = xp.minimum(xp.maximum(size - 2.0 * side * root * slant / xp.sqrt(1.0 + slant * slant), low), high)
     for _ in range(STEPS):
-        here = _derivative(xp, region, at, noise, width)
-        rising = here > 0.0
-        left, right = xp.where(rising, here, 0.5 * left), xp.where(rising, 0.5 * right, here)
-        low, high = xp.where(rising, at, low), xp.where(rising, high, at)
-        part = left / xp.maximum(left - right, 1e-300)
-        at = low + xp.minimum(xp.maximum(part, 0.02), 0.98) * (high - low)
+        part, over = size / at, at - shape
+        rise, height = part - 1.0, size * xp.log(at) - at + total
+        left, right = xp.maximum(rise * over - height, 0.0), free - share * rise
+        pull, square = weight * left, right * right
+        fall = 2.0 * part / at * (pull * over + share * xp.maximum(height, 0.0) * right) + rise * square
+        half, before = 0.5 * at, at
+        at = at + (pull * left - height * square) / fall
+        at = xp.minimum(xp.maximum(at, half + 0.5 * low), half + 0.5 * high)
+        near = xp.abs(at - before) <= NEAR * size
+        if near if xp is FLOATS else np.all(near):
+            break
     return at
-
-
-def _derivative(xp: Any, region: _Region, at: Any, noise: Any, width: Any) -> Any:
-    """A number with the sign of dF/dt; where p < 0, F is not defined, and it rises."""
-    size, share, total, shape = region
-    free = 1.0 - share
-    height = (size * xp.log(at) - at + total) / free
-    rise = (size / at - 1.0) / free
-    volume, growth = xp.maximum(at - shape - share * height, 0.0), xp.maximum(1.0 - share * rise, 1e-12)
-    root = xp.sqrt(xp.abs(height))
-    return width * rise * volume / growth - xp.where(height < 0.0, -root, root) * (noise + width * root)
-
-
-def _tangent_bound(xp: Any, region: _Region, at: Any, noise: Any, width: Any) -> Any:
-    """The largest F under the tangents at m, for cA < m < A."""
-    size, share, total, shape = region
-    free = 1.0 - share
-    height, rise = (size * xp.log(at) - at + total) / free, (size / at - 1.0) / free
-    volume, growth = at - shape - share * height, 1.0 - share * rise
-    slope = growth / rise
-    level = volume - slope * height
-    low = xp.sqrt(xp.maximum(height + rise * (share * size - at), 0.0))
-    high = xp.sqrt(xp.maximum(height + rise * (size - at), 0.0))
-    root = xp.minimum(xp.maximum(width * level / (noise * slope), low), high)
-    below = level + slope * root * root
-    return xp.where(below > 0.0, (noise + width * root) / xp.sqrt(xp.maximum(below, 1e-300)), math.inf)

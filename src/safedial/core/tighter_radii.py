@@ -4,6 +4,7 @@
 |---|---|---|
 | `noise-adaptive` | `reward_energy`, `cost_energy` | Σ ω²width²/(1 + ω·width²)·(y − ⟨x,θ̂⟩)², from before each update |
 | `constrained` | `ridges`, `losses`, `loss` | estimates with other ridges a, and the least regularised loss with each |
+| `self-normalised` | nothing | its bound follows from the estimate (`core.self_normalised`) |
 | margins that learn | `rounds` | contexts and costs, to estimate past noise now and then (`core.noise`) |
 
 The least regularised loss grows by ω(y − ⟨x,μ̂⟩)²/(1 + ω·width²) with each sample and is Σ ωy² − bᵀA_a⁻¹b, so
@@ -21,6 +22,7 @@ from safedial.core.confidence import cost_radius_of
 from safedial.core.estimate import Estimate, Prediction, Ridges
 from safedial.core.namespace import namespace
 from safedial.core.noise import Rounds
+from safedial.core.self_normalised import dual_of
 from safedial.core.spec import SafetySpec
 
 MULTIPLES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
@@ -52,7 +54,7 @@ PLAIN = Learner(plain.init, plain.predict, plain.update)
 
 def needs_more(radius: str | None, spec: SafetySpec) -> bool:
     """Whether a radius and a spec's margin need more than the plain estimate."""
-    return radius in ("constrained", "noise-adaptive") or spec.learns_noise
+    return radius in ("constrained", "self-normalised", "noise-adaptive") or spec.learns_noise
 
 
 def other_ridges(spec: SafetySpec) -> tuple[float, ...]:
@@ -81,6 +83,8 @@ def learner(radius: str | None, spec: SafetySpec) -> Learner:
             cost_energy=state.cost_energy,
             noise=state.rounds.best if state.rounds else None,
         )
+        if radius == "self-normalised":
+            return seen._replace(dual=dual_of(state.estimate, seen, spec))
         if state.ridges is None:
             return seen
         others = plain.predict(state.ridges, context[..., None, :])

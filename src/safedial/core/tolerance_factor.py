@@ -43,6 +43,12 @@ def tolerance_factor(degrees: Any, width: Any, risk: Any, failure: Any) -> Any:
         table = _table(_span(degrees), risk, failure)
         if table is not None and width <= table.widest:
             return table.at(degrees, width)
+    spread = [np.asarray(part) for part in (degrees, risk, failure)]
+    if all(part.size == 1 or np.all(part == part.flat[0]) for part in spread):  # as in most simulations
+        each, share, fails = (float(part.flat[0]) for part in spread)
+        table = _table(_span(each), share, fails)
+        if table is not None and np.max(width) <= table.widest:
+            return table.at(each, width + np.zeros(np.broadcast_shapes(*(part.shape for part in spread))))
     quantile = -normal_quantile(np.asarray(risk))
     parts = [np.asarray(part, dtype=float) for part in (degrees, width, quantile, failure)]
     degrees, width, quantile, failure = np.broadcast_arrays(*parts)

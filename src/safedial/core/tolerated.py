@@ -108,7 +108,11 @@ class Cost:
     def _check_bracket(self) -> None:
         threshold = self.threshold
         require(
-            isinstance(self.growth, Growth), "growth", self.growth, "must be a bracket", "growth.additive(0, 3), say"
+            isinstance(self.growth, Growth),
+            "growth",
+            self.growth,
+            "must be a bracket",
+            "for example additive from 0 to 3",
         )
         for name in ("curve", "share"):
             rule = "does not go with a bracket: the risk is not split, and the curve is the Agent's"

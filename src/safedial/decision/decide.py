@@ -50,7 +50,9 @@ def decide(
             setting = setting_of(rules, choice.intensity)
     certified = not fallback_reason and PROMISES[promise_of(rules, choice, prediction)].from_constants
     given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
-    return Decision(*given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated)
+    return Decision(
+        *given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated, proposal=asked.proposal
+    )
 
 
 def intensity_of(rules: Rules, setting: float) -> float:

@@ -36,6 +36,7 @@ class Decision(NamedTuple):
         preview: True for an answer of `Agent.preview`, which decides nothing.
         limiter: "" or a key of `LIMITS`: which of the study's own limits lowered the action.
         extrapolated: the features outside their stated ranges, as the caller allowed.
+        proposal: the setting that came with the question, or None.
     """
 
     action: float
@@ -52,6 +53,7 @@ class Decision(NamedTuple):
     preview: bool = False
     limiter: str = ""
     extrapolated: tuple[str, ...] = ()
+    proposal: float | None = None
     doubt = renamed_attribute("Decision.doubt", "fallback_reason")
     habit = renamed_attribute("Decision.habit", "limiter")
 
@@ -75,6 +77,11 @@ class Decision(NamedTuple):
         return _limit(self)
 
     @property
+    def proposal_answer(self) -> str:
+        """Whether the proposal was "granted", "lowered" or "raised"; "" without one. `limit` says why."""
+        return proposal_answer(self.proposal, self.action)
+
+    @property
     def certificate(self) -> dict[str, Any]:
         """Every number and assumption behind the action, as plain values."""
         from safedial.decision.certificates.certified import certificate
@@ -86,6 +93,19 @@ class Decision(NamedTuple):
         from safedial.decision.certificates.certified import explain
 
         return Text(explain(self))
+
+
+def proposal_answer(proposal: float | None, action: float) -> str:
+    """What became of a proposal; "" without one. An action within rounding of it grants it.
+
+    >>> [proposal_answer(6.5, action) for action in (6.5, 4.0, 7.0)], proposal_answer(None, 4.0)
+    (['granted', 'lowered', 'raised'], '')
+    """
+    if proposal is None:
+        return ""
+    if math.isclose(action, proposal, rel_tol=1e-9):
+        return "granted"
+    return "lowered" if action < proposal else "raised"
 
 
 def promise_of(rules: Rules, choice: Choice, prediction: Any) -> str:

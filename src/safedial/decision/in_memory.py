@@ -123,6 +123,7 @@ class InMemoryRounds:
                 self._watch.reported(round_, sample, vector, norm)
             withheld = gives and nothing and unrelated is False
             self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
+            unrelated = unrelated or (learner.leaves_own_zeros and not gives and not sample.unknown)
         if round_ is not None and nothing and unrelated and round_.place is not None:
             learner.leave_out(round_.place)
         elif not self._frozen:

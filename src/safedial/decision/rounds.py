@@ -35,7 +35,7 @@ def next_status(before: str, status: str, *, throttled: bool = False, given: boo
 
 class Asked(NamedTuple):
     """A request for a decision: the context, its norm, the features outside their ranges, the known cost of doing
-    nothing, and what else the learner reads from the request.
+    nothing, what else the learner reads from the request, and the proposal that came with it.
     """
 
     vector: Vector
@@ -43,6 +43,7 @@ class Asked(NamedTuple):
     extrapolated: tuple[str, ...] = ()
     baseline_cost: float = 0.0
     stated: Any = None
+    proposal: float | None = None
 
 
 class Round(NamedTuple):

@@ -20,10 +20,11 @@ from safedial.errors import InvalidInput, require
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy, make_policy
 
-RULES = 3
+RULES = 4
 """The version of the guard, of learning from outcomes and of the defaults. A study keeps the version it started with; a
 log whose first event states none has version 1. Since version 3 a corrected reward or cost changes what its round
-taught and counted (study/corrections.py); before, the log was replayed."""
+taught and counted (study/corrections.py); before, the log was replayed. Since version 4 the anytime bound of hp_student
+is the least that its proof allows (core/student.py)."""
 
 
 class RuleFields(NamedTuple):

@@ -23,7 +23,7 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.core.student import Mixture, chance_above, cost_upper, noise_root
 from safedial.core.triangle import append, certified, empty, volume
-from safedial.decision.learners.student_learner import ratio_of
+from safedial.decision.learners.variance_ratio import ratio_of
 from safedial.decision.units import Features
 from safedial.diagnostics.conformal_rounds import WalkedRounds, evidence_path
 from safedial.diagnostics.conformal_watch import ExchangeabilityWatch

@@ -14,6 +14,7 @@ from safedial.core.dose import Dose
 from safedial.core.estimate import Prediction
 from safedial.core.margin import round_risk
 from safedial.core.promise import PROMISES
+from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.planning.scenarios import Scenario, deciding_by, promise_kept
 from safedial.policies import Policy, promised_risk
@@ -59,6 +60,7 @@ def forecast(
 ) -> Forecast:
     """Simulate the scenario with `seeds` different truths."""
     world = LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
+    stated = with_ridge(stated, policy.options.get("radius"), dim)
     true = scenario.true_spec(stated)
     chosen = deciding_by(stated, policy) if scenario.factors else policy
     chunks: list[Played] = []

@@ -132,9 +132,7 @@ def hp_shield(
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldBatch:
         several = None if spec is None else spec.costs
-        require(
-            bracket or several, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
-        )
+        require(bracket or several, "growth", growth, "is missing", "state a bracket, for example additive from 0 to 3")
         brackets = [each.growth for each in several.values()] if several else [bracket]
         named = [name for each in brackets for name in each.features]
         named += [each for each in (base, group, unit) if isinstance(each, str)]

@@ -77,7 +77,8 @@ def hp_student(
         lag: for an Agent: how many of the latest rounds a decision leaves out, because their outcomes may still be
             open. While an older one is open the start dose is given. "anytime" needs none.
         noise_ratio: h(x), if the noise's variance is σ²h(x) with a known h: a function of the context, the number of
-            the column that holds it, or, in an Agent or a study, the name of a feature. None: one size for all.
+            the column that holds it, or, in an Agent or a study with features, the name or number of the feature that
+            holds it (its raw value). None: one size for all.
         either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
             promise then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
@@ -96,15 +97,22 @@ def hp_student(
     certified, anytime, everywhere = fixed(), promise == "anytime", promise == "tolerance_all"
     version = "tolerance" if everywhere else promise
 
-    def volume(state: Learned, fit: Fit, norm: Any, weight: Any) -> tuple[Any, Any]:
+    def volume(state: Learned, fit: Fit, seen: Fitted, weight: Any) -> tuple[Any, Any]:
         """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
-        ln(1 + xᵀ(λI + G)⁻¹x) ≤ ln(1 + ‖x‖²/(λ + g_min)) to ln det.
+        ln(1 + xᵀ(λI + G)⁻¹x) to ln det. With G's eigenvalues g, xᵀ(λI + G)⁻¹x is w² times a mean of g/(g + λ), which is
+        concave in g, and that mean of g is ‖x‖²/w², so it is at most ‖x‖²/(λ + ‖x‖²/w²) (Jensen); ‖x‖²/λ before G has
+        full rank.
         """
         count = int(np.max(fit.rounds))
-        if fit.outside is None and least_squares.is_due(count):
+        if fit.outside is None and (seen.beyond is not None or least_squares.is_due(count, 6)):
             values = 1.0 / np.linalg.eigvalsh(fit.inverse)
             return np.sum(np.log1p(values / mixture.ridge), axis=-1), values[..., -1]
-        more = np.log1p(norm * norm / (mixture.ridge + state.least))
+        square, leverage = seen.norm * seen.norm, seen.width * seen.width
+        if seen.beyond is None:
+            added = square * leverage / np.maximum(square + mixture.ridge * leverage, 1e-300)
+        else:
+            added = square / mixture.ridge
+        more = np.log1p(added)
         return state.log_det + np.where(np.asarray(weight) > 0.0, more, 0.0), state.least
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
@@ -124,7 +132,7 @@ def hp_student(
         root = prediction.root
         fit = least_squares.update(state.fit, prediction, reward / root, cost / root, weight)
         second = None if other is None else other.update(state.other, prediction.other, reward, cost, weight)
-        kept = volume(state, fit, prediction.norm, weight) if anytime else (state.log_det, state.least)
+        kept = volume(state, fit, prediction, weight) if anytime else (state.log_det, state.least)
         return Learned(fit, *kept, second)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:

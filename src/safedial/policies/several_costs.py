@@ -1,4 +1,5 @@
-"""A certified policy with several costs, in simulations: one linear learner for each, and the smallest of the settings.
+"""A certified policy or `hp_student` with several costs, in simulations: one learner for each, and the smallest of the
+settings.
 
 `core.costs` has the proof. Where a cost states a dose curve of its own, intensities are the dial's settings.
 """
@@ -14,9 +15,8 @@ from safedial.core.costs import split_spec
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
-from safedial.core.tighter_radii import learner as linear_learner
 from safedial.core.tolerated import Cost
-from safedial.policies.policy import Policy
+from safedial.policies import Policy, learner_of
 
 
 def takes_costs(policy: Policy, spec: SafetySpec, *, with_constants: bool) -> bool:
@@ -24,16 +24,17 @@ def takes_costs(policy: Policy, spec: SafetySpec, *, with_constants: bool) -> bo
     constants, by a policy that has a proof for them or knows the truth.
     """
     bracketed, given = PROMISES[spec.promise].bracketed, PROMISES[policy.promise]
-    proved = given.bracketed if bracketed else given.from_constants
+    alone = given.gaussian and not policy.options["either"]
+    proved = given.bracketed if bracketed else given.from_constants or alone
     return (proved or policy.knows_truth) and bracketed != with_constants
 
 
 def with_costs(policy: Policy, spec: SafetySpec) -> Policy:
-    """The policy for a spec's several certified costs, each under its own share of the risks; itself for others."""
+    """The policy for a spec's several costs without brackets, each under its share of the risks; itself for others."""
     if spec.costs is None or PROMISES[spec.promise].bracketed or policy.knows_truth:
         return policy
     parts, stated = split_spec(spec), spec.costs or {}
-    learners = {name: linear_learner(policy.options.get("radius"), part) for name, part in parts.items()}
+    learners = {name: learner_of(policy, part) for name, part in parts.items()}
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> dict[str, Any]:
         return {name: learner.init(dim, ridge=ridge, batch=batch) for name, learner in learners.items()}

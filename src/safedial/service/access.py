@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import ipaddress
+import math
 import time
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,11 +21,16 @@ from starlette.requests import Request
 
 from safedial.service.problem import Problem
 from safedial.study.errors import StudyError
-from safedial.study.keys import ROLES, Key, find_key_record, list_keys
+from safedial.study.keys import ROLES, Key, hash_key, list_keys, live_keys
 from safedial.study.store import Store
 
 FRESH_SECONDS = 1.0
-"""Seconds for which a key check is cached; a revoked key is refused after that."""
+"""Seconds for which the keys are held in memory; a revoked key is refused after that."""
+
+WRONG_RATE, WRONG_BURST, WRONG_SECONDS = 10.0, 50.0, 0.5
+"""How many unknown keys per second, of all callers, are looked for in the store. Further ones are compared with those
+in memory, and refused after a pause.
+"""
 
 RATE, BURST = 2_000.0, 4_000.0
 """Requests per second for each key, and how many may come at once."""
@@ -71,7 +76,10 @@ class Access:
 
     def __init__(self, store: Store, *, allow_keyless: bool, rate: float = RATE, burst: float = BURST) -> None:
         self.store, self.allow_keyless, self.rate, self.burst = store, allow_keyless, rate, burst
-        self._known: dict[bytes, tuple[float, Key]] = {}
+        self._keys: dict[bytes, Key] = {}
+        self._read_at = -math.inf
+        self._reading = asyncio.Lock()
+        self._wrong = Bucket(WRONG_RATE, WRONG_BURST, time.monotonic())
         self._buckets: dict[str, Bucket] = {}
         self._open_until = 0.0
 
@@ -101,18 +109,29 @@ class Access:
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
             raise Problem("unauthenticated")
-        # Known keys are held by their digest: no key stays in memory.
-        name, now = hashlib.sha256(text.encode("utf-8", "replace")).digest(), time.monotonic()
-        until, key = self._known.get(name, (0.0, None))
-        if key is None or until < now:
-            key = await asyncio.to_thread(find_key_record, self.store, text)
-            if key is None:
-                self._known.pop(name, None)
-                raise Problem("unauthenticated")
-            if len(self._known) >= MOST_KEYS:
-                self._known.clear()
-            self._known[name] = now + FRESH_SECONDS, key
+        key = await self._key(hash_key(text))
+        if key is None:
+            raise Problem("unauthenticated")
         return Caller(f"key:{key.id}", key.role, key.study)
+
+    async def _key(self, name: bytes) -> Key | None:
+        """The live key with this hash. Keys are held by their hashes: no key stays in memory.
+
+        An unknown key may be a new one, so the store is asked; but not for each of thousands.
+        """
+        now, key = time.monotonic(), self._keys.get(name)
+        if now - self._read_at < FRESH_SECONDS:
+            if key is not None:
+                return key
+            if not self._wrong.take(now):
+                await asyncio.sleep(WRONG_SECONDS)
+                return None
+        async with self._reading:
+            if self._read_at < now:
+                started = time.monotonic()
+                self._keys = await asyncio.to_thread(live_keys, self.store)
+                self._read_at = started
+        return self._keys.get(name)
 
     async def _no_keys(self) -> bool:
         """Whether no key was ever created: once there is one, every request needs a key, even if it is revoked."""

@@ -26,9 +26,15 @@ from safedial.version import __version__
 ROUTE_MODULES = (routes, read_routes)
 """Imported because they add routes to the router."""
 
-TAKEN = (schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void, schemas.Resume)
+TAKEN = (
+    *(schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void),
+    *(schemas.Resume, schemas.Amendment),
+)
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-ASSETS = ("page.css", "page.js", "words.js", "unit.js", "charts.js", "docs.js")
+ASSETS = (
+    *("page.css", "page.js", "words.js", "unit.js", "health.js", "trail.js", "certificate.js", "charts.js"),
+    "docs.js",
+)
 KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 SAFE = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "

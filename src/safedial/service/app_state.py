@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,9 @@ from safedial.service.request_body import BODY_SECONDS
 from safedial.service.timeline import Track
 from safedial.study import Store, StoreUnavailable, Study, StudyError, list_studies, open_study
 from safedial.study.ids import NAME
+
+AGAIN_SECONDS = 0.5
+"""Seconds after which a store that does not answer at the start is tried again."""
 
 ANSWER_SECONDS = 20.0
 """Seconds that a request waits for the store before it is answered that the store is unavailable."""
@@ -42,7 +46,10 @@ class Service:
     tracks: dict[str, Track] = field(default_factory=dict)
     drawn: dict[tuple[str, int], tuple[str, bytes]] = field(default_factory=dict)
     waiting: int = 0
+    ready: bool = False
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    paging: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def study(self, name: str) -> Study:
         """A study by its name; opened once."""
@@ -83,9 +90,28 @@ class Service:
         return track
 
     async def warm(self) -> None:
-        """Read the logs before the first request for them."""
-        try:
-            for row in await asyncio.to_thread(list_studies, self.store):
-                await self.track(row["name"])
-        except StudyError as error:
-            log.warning("the logs could not be read at the start: %s", error.code)
+        """Read the logs before the first request for them: first what decisions need, then what the page shows. The
+        service is `ready` in between. A study whose log cannot be read does not keep the others waiting.
+        """
+        names = await self._names()
+        for name in names:
+            await _noted(name, asyncio.to_thread(self.store.prepare, name))
+        self.ready = True
+        for name in names:
+            await _noted(name, self.track(name))
+
+    async def _names(self) -> list[str]:
+        while True:
+            try:
+                return [row["name"] for row in await asyncio.to_thread(list_studies, self.store)]
+            except StudyError as error:
+                log.warning("the studies could not be read at the start: %s", error.code)
+                await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _noted(name: str, reading: Awaitable[Any]) -> None:
+    """Log an error, without raising it."""
+    try:
+        await reading
+    except StudyError as error:
+        log.warning("the log of %s could not be read at the start: %s", name, error.code)

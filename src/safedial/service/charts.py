@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.decision.decision import proposal_answer
 from safedial.decision.rounds import STATUSES
 from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
 from safedial.service.timeline import EXPIRED, KNOWN, NOT_NOTED, OPEN, THROTTLED, VOID, Track, Turn
@@ -16,6 +17,7 @@ from safedial.stats import violation_interval
 from safedial.study.event import moment
 from safedial.study.ids import id_text
 from safedial.study.reducer import TAG
+from safedial.study.state import HOUR
 
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
@@ -42,6 +44,9 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "policy": rules.policy.name,
             "dial": rules.dial.to_dict(),
             "fallback_action": rules.fallback_action,
+            "labels": track.study.spec.fields.get("labels", {}),
+            "due_after": guard.deadline,
+            "stops_after": guard.max_open_hours,
             "units": dict(rules.features.units or {}) if rules.features else {},
             "pseudonyms": bool(track.study.spec.unit_check),
             "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
@@ -49,6 +54,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "interval": list(_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
             "resumes": [_turn(resume) for resume in track.resumes[-20:]],
+            "amendments": [_turn(amendment) for amendment in track.amendments[-20:]],
             "ages": ages(track),
             "curves": curves(track, points, path),
         }
@@ -84,9 +90,17 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "resumes": len(track.resumes),
             "unwatched": unwatched(track) if track.study.spec.rules_version > 1 else None,
             "oldest_open": moment(int(waiting[0])) if len(waiting) else None,
+            **_overdue(track),
             **_learning(track),
-            "at_start": int(np.argmin(np.append(start[::-1], False))),
+            "at_start": (since := int(np.argmin(np.append(start[::-1], False)))),
+            "at_start_since": moment(int(track.value("at", track.rows - since))) if since else None,
         }
+
+
+def _overdue(track: Track) -> dict[str, Any]:
+    """How many outcomes are overdue, and since when the first of them."""
+    late = np.flatnonzero(track.late())
+    return {"overdue": len(late), "overdue_since": _due_at(track, late[0]) if len(late) else None}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
@@ -96,10 +110,11 @@ def _turn(turn: Turn) -> dict[str, Any]:
 def _learning(track: Track) -> dict[str, Any]:
     """Which decision the model waits for, how many known rounds wait behind it, and whether learning has ended."""
     study = track.study.spec
-    lost = (track.column("blocked") > 0) & ~track.overdue
+    learned = np.arange(track.rows) >= track.learned_from
+    lost = (track.column("blocked") > 0) & ~track.overdue & learned
     if not study.ordered:
         return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.learner.in_order}
-    first = int(np.argmax(np.append(track.has_status(OPEN) | track.overdue, True)))
+    first = int(np.argmax(np.append((track.has_status(OPEN) | track.overdue) & learned, True)))
     held = (track.has_status(*KNOWN, THROTTLED, VOID, EXPIRED) & ~track.overdue)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
     return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}
@@ -183,10 +198,12 @@ def _worst(values: Any, known: Any, first: Any, side: float = 1.0) -> list[float
 
 def _reward_intensity(track: Track, name: str) -> Any:
     """g_r at a setting of each decision; 0 if there is none."""
-    rules = track.study.spec.rules
-    dial, setting = rules.dial, track.column(name)
-    share = np.where(np.isnan(setting), 0.0, (setting - dial.low) / (dial.high - dial.low))
-    return np.asarray(rules.dose.reward.effect(np.clip(share, 0.0, 1.0)))
+    found = []
+    for part in track.phases:
+        rules, setting = part.study.spec.rules, part.column(name)
+        share = np.where(np.isnan(setting), 0.0, (setting - rules.dial.low) / (rules.dial.high - rules.dial.low))
+        found.append(np.asarray(rules.dose.reward.effect(np.clip(share, 0.0, 1.0))))
+    return np.concatenate(found)
 
 
 def plain(values: Any) -> list[float | None]:
@@ -200,6 +217,7 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
     seq, status = int(track.value("seq", row)), STATUSES[int(track.value("status", row))]
     names = ("action", "safe_action", "proposal", "applied", "reward", "cost")
     values = {name: track.value(name, row) for name in names}
+    shown = {name: None if math.isnan(value) else value for name, value in values.items()}
     over = status in ("known", "corrected", "throttled") and bool(track.value("over", row))
     noted = track.visits.get(row, NOT_NOTED)
     return {
@@ -208,11 +226,21 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
         **noted._asdict(),
         "meta": noted.meta or {},
         "at": moment(int(track.value("at", row))),
-        **{name: None if math.isnan(value) else value for name, value in values.items()},
+        **shown,
+        "proposal_answer": proposal_answer(shown["proposal"], values["action"]) or None,
         **_costs(track, row),
         "status": status,
+        "due_at": _due_at(track, row),
         "violated": over,
     }
+
+
+def _due_at(track: Track, row: int) -> str | None:
+    """When an open outcome is due, where the study states it."""
+    hours = track.study.spec.at(int(track.value("seq", row))).guard.deadline
+    if hours is None or track.value("status", row) != OPEN:
+        return None
+    return moment(int(track.value("at", row) + hours * HOUR))
 
 
 def _costs(track: Track, row: int) -> dict[str, Any]:

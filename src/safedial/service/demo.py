@@ -41,7 +41,8 @@ SPEC: dict[str, Any] = {
         "units": {"age": "years", "weight": "kg", "kidney": "ml/min"},
     },
     "fallback_action": 1,
-    "guard": {"max_open": 500, "max_void": 100_000, "max_step": 6},
+    "guard": {"max_open": 500, "max_void": 100_000, "max_step": 6, "due_after": 15 / 3600},
+    "labels": {"cost": "sedation score", "reward": "relief score", "unit": "patient"},
 }
 BENEFIT = np.array([-0.35, 0.3, 0.1, 0.55])
 HARM = np.array([0.3, -0.25, -0.3, 0.45])

@@ -16,8 +16,10 @@ from safedial.service.timeline import EXPIRED, KNOWN, NOTHING, THROTTLED, VOID, 
 def log_path(track: Track) -> tuple[Any, Any]:
     """(seq, ln E_t(m) for each odds multiple m), one row per event that changed it; a resume restarts it.
 
-    The last row is the evidence in `Study.status`. HP-Conformal has another watch, whose evidence its decisions state.
+    The last row is the evidence in `Study.status`, which counts from the last amendment on. HP-Conformal has another
+    watch, whose evidence its decisions state.
     """
+    track = track.phases[-1]
     if track.study.spec.learner.watches_itself:
         return np.empty(0), np.empty((0, len(ODDS)))
     if track.study.spec.rules_version == 1:
@@ -46,6 +48,11 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
 
     From version 2 on, throttled outcomes count too: a cost above the threshold despite the throttle is an excess.
     """
+    parts = [_over_threshold(part) for part in track.phases]
+    return np.concatenate([known for known, _ in parts]), np.concatenate([over for _, over in parts])
+
+
+def _over_threshold(track: Track) -> tuple[Any, Any]:
     status, high = track.column("status"), track.column("over") > 0
     known = track.has_status(*KNOWN)
     if track.study.spec.rules_version > 1:
@@ -55,7 +62,11 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
 
 def unwatched(track: Track) -> int:
     """How many rounds with a promise ended without an outcome that the watch can count (version 2)."""
-    (watched, _), (_, over) = _watched(track), over_threshold(track)
+    return sum(_unwatched(part) for part in track.phases)
+
+
+def _unwatched(track: Track) -> int:
+    (watched, _), (_, over) = _watched(track), _over_threshold(track)
     gone = track.has_status(VOID, EXPIRED) & ~over
     return int((watched & (gone | (track.has_status(THROTTLED, *KNOWN) & _judged(track)[1]))).sum())
 

@@ -15,6 +15,7 @@ GAUGES = {
     "outcomes": "Outcomes known.",
     "violations": "Outcomes with a cost above the threshold.",
     "open": "Decisions that wait for an outcome.",
+    "overdue": "Decisions whose outcome is overdue.",
     "void": "Rounds without an outcome that counts.",
     "unwatched": "Rounds that ended without an outcome that the watch can count.",
     "resumes": "How often a person cleared an alarm.",

@@ -16,8 +16,8 @@ from safedial.service.charts import counts, series
 from safedial.service.problem import Problem
 from safedial.service.routing import number, reply, route
 from safedial.service.visits import Wanted, rows_page, unit_page, units_page
-from safedial.study import StudyError, list_studies
-from safedial.study.event import orjson
+from safedial.study import StoreUnavailable, StudyError, list_studies
+from safedial.study.event import Event, orjson
 from safedial.version import __version__
 
 PAGE = 1_000
@@ -34,7 +34,24 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     """The log, one page at a time: the next page begins at `next_seq`."""
     study = await service.study(request.path_params["name"])
     first, most = number(request, "from_seq", 1, 2**62), number(request, "limit", PAGE, PAGE)
-    return reply(await asyncio.to_thread(study.events, first, most))
+    async with service.paging:  # so that many readers of logs take no more of the processor than one
+        return await asyncio.to_thread(lambda: reply(study.page(first, most, Event.text)))
+
+
+TRAIL_QUERY = {
+    "before": "events before this seq",
+    "limit": "the largest number of events",
+    "whole": "1 for every event; otherwise without decisions, first outcomes, imports and snapshots",
+}
+
+
+@route("GET", "/v1/studies/{name}/trail", gives=schemas.Trail, query=TRAIL_QUERY)
+async def trail(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """What stands out in the log, the latest first: who did what, when and why."""
+    study = await service.study(request.path_params["name"])
+    before, most = number(request, "before", 2**62, 2**62), max(1, number(request, "limit", 50, 500))
+    found = await asyncio.to_thread(study.trail, before, most, whole=number(request, "whole", 0, 1) > 0)
+    return reply({"events": found, "before": found[-1]["seq"] if len(found) == most else None})
 
 
 VERIFY_QUERY = {
@@ -71,12 +88,13 @@ async def over_time(service: Service, request: Request, caller: Caller, fields: 
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    drawn, content = service.drawn.get((track.study.name, points), ("", b""))
-    if drawn != tag:
-        content = await asyncio.to_thread(draw, track, points)
-        if len(service.drawn) >= MOST_DRAWN:
-            service.drawn.clear()
-        service.drawn[track.study.name, points] = tag, content
+    async with service.drawing:
+        drawn, content = service.drawn.get((track.study.name, points), ("", b""))
+        if drawn != tag:
+            content = await asyncio.to_thread(draw, track, points)
+            if len(service.drawn) >= MOST_DRAWN:
+                service.drawn.clear()
+            service.drawn[track.study.name, points] = tag, content
     return Response(content, media_type="application/json", headers=headers)
 
 
@@ -98,13 +116,15 @@ def draw(track: Any, points: int) -> bytes:
         "search": "only decisions whose number, unit, visit, key or metadata contain this",
         "unit": "only decisions of this unit",
         "visit": "only decisions of this visit",
+        "overdue": "1 for decisions whose outcome is overdue",
     },
 )
 async def rows(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Decisions with their outcomes, newest first, one page at a time."""
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
     query = request.query_params
-    wanted = Wanted(query.get("search", "")[:200], query.get("unit"), query.get("visit"), caller.may("decide"))
+    late = number(request, "overdue", 0, 1) > 0
+    wanted = Wanted(query.get("search", "")[:200], query.get("unit"), query.get("visit"), caller.may("decide"), late)
     named = wanted.unit is not None or wanted.visit is not None
     track = await service.track(request.path_params["name"], 1e9 if named else LOOK_SECONDS, fresh=named)
     return reply(await asyncio.to_thread(rows_page, track, before, most, wanted))
@@ -114,13 +134,18 @@ async def rows(service: Service, request: Request, caller: Caller, fields: dict[
     "GET",
     "/v1/studies/{name}/units",
     gives=schemas.Units,
-    query={"after": "units after this many", "limit": "the largest number of units"},
+    query={
+        "after": "units after this many",
+        "limit": "the largest number of units",
+        "search": "only units whose labels contain this",
+    },
 )
 async def units(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """The study's units, each with its own count of outcomes over the threshold and a 95 % interval."""
     after, most = number(request, "after", 0, 2**62), max(1, number(request, "limit", 100, 500))
     track = await service.track(request.path_params["name"], fresh=True)
-    return reply(await asyncio.to_thread(units_page, track, after, most))
+    wanted = Wanted(request.query_params.get("search", "")[:200], by_label=caller.may("decide"))
+    return reply(await asyncio.to_thread(units_page, track, after, most, wanted))
 
 
 @route("GET", "/v1/studies/{name}/units/{unit:path}", gives=schemas.Unit)
@@ -138,7 +163,9 @@ async def health(service: Service, request: Request, caller: Caller, fields: dic
 
 @route("GET", "/readyz", role=None, gives=schemas.Health)
 async def ready(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """The store also answers and is writable; 503 if not."""
+    """The store also answers and is writable, and the logs were read, so that decisions do not wait; 503 if not."""
+    if not service.ready:
+        raise StoreUnavailable("storage: the logs are being read")
     await asyncio.to_thread(service.store.check_writable)
     return reply({"status": "ready", "version": __version__})
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,14 +50,21 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
     return reply({**await state_of(made), "warnings": notes, "replayed": again}, 201, replayed=again)
 
 
-def check_spec(given: Any) -> None:
-    """Refuse an invalid specification, including values of unexpected types."""
+@contextmanager
+def of_right_kind() -> Iterator[None]:
+    """Refuse a specification with values of unexpected types."""
     try:
-        dim = read_spec(given, quiet=True).rules.dim
+        yield
     except InvalidInput:
         raise
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError):
         raise Problem("invalid_input", "spec: holds a value of the wrong kind", field="spec") from None
+
+
+def check_spec(given: Any) -> None:
+    """Refuse an invalid specification."""
+    with of_right_kind():
+        dim = read_spec(given, quiet=True).rules.dim
     if dim > LARGEST_DIM:
         raise Problem("invalid_input", f"dim: a study made over HTTP has at most {LARGEST_DIM}", field="spec")
 
@@ -161,3 +171,17 @@ async def resume(service: Service, request: Request, caller: Caller, fields: dic
     study = await service.study(request.path_params["name"])
     asked = study.resume(**fields, key=idempotency_key(request), actor=caller.actor, wait=False)
     return receipt_of(await service.done(asked))
+
+
+@writes("/v1/studies/{name}/amendment", role="admin", takes=schemas.Amendment, key=True)
+async def amendment(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
+    """Change the specification from the next decision on. Earlier rounds stay judged by the earlier rules."""
+    study = await service.study(request.path_params["name"])
+    amend = partial(study.amend, **fields, key=idempotency_key(request), actor=caller.actor)
+
+    def amended() -> Receipt:
+        with of_right_kind(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return amend()
+
+    return receipt_of(await asyncio.to_thread(amended))

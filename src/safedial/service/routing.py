@@ -54,7 +54,7 @@ def route(
                 response = await _serve(service, request, handler, role, takes)
             except Exception as error:
                 fields = takes.model_fields if takes else ()
-                response = answer_error(error, fields, whole=takes is schemas.NewStudy)
+                response = answer_error(error, fields, whole=takes in (schemas.NewStudy, schemas.Amendment))
             service.metrics.answered(method, path, response.status_code, time.perf_counter() - started)
             return response
 

@@ -24,6 +24,9 @@ class Guard(BaseModel):
     )
     max_open: int | None = Field(None, ge=1, description="decisions that may wait for an outcome; 10,000")
     max_open_hours: float | None = Field(None, gt=0, description="how long an outcome may be open")
+    due_after: float | None = Field(
+        None, gt=0, description="hours after which an open outcome is shown as overdue; stops nothing"
+    )
     max_void: int | None = Field(None, ge=1, description="rounds that may be void, expired or throttled")
     max_unwatched: float | None = Field(
         None, gt=0, le=1, description="share of decisions that may end without an outcome that the watch can count; 0.5"
@@ -48,7 +51,7 @@ class Spec(BaseModel):
     )
     violation_risk: float | None = Field(None, gt=0, lt=1, description="δ: the risk in each round")
     estimation_risk: float | None = Field(
-        None, gt=0, lt=1, description="δ′: the risk, once for all rounds, that a confidence set misses"
+        None, gt=0, lt=1, description="δ′: the risk that a confidence set misses in any round of the study"
     )
     total_risk: float | None = Field(None, gt=0, lt=1, description="δ + δ′, split for you")
     reward_noise: float | None = Field(None, gt=0)
@@ -60,7 +63,9 @@ class Spec(BaseModel):
     policy: Any = Field(
         None, description="hp_probe, hp_ucb, hp_conformal, hp_shield or hp_student; a name, or an object with options"
     )
-    radius: str | None = Field(None, description="mixture, constrained, noise-adaptive, determinant or paper")
+    radius: str | None = Field(
+        None, description="mixture, constrained, self-normalised, noise-adaptive, determinant or paper"
+    )
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
     dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
     features: dict[str, Any] | None = Field(
@@ -77,6 +82,9 @@ class Spec(BaseModel):
         None, min_length=2, max_length=2, description="the range of every baseline_cost; by default [0, null]"
     )
     guard: Guard | None = None
+    labels: dict[str, str] | None = Field(
+        None, description='names for readers: {"cost": "trough", "cost_unit": "mg/l", "reward": ..., "unit": "patient"}'
+    )
     folding: str | None = Field(None, description="prefix or arrival")
 
 
@@ -146,6 +154,20 @@ class Resume(_Closed):
     )
 
 
+class Amendment(_Closed):
+    """The specification from the next decision on: the whole of it, or what changes."""
+
+    reason: str = Field(min_length=1)
+    spec: dict[str, Any] | None = Field(None, description="as for a new study; dim and features may be left out")
+    changes: dict[str, Any] | None = Field(
+        None, description='only what differs, {"threshold": 0.6}; null drops a field'
+    )
+    from_round: int | None = Field(None, description="a check: it must be the next round")
+    keep_learning: bool | None = Field(
+        None, description="true: keep what was learned, or refuse; false: start again; by default kept where proved"
+    )
+
+
 class Decision(BaseModel):
     """An advised action. Its certificate holds every number and assumption behind it."""
 
@@ -156,6 +178,8 @@ class Decision(BaseModel):
     intensity: float
     safe_action: float | None
     certificate: dict[str, Any]
+    proposal: float | None = Field(None, description="the proposal that came with the question")
+    proposal_answer: str | None = Field(None, description="granted, lowered or raised; the certificate says why")
     replayed: bool | None = Field(None, description="repeated for the same request with the same key")
     stopped: str | None = Field(None, description="the rule that has stopped the study since, or empty")
 
@@ -193,6 +217,13 @@ class Events(BaseModel):
     next_seq: int
 
 
+class Trail(BaseModel):
+    """Events, the latest first; `before` asks for earlier ones."""
+
+    events: list[Event]
+    before: int | None
+
+
 class StudyRow(BaseModel):
     name: str
     events: int
@@ -214,7 +245,10 @@ class StudyState(BaseModel):
     violations: int
     unwatched: int | None = Field(None, description="rounds that ended without an outcome that the watch can count")
     resumes: int | None = Field(None, description="how often a person cleared an alarm")
+    amendments: int | None = Field(None, description="how often the specification was amended")
     oldest_open: str | None = Field(None, description="when the oldest open decision was made")
+    overdue: int | None = Field(None, description="open outcomes beyond due_after, or else max_open_hours")
+    overdue_since: str | None = Field(None, description="when the oldest of them became overdue")
     evidence: float
     stopped: str
     hash: str = Field(description="of the last event: with seq a checkpoint")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,9 +14,14 @@ from safedial.errors import import_extra, require
 from safedial.service.access import is_loopback, refuse_open_address
 from safedial.service.app import make_app
 from safedial.service.app_state import Limits
+from safedial.service.connections import PROTOCOL
 from safedial.study import Store
 
 uvicorn = import_extra("uvicorn", "service")
+
+SWITCH_SECONDS = 5e-4
+"""How long a thread that reads may keep the interpreter while others wait; Python's own 5 ms would add up to that to
+every step of a decision."""
 
 STORAGE = "SAFEDIAL_STORAGE"
 HOST = "SAFEDIAL_HOST"
@@ -23,7 +29,13 @@ RATE = "SAFEDIAL_RATE"
 UNIT_KEYS = "SAFEDIAL_UNIT_KEYS"
 """Where the keys of pseudonyms are, env:NAME or file:PATH, one on a line; never a key itself."""
 
-QUIET: dict[str, Any] = {"access_log": False, "log_level": "warning", "server_header": False, "timeout_keep_alive": 30}
+QUIET: dict[str, Any] = {
+    "access_log": False,
+    "log_level": "warning",
+    "server_header": False,
+    "timeout_keep_alive": 30,
+    "http": PROTOCOL,
+}
 """The settings of every server: without an access log, so that no address or id is written anywhere."""
 
 
@@ -50,6 +62,7 @@ def serve(
 
 def worker() -> Any:
     """The app of one worker process; the store's URL comes from the environment."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     store = Store(os.environ[STORAGE], unit_keys=os.environ.get(UNIT_KEYS, "").splitlines())
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
@@ -60,14 +73,14 @@ def worker() -> Any:
 def running(
     store: Store, *, app: Any = None, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None
 ) -> Iterator[str]:
-    """Run a server in a thread of this process; yields its address. The store stays open."""
+    """Run a server in a thread of this process; yields its address when it is ready. The store stays open."""
     made = make_app(store, allow_keyless=is_loopback(host), limits=limits) if app is None else app
     config = uvicorn.Config(made, host=host, port=port, timeout_graceful_shutdown=2, **QUIET)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="safedial-server", daemon=True)
     thread.start()
     try:
-        while not server.started:
+        while not (server.started and made.state.service.ready):
             require(thread.is_alive(), "port", port, "is not free", "choose another, or 0 for any")
             time.sleep(0.01)
         real = server.servers[0].sockets[0].getsockname()[1]

@@ -6,16 +6,21 @@ page costs the serving process one call and a few milliseconds, however busy its
 
 from __future__ import annotations
 
+import copy
+import itertools
 import threading
 import time
 from array import array
+from collections.abc import Mapping
 from math import isnan, nan
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.promise import PROMISES
+from safedial.core.tolerated import Cost
 from safedial.decision.rounds import STATUSES, next_status
 from safedial.study import Study
 from safedial.study.database import reading
@@ -23,6 +28,8 @@ from safedial.study.event import orjson
 from safedial.study.event_kinds import DECISIONS, EVENT_KINDS, RoundHistory, waits
 from safedial.study.reducer import TAG
 from safedial.study.schema import sa
+from safedial.study.spec import StudySpec
+from safedial.study.state import HOUR
 
 PAGE = 4_000
 FRESH_SECONDS = 0.5
@@ -43,7 +50,7 @@ _DECIDED = (
     *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence", "proposal"),
     *("intensity", "doubt", "promise", "habit", "key", "meta", "unit", "visit"),
 )
-_OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
+_OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence", "keep_learning")
 
 
 class Row(NamedTuple):
@@ -67,7 +74,7 @@ class Visit(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """An alarm or a resume: when, which rule, and on what evidence."""
+    """An alarm, a resume or an amendment: when, which rule, and on what evidence."""
 
     seq: int
     at: int
@@ -79,8 +86,8 @@ NOT_NOTED = Visit()
 
 
 class Track:
-    """The columns of one study, its visits by row, the rows of each unit, and its guard's alarms. `refresh` may be
-    called from any thread.
+    """The columns of one study, its visits by row, the rows of each unit, its guard's alarms, and its amendments; the
+    model has learned from row `learned_from` on. `refresh` may be called from any thread.
     """
 
     def __init__(self, study: Study) -> None:
@@ -89,6 +96,8 @@ class Track:
         self.complete = False
         self.stops: list[Turn] = []
         self.resumes: list[Turn] = []
+        self.amendments: list[Turn] = []
+        self.learned_from = 0
         self.stopped = ""
         self.visits: dict[int, Visit] = {}
         self.units: dict[str, list[int]] = {}
@@ -112,6 +121,12 @@ class Track:
     def overdue(self) -> NDArray[np.bool_]:
         """By row, whether the outcome has expired and the model waits for it."""
         return self.has_status(EXPIRED) & (self.column("blocked") > 0)
+
+    def late(self) -> NDArray[np.bool_]:
+        """By row, whether the outcome is open and overdue by now."""
+        hours = [(part.study.spec.guard.deadline, part.rows) for part in self.phases]
+        most = np.concatenate([np.full(rows, np.inf if each is None else each * HOUR) for each, rows in hours])
+        return self.has_status(OPEN) & (time.time() * 1e6 - self.column("at") > most)
 
     def value(self, name: str, row: int) -> float:
         return self._columns[name][row]
@@ -148,6 +163,13 @@ class Track:
             self._resolve(event)
         elif means.imports:
             self.imported += 1
+        elif means.amends:
+            stated, study = dict(zip(_OTHERS, event.fields, strict=True)), self.study
+            self.learned_from = self.learned_from if stated["keep_learning"] else self.rows
+            self.amendments.append(Turn(event.seq, event.at, ""))
+            study.store.spec(study.store.find(study.name), study.name, since=event.seq)
+            for name in study.spec.rules.spec.costs or ():
+                self.costs.setdefault(name, array("d", [nan] * self.rows))
         elif means.stops or means.resumes:
             stated = dict(zip(_OTHERS, event.fields, strict=True))
             turns = self.stops if means.stops else self.resumes
@@ -157,7 +179,7 @@ class Track:
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
         *numbers, intensity, doubt, promise, habit = fields[:-4]
         visit = Visit(*fields[-4:])
-        said, learner = PROMISES[promise], self.study.spec.learner
+        said, learner = PROMISES[promise], self.study.spec.at(seq).learner
         watched = not doubt and said.claimed
         start = watched and (said.from_constants or not said.proved) and learner.watches_itself
         given = waits({"intensity": intensity, "habit": habit}, learner.awaits_all)
@@ -176,7 +198,7 @@ class Track:
 
     def _resolve(self, event: Row) -> None:
         """What an event says about an earlier decision."""
-        row, columns, spec = self._row_of[event.decision], self._columns, self.study.spec
+        row, columns, spec = self._row_of[event.decision], self._columns, self.study.spec.at(event.decision)
         before = RoundHistory(STATUSES[int(columns["status"][row])], columns["action"][row])
         known = before.after(event, dict(zip(_OTHERS, event.fields, strict=True)))
         columns["status"][row] = CODE[known.status]
@@ -186,7 +208,8 @@ class Track:
             told = known.values["cost"]
             over = columns["over"][row] = spec.learner.is_over(spec.rules, told)
             columns["reward"][row] = known.values["reward"]
-            columns["cost"][row] = self._share(row, told, over=over) if self.costs else told
+            several = spec.rules.spec.costs
+            columns["cost"][row] = self._share(row, several, told, over=over) if several else told
             nothing = CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
             withheld = nothing and spec.rules_version > 1 and bool(known.unrelated or not spec.learner.awaits_all)
             lost = bool(known.values["throttled"]) or (withheld and lost)
@@ -194,17 +217,38 @@ class Track:
         if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):
             columns["resolved"][row] = event.seq
 
-    def _share(self, row: int, told: dict[str, float | None], *, over: bool) -> float:
+    def _share(self, row: int, limits: Mapping[str, Cost], told: dict[str, float | None], *, over: bool) -> float:
         """Keep several costs by name. Returns the largest share of its limit; NaN if none is over and one not known."""
-        for name, column in self.costs.items():
-            column[row] = nan if (cost := told[name]) is None else cost
-        known = {name: column[row] for name, column in self.costs.items() if not isnan(column[row])}
-        return max(self.share(*each) for each in known.items()) if over or len(known) == len(self.costs) else nan
+        for name in limits:
+            self.costs[name][row] = nan if (cost := told[name]) is None else cost
+        known = {name: self.costs[name][row] for name in limits if not isnan(self.costs[name][row])}
+        shares = [_share_of(limits[name], cost) for name, cost in known.items()]
+        return max(shares) if over or len(known) == len(limits) else nan
 
     def share(self, name: str, cost: Any) -> Any:
-        """One of several costs as a share of its limit: 1 at the limit, and more beyond it, on whichever side it is."""
-        limit = (self.study.spec.rules.spec.costs or {})[name]
-        return 1.0 + limit.excess(cost) / (abs(limit.threshold) or 1.0)
+        """One of several costs as a share of its (last) limit: 1 at the limit, more beyond it, on whichever side."""
+        specs = (spec.rules.spec.costs or {} for spec in self.study.spec.chain)
+        return _share_of(next(costs[name] for costs in specs if name in costs), cost)
+
+    @property
+    def phases(self) -> list[Track]:
+        """The columns before and after each amendment, each with its specification; this track if there is none."""
+        specs = list(self.study.spec.chain)[::-1]
+        if len(specs) == 1:
+            return [self]
+        ends = [*np.searchsorted(self.column("seq"), [spec.since for spec in specs]), self.rows]
+        return [self._part(spec, *rows) for spec, rows in zip(specs, itertools.pairwise(ends), strict=True)]
+
+    def _part(self, spec: StudySpec, first: int, end: int) -> Track:
+        part = copy.copy(self)
+        part.study, part.rows = cast("Study", SimpleNamespace(spec=spec)), end - first
+        part._columns = {name: column[first:end] for name, column in self._columns.items()}
+        part.costs = {name: self.costs[name][first:end] for name in spec.rules.spec.costs or ()}
+        return part
+
+
+def _share_of(limit: Cost, cost: Any) -> Any:
+    return 1.0 + limit.excess(cost) / (abs(limit.threshold) or 1.0)
 
 
 def _query(dialect: str) -> Any:

@@ -26,6 +26,10 @@ class Wanted(NamedTuple):
     unit: str | None = None
     visit: str | None = None
     by_label: bool = False
+    overdue: bool = False
+
+
+ALL = Wanted()
 
 
 def rows_page(track: Track, before: int | None, limit: int, wanted: Wanted) -> dict[str, Any]:
@@ -50,6 +54,9 @@ def _matching(track: Track, wanted: Wanted) -> Iterable[int]:
         rows = [row for row in rows if track.visits.get(row, NOT_NOTED).visit == wanted.visit]
         if not rows:
             raise unknown_visit(wanted.visit, wanted.unit)
+    if wanted.overdue:
+        late = track.late()
+        rows = [row for row in rows if late[row]]
     if not wanted.search:
         return rows
     names = track.study.unit_names(wanted.search) if wanted.by_label else ()
@@ -76,14 +83,16 @@ def _stored(track: Track, unit: str, by_label: bool) -> str:
     return found
 
 
-def units_page(track: Track, after: int, limit: int) -> dict[str, Any]:
-    """Units with their counts, in the order of their first decisions."""
+def units_page(track: Track, after: int, limit: int, wanted: Wanted = ALL) -> dict[str, Any]:
+    """Units with their counts, in the order of their first decisions; those that a search asks for."""
     with track.lock:
         known, over = over_threshold(track)
-        some = list(itertools.islice(track.units.items(), after, after + limit))
-        rows = [{"unit": unit, **_counts(rows, known, over)} for unit, rows in some]
-        more = after + limit < len(track.units)
-        return {"units": rows, "after": after + limit if more else None}
+        words = wanted.search
+        names = track.study.unit_names(words) if words and wanted.by_label else ()
+        fits = (item for item in track.units.items() if words.lower() in item[0].lower() or item[0] in names)
+        some = list(itertools.islice(fits, after, after + limit + 1))
+        rows = [{"unit": unit, **_counts(rows, known, over)} for unit, rows in some[:limit]]
+        return {"units": rows, "after": after + limit if len(some) > limit else None}
 
 
 def unit_page(track: Track, unit: str, by_label: bool) -> dict[str, Any]:

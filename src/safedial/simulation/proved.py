@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from safedial.core.brackets import Growth
+from safedial.core.costs import split_spec
 from safedial.core.margin import noise_margin
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
@@ -50,7 +51,10 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
         fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
         fitting = fitting and policy.options["noise_ratio"] is None
         fitting = fitting or (policy.options["either"] and world.contexts == "iid" and not world.binary_cost)
-        return fitting and _start_holds(policy.options["start_dose"], world, spec, world_spec)
+        costs = [(spec, world_spec)]
+        if spec.costs is not None:
+            costs = list(zip(split_spec(spec).values(), split_spec(world_spec).values(), strict=True))
+        return fitting and all(_start_holds(policy.options["start_dose"], world, *each) for each in costs)
     if not promise.from_constants or not _within(world_spec, spec):
         return False
     fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safedial.core.confidence import check_dim, check_scale
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
+from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
@@ -166,6 +167,7 @@ def simulate(
     """
     policy, dose = as_policy(policy), as_dose(dose)
     chosen = _check(policy, world, spec, rounds=rounds, points=points, seeds=seeds)
+    spec = with_ridge(spec, policy.options.get("radius"), world.dim)
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
     started = time.perf_counter()
@@ -225,8 +227,12 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
     for name in world.constants:
-        stated = getattr(spec, name) is not None or (name == "cost_noise" and spec.costs is not None)
-        require(stated, name, None, "is needed to simulate: the world uses it")
+        several = spec.costs if name == "cost_noise" and spec.costs is not None else {}
+        for cost, each in several.items():
+            require(
+                each.noise is not None, f"noise of costs[{cost!r}]", None, "is needed to simulate: the world uses it"
+            )
+        require(several or getattr(spec, name) is not None, name, None, "is needed to simulate: the world uses it")
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
     given, stated = PROMISES[policy.promise], PROMISES[spec.promise]
@@ -248,11 +254,11 @@ def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
     words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
     require(policy.learner is None or not linear, "policy", name, words, way_out)
     require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")
-    proved = linear or spec.costs is None or PROMISES[policy.promise].bracketed
+    given = PROMISES[policy.promise]
+    proved = linear or spec.costs is None or given.bracketed or given.gaussian
     require(proved, "costs", list(spec.costs or ()), f"need a linear learner, which {name} is not", "use hp_probe")
     if world.adversarial:
-        exchangeable = PROMISES[policy.promise].exchangeable
-        require(not exchangeable, "contexts", world.contexts, f"are not exchangeable, which {name} needs")
+        require(not given.exchangeable, "contexts", world.contexts, f"are not exchangeable, which {name} needs")
         require(linear, "contexts", world.contexts, f"need a linear learner, which {name} is not", "use iid")
 
 

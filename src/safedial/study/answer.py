@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from safedial.decision.certificates.certified import certificate, explain
+from safedial.decision.certificates.certified import certificate, explain, proposed
 from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Decision, Text
 from safedial.renamed import renamed_attribute
@@ -21,6 +22,10 @@ FEEDBACK = {
 }
 VOIDED = "rounds that were left out were void for reasons unrelated to their outcomes"
 LEFT_OUT = "rounds that were left out were void for reasons unrelated to their contexts, settings and outcomes"
+KEPT = (
+    "the estimate also uses rounds from before the amendment, which changed nothing that the estimate rests on; its "
+    "risk is counted from its first round on, the promise from the amendment on"
+)
 IMPORTED = (
     "the imported rounds are complete and unselected, and their actions were chosen without knowing anything about "
     "their outcomes beyond the contexts"
@@ -73,6 +78,10 @@ class StudyDecision(NamedTuple):
         return self.decision.limit
 
     @property
+    def proposal_answer(self) -> str:
+        return self.decision.proposal_answer
+
+    @property
     def certificate(self) -> dict[str, Any]:
         """Every number and assumption behind the action, as plain values."""
         facts = certificate(self.decision)
@@ -81,6 +90,8 @@ class StudyDecision(NamedTuple):
         leaves_out = rules.version > 1 and not rules.learner.in_order
         if rests and self.body["void"]:
             rests.append(LEFT_OUT if leaves_out else VOIDED)
+        if rests and any(kept for *_, kept in self.body.get("amended", [])[-1:]):
+            rests.append(KEPT)
         if rests and self.body["imported"] and rules.learner.history_counts(rules):
             rests.append(IMPORTED)
         recorded = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
@@ -89,6 +100,9 @@ class StudyDecision(NamedTuple):
             recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
             recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
             recorded |= {name: self.body.get(name) for name in ("key", "meta")}
+        if amended := self.body.get("amended"):
+            names = ("seq", "from_round", "at", "changed", "keep_learning")
+            recorded["amended"] = [dict(zip(names, (*a[:2], moment(a[2]), *a[3:]), strict=True)) for a in amended]
         recorded |= {name: self.body[name] for name in QUESTION if name in self.body}
         if "exceeding" in self.body["prediction"]:
             ids = [f"{self.study}.{each}" for each in facts["count"]["exceeding"]]
@@ -120,6 +134,10 @@ class StudyDecision(NamedTuple):
             )
         if facts.get("frozen"):
             lines.append("  Learning has ended: a round was lost for a reason that may be related to its outcome.")
+        for each in facts.get("amended", ()):
+            words = f"Amended from round {each['from_round']} of the study on, {each['at'][:10]}"
+            after = "what was learned was kept" if each["keep_learning"] else "learning began again at round 1"
+            lines.append(f"  {words} ({', '.join(each['changed'])}): the promise counts from there; {after}.")
         for each in facts.get("resumed", ()):
             what = f"Resumed after {each['rule']}" if each["rule"] else "Started again without the earlier rounds"
             lines.append(f"  {what} on {each['at'][:10]}.")
@@ -160,6 +178,7 @@ class StudyDecision(NamedTuple):
             "action": self.action,
             "intensity": self.intensity,
             "safe_action": self.safe_action,
+            **proposed(self.decision),
             **{name: value for name, value in known.items() if value is not None},
             "certificate": self.certificate,
         }
@@ -202,8 +221,8 @@ def decided(
     return StudyDecision(named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
 
 
-def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:
-    """An event as plain values, with the id of its decision."""
+def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:
+    """An event as plain values, with the id of its decision; `body` gives its body."""
     return {
         "seq": event.seq,
         "kind": event.kind,
@@ -211,6 +230,6 @@ def shown_event(event: Event, decision_id: str | None) -> dict[str, Any]:
         "at": moment(event.at),
         "actor": event.actor,
         "reason": event.reason,
-        "body": event.fields(),
+        "body": body(event),
         "hash": bytes(event.hash).hex(),
     }

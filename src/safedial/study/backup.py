@@ -25,15 +25,13 @@ from safedial.study.verify import verify_log
 
 def backup(store: Store, target: str | Path) -> dict[str, Any]:
     """Copy everything to a new SQLite file, or to an empty store at a URL, and check the copy's hash chains."""
-    url = str(target) if "://" in str(target) else f"sqlite:///{target}"
-    file = Path(str(parse_url(url).database)) if parse_url(url).drivername.startswith("sqlite") else None
-    require(file is None or not file.exists(), "target", str(target), "exists already", "name a new file")
+    url, file = new_target(target)
     if file is not None and store.engine.dialect.name == "sqlite":
         _copy_file(store, file)
     else:
         with Store(url) as copy:
             _copy_rows(store, copy)
-    with Store(url) as copy, reading(copy.engine) as connection:
+    with Store(url, upgrade=False) as copy, reading(copy.engine) as connection:
         logs = connection.execute(sa.select(studies.c.id, studies.c.name).order_by(studies.c.id)).fetchall()
         reports = [verify_log(Source(connection, study, name), recompute=False) for study, name in logs]
     bad = next((report for report in reports if not report.ok), None)
@@ -47,6 +45,14 @@ def backup(store: Store, target: str | Path) -> dict[str, Any]:
         "events": sum(report.events for report in reports),
         "heads": {report.study: f"{report.seq}:{report.hash}" for report in reports if report.seq},
     }
+
+
+def new_target(target: str | Path) -> tuple[str, Path | None]:
+    """The URL of a copy, and its file if it is on SQLite; a file that exists is refused."""
+    url = str(target) if "://" in str(target) else f"sqlite:///{target}"
+    file = Path(str(parse_url(url).database)) if parse_url(url).drivername.startswith("sqlite") else None
+    require(file is None or not file.exists(), "target", str(target), "exists already", "name a new file")
+    return url, file
 
 
 def _copy_file(store: Store, file: Path) -> None:

@@ -45,8 +45,10 @@ def history_before(connection: Any, study: int, decision: int, seq: int) -> Roun
 
 
 def fold_correction(connection: Any, study: int, state: State, event: Event) -> None:
-    """Replace the outcome of a round by its corrected one."""
-    decision, rules = event.decision, state.study.rules
+    """Replace the outcome of a round by its corrected one, in the state that judges it."""
+    latest, decision = state, event.decision
+    state = state.phase(decision)
+    rules = state.study.rules
     advice = cast("Event", read_event(connection, study, decision)).fields()
     known = history_before(connection, study, decision, event.seq)
     round_ = round_of(advice, question_of(state, advice))
@@ -63,4 +65,4 @@ def fold_correction(connection: Any, study: int, state: State, event: Event) -> 
     elif not state.frozen or (decision if state.study.ordered else known.outcome.seq) < state.frozen_at:
         cast("Any", state.learner).revise(round_.context, before, after)
     keep_scatter(state, decision, state.watch.revised(round_, before, after, state.scatter.pop(decision, [])))
-    state.seq = event.seq
+    latest.seq = state.seq = event.seq

@@ -17,7 +17,7 @@ from typing import Any
 
 from safedial.errors import InvalidInput
 from safedial.study.errors import StoreUnavailable
-from safedial.study.schema import check_version, prepare, sa
+from safedial.study.schema import SCHEMA, check_version, prepare, sa
 from safedial.study.sqlite_file import FileLost, SqliteFile
 
 BUSY_SECONDS = 10.0
@@ -48,16 +48,16 @@ def shown(storage: str) -> str:
     return parse_url(storage).render_as_string(hide_password=True)
 
 
-def connect(storage: str, *, create: bool = True) -> Any:
-    """An engine with its tables ready."""
+def connect(storage: str, *, create: bool = True, upgrade: bool = True) -> Any:
+    """An engine with its tables ready; `upgrade=False` leaves an older store as it is."""
     url = parse_url(storage)
     if url.drivername.startswith("sqlite") and not create and not Path(str(url.database)).exists():
         raise StoreUnavailable(f"storage = {shown(storage)}: there is no such file")
     engine = open_engine(storage)
     try:
-        if is_read_only(engine):
+        if is_read_only(engine) or not upgrade:
             with reading(engine) as connection:
-                check_version(connection)
+                check_version(connection, oldest=1 if not upgrade else SCHEMA)
         else:
             with writing(engine) as connection:
                 prepare(connection)

@@ -38,6 +38,10 @@ class Event(NamedTuple):
     def fields(self) -> dict[str, Any]:
         return orjson.loads(self.body)
 
+    def text(self) -> Any:
+        """The body as the JSON text that it is, for an answer in JSON."""
+        return orjson.Fragment(self.body)
+
 
 def digest(previous: bytes, study: str, event: tuple[Any, ...]) -> bytes:
     """The hash of an event (its last field is ignored) that follows `previous` in the log of `study`.
@@ -109,4 +113,4 @@ def moment(at: int) -> str:
     >>> moment(0)
     '1970-01-01T00:00:00.000000Z'
     """
-    return datetime.fromtimestamp(at // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{at % 1_000_000:06d}Z"
+    return f"{datetime.fromtimestamp(at // 1_000_000, UTC).isoformat()[:19]}.{at % 1_000_000:06d}Z"

@@ -51,9 +51,9 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
         "habit": decision.limiter,
         "intensity": decision.intensity,
         "model_seq": state.seq,
-        "open": len(state.open),
-        "void": state.void,
-        "imported": state.imported,
+        "open": state.waiting,
+        "void": state.void if state.before is None else sum(each.void for each in state.learned_in),
+        "imported": state.imported if state.before is None else sum(each.imported for each in state.learned_in),
         "promise": decision.promise,
         "round": decision.round,
         "safe_action": decision.safe_action,
@@ -76,9 +76,11 @@ def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     facts = {
         "frozen": state.frozen,
         "resumed": list(state.resumes),
-        "unwatched": state.watch.unwatched,
-        "corrected_violations": state.corrected_violations,
+        "unwatched": state.total("unwatched"),
+        "corrected_violations": state.total("corrected_violations"),
     }
+    if state.amendments:
+        facts["amended"] = list(state.amendments)
     facts |= {name: value for name, value in noted._asdict().items() if value is not None}
     if decision.extrapolated:
         facts["extrapolated"] = list(decision.extrapolated)
@@ -103,4 +105,5 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         rules,
         limiter=body["habit"],
         extrapolated=tuple(body.get("extrapolated", ())),
+        proposal=body.get("proposal"),
     )

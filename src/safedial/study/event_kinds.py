@@ -29,6 +29,7 @@ class Kind(NamedTuple):
     revises: bool = False
     stops: bool = False
     resumes: bool = False
+    amends: bool = False
     creates_study: bool = False
     confirms_snapshot: bool = False
     key_act: str = ""  # what is done to an access key
@@ -50,6 +51,7 @@ EVENT_KINDS = _Kinds({
     "expired": Kind("expired", loses=True),  # an outcome that is no longer expected
     "alarm": Kind(stops=True),  # the guard stopped the study: which rule, on what evidence
     "resumed": Kind(resumes=True),  # a person cleared an alarm
+    "amended": Kind(amends=True),  # the specification from the next decision on; about event 1
     "checkpoint": Kind(),  # seq and hash were given out, to be kept elsewhere
     "snapshot": Kind(confirms_snapshot=True),  # the digest of the stored state after the previous event (since rules 2)
     "key_created": Kind(key_act="made"),  # this and the next are in the store's own log (store_log.py)
@@ -58,6 +60,12 @@ EVENT_KINDS = _Kinds({
 
 DECISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.decides)
 REVISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.revises)
+ROUTINE = tuple(
+    kind
+    for kind, means in EVENT_KINDS.items()
+    if means.decides or means.imports or means.confirms_snapshot or (means.reports and not means.revises)
+)
+"""What every round brings. The rest stands out in an audit: alarms, resumes, corrections, rounds taken out."""
 
 
 def waits(body: Mapping[str, Any], awaits_all: bool) -> bool:

@@ -19,6 +19,8 @@ They only lower an action and use nothing from after it, so the promise still ho
 an outcome that the watch can count: void, expired, or applied above the advice where the model cannot rescale |
 | `outcome_overdue` | a decision is asked for while an outcome has been open for more than `max_open_hours` |
 | `stop_rule` | `stop.violations` of the last `stop.of_last` outcomes were above τ, or `stop.decisions` were made |
+
+`due_after` stops nothing: an outcome that has been open for longer is shown as overdue.
 """
 
 from __future__ import annotations
@@ -48,6 +50,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """The guard of a new study, unless it states otherwise."""
 
+STATED = ("due_after",)
+"""Rules of a new study that stand in its log only where they are stated."""
+
 FEW_UNWATCHED = 20
 """`max_unwatched` does not fire before there are more than this many."""
 
@@ -72,6 +77,7 @@ class Guard:
     max_void: int | None = None
     max_unwatched: float | None = None
     max_open_hours: float | None = None
+    due_after: float | None = None
     max_step: float | None = None
     caps: tuple[Cap, ...] = ()
     stop_violations: int | None = None
@@ -80,6 +86,11 @@ class Guard:
     fields: Mapping[str, Any]
     lowers_nothing: bool = field(init=False)
     """Whether there is neither a cap nor a largest step."""
+
+    @property
+    def deadline(self) -> float | None:
+        """Hours after which an open outcome is overdue: `due_after`, or else `max_open_hours`."""
+        return self.max_open_hours if self.due_after is None else self.due_after
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lowers_nothing", not self.caps and self.max_step is None)
@@ -94,7 +105,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     require(isinstance(fields, Mapping), "guard", given, "must be an object of rules")
     known = ("alarm_level", "max_open", "max_void", "max_step", "caps", "stop")
     if rules.version > 1:
-        known = (*known, "max_unwatched", "max_open_hours")
+        known = (*known, "max_unwatched", "max_open_hours", *STATED)
         fields = {**DEFAULTS, **fields}
     unknown = sorted(set(fields) - set(known))
     require(not unknown, "guard", unknown, "has unknown rules", "choose from " + ", ".join(known))
@@ -115,9 +126,9 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     share = fields.get("max_unwatched")
     if share is not None:
         require(0.0 < real("guard.max_unwatched", share) <= 1.0, "guard.max_unwatched", share, "must lie in (0, 1]")
-    hours = fields.get("max_open_hours")
-    if hours is not None:
-        require(real("guard.max_open_hours", hours) > 0.0, "guard.max_open_hours", hours, "must be > 0")
+    hours, due = _hours("max_open_hours", fields), _hours("due_after", fields)
+    rule = "must be at most max_open_hours, when the study stops"
+    require(due is None or hours is None or due <= hours, "guard.due_after", due, rule)
     stop = fields.get("stop") or {}
     odd = sorted(set(stop) - {"violations", "of_last", "decisions"})
     require(not odd, "guard.stop", odd, "has unknown names", "violations, of_last, decisions")
@@ -132,13 +143,14 @@ def read_guard(given: Any, rules: Rules) -> Guard:
         max_open=_count("guard.max_open", fields.get("max_open", MAX_OPEN)),
         max_void=_count("guard.max_void", fields.get("max_void")),
         max_unwatched=None if share is None else float(share),
-        max_open_hours=None if hours is None else float(hours),
+        max_open_hours=hours,
+        due_after=due,
         max_step=None if step is None else float(step),
         caps=tuple(_cap(number, cap, rules) for number, cap in enumerate(caps)),
         stop_violations=violations,
         stop_of_last=of_last,
         stop_decisions=_count("guard.stop.decisions", stop.get("decisions")),
-        fields=dict(fields),
+        fields={name: value for name, value in fields.items() if name not in STATED or value is not None},
     )
 
 
@@ -186,6 +198,12 @@ def _range(name: str, feature: Any, part: Any, rules: Rules) -> tuple[int, float
     require(proper, name, part, "must have min, max or both")
     low, high = (real(f"{name}.{end}", part[end]) if end in part else None for end in ("min", "max"))
     return names.index(str(feature)), -math.inf if low is None else low, math.inf if high is None else high
+
+
+def _hours(name: str, fields: Mapping[str, Any]) -> float | None:
+    value = fields.get(name)
+    require(value is None or real(f"guard.{name}", value) > 0.0, f"guard.{name}", value, "must be > 0")
+    return None if value is None else float(value)
 
 
 def _count(name: str, value: Any) -> int | None:

@@ -69,11 +69,11 @@ def revoke_key(store: Store, key_id: str, *, reason: str, actor: str) -> Key:
     return found._replace(revoked=at)
 
 
-def find_key_record(store: Store, text: str) -> Key | None:
-    """The record of a valid key, or None."""
+def live_keys(store: Store) -> dict[bytes, Key]:
+    """Every key that is not revoked, by its hash."""
     with reading(store.engine) as connection:
-        found = _find(connection, keys.c.hash == hash_key(str(text)))
-    return found if found is not None and found.revoked is None else None
+        rows = connection.execute(sa.select(keys.c.hash, *_COLUMNS).where(keys.c.revoked.is_(None)))
+        return {bytes(name): Key(*row) for name, *row in rows}
 
 
 def list_keys(store: Store) -> list[Key]:

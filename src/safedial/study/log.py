@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event
-from safedial.study.event_kinds import EVENT_KINDS, REVISIONS
+from safedial.study.event_kinds import EVENT_KINDS, REVISIONS, ROUTINE
 from safedial.study.schema import STORE_LOG, idempotency, sa, snapshots, studies
 
 CHUNK = 10_000
@@ -16,9 +16,14 @@ CHUNK = 10_000
 _EVENTS = "SELECT seq, kind, decision, at, actor, reason, body, hash FROM events WHERE study_id = :study"
 _AFTER = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto ORDER BY seq LIMIT {CHUNK}")
 _ONE = sa.text(f"{_EVENTS} AND seq = :seq")
-_ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY seq")
+_ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY +seq")
+"""With the sign, SQLite looks up the decision and sorts; without it, it reads the whole log in order."""
+
 _REVISIONS = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN :kinds ORDER BY seq").bindparams(
     sa.bindparam("kinds", REVISIONS, expanding=True)
+)
+_TRAIL = sa.text(f"{_EVENTS} AND seq < :before AND kind NOT IN :routine ORDER BY seq DESC LIMIT :most").bindparams(
+    sa.bindparam("routine", expanding=True)
 )
 _KEYS = "SELECT key, digest, seq FROM idempotency WHERE study_id = {} AND key IN ({})"
 _ADD_KEY = "INSERT INTO idempotency (study_id, key, digest, seq) VALUES ({})"
@@ -124,6 +129,12 @@ def revisions(connection: Any, study: int, after: int, upto: int) -> list[Event]
     """Every correction and void after one seq, up to another."""
     where = {"study": study, "after": after, "upto": upto}
     return [Event._make(row) for row in connection.execute(_REVISIONS, where)]
+
+
+def trail(connection: Any, study: int, before: int, most: int, *, whole: bool) -> list[Event]:
+    """Events before a seq, the latest first; unless `whole`, without those that every round brings."""
+    where = {"study": study, "before": before, "most": most, "routine": [] if whole else ROUTINE}
+    return [Event._make(row) for row in connection.execute(_TRAIL, where)]
 
 
 def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[bytes, int]]:

@@ -18,7 +18,7 @@ from safedial.study.pseudonyms import WHERE, first_event, read_unit_key
 from safedial.study.replay_log import Source
 from safedial.study.requests import actor_name
 from safedial.study.schema import STORE_LOG
-from safedial.study.spec import StudySpec, own_policy, read_spec
+from safedial.study.spec import check_fallback, own_policy, read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.store_log import append_to_store
@@ -115,7 +115,7 @@ def make_study(
                 "spec",
                 name,
                 "differs from the study's own",
-                "a changed promise needs a new study",
+                "a changed promise needs a new study, or `amend`, with a reason",
             )
         return opened, notes or []
 
@@ -164,15 +164,6 @@ def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -
         raise no_decision(decision_id) if error.code == "unknown_study" else error from error
 
 
-def _check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
-    """A fallback in the upper half of the dial must be confirmed, because costs grow with the setting."""
-    dial, fallback, start = spec.rules.dial, spec.rules.fallback_action, spec.rules.start_action
-    high = fallback > 0.5 * (dial.low + dial.high) and fields.get("fallback_action") is not None and fallback != start
-    rule = f"is in the upper half of the dial, {dial.low:g} to {dial.high:g}, but it is advised when costs are too high"
-    way_out = "state a lower one, or high_fallback: true if lower settings are the dangerous ones"
-    require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
-
-
 def _created(store: Store, name: str, fields: Mapping[str, Any], units: UnitKey, actor: str) -> list[str] | None:
     """Create the study. Returns warnings, or None if it exists. Creations wait for each other."""
     with writing(store.engine) as connection:
@@ -186,7 +177,7 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], units: UnitKey,
             warnings.simplefilter("always")
             made = read_spec(fields)
         pseudonyms = units.first_event(store, name)
-        _check_fallback(fields, made)
+        check_fallback(fields, made)
         transaction = StudyTransaction(
             Source(connection, add_study(connection, name), name, own_policy(fields)), State(made)
         )

@@ -6,11 +6,13 @@ Everything is checked before the first event is appended, so an operation that r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from safedial.decision.outcome import Outcome, Sample, normalise
+from safedial.decision.rules import Rules
 from safedial.errors import require
+from safedial.study.amendment import amended_spec, keeps_learning
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.corrections import IN_PLACE, folds
 from safedial.study.errors import StudyError
@@ -20,6 +22,7 @@ from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision
 from safedial.study.reducer import context_of, decide_next
 from safedial.study.requests import Request
+from safedial.study.spec import StudySpec
 from safedial.study.transaction import StudyTransaction
 
 
@@ -35,7 +38,14 @@ def request_of(event: Event) -> Any:
         return asking(body["context"], body["baseline_cost"], noted_in(body))
     if means.reports and means.revises:
         return ["correct", event.decision, {name: body[name] for name in body["changed"]}, event.reason]
+    if means.amends:
+        return amending(body["spec"], event.reason)
     return ["resume", body["forget"], event.reason] if means.resumes else None
+
+
+def amending(fields: dict[str, Any], reason: str) -> list[Any]:
+    """A request for an amendment, in the form of its digest: with the whole specification that it gives."""
+    return ["amend", fields, reason]
 
 
 def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
@@ -89,9 +99,10 @@ def once(transaction: StudyTransaction, key: str | None, request: Any, make: Cal
     return event, False
 
 
-def ask(transaction: StudyTransaction, request: Request, *, actor: str) -> StudyDecision:
+def ask(transaction: StudyTransaction, read: Callable[[StudySpec], Request], *, actor: str) -> StudyDecision:
+    """Advise an action. `read` reads the request for a specification."""
     bodies = []
-    raw, asked, noted = request
+    raw, asked, noted = read(transaction.state.study)
 
     def make() -> Event:
         if noted.visit is not None:
@@ -108,13 +119,19 @@ def ask(transaction: StudyTransaction, request: Request, *, actor: str) -> Study
     if not created and not EVENT_KINDS[event.kind].decides:
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
-    made = decided(transaction.state.study, transaction.source.name, event, context, bodies[0] if created else None)
+    spec = transaction.state.study.at(event.seq)
+    made = decided(spec, transaction.source.name, event, context, bodies[0] if created else None)
     return made._replace(replayed=not created, stop_reason=transaction.state.stop_reason)
 
 
-def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, Any], *, actor: str) -> Receipt:
-    """Report an outcome, once. The same report again gives the same answer; a different one is a conflict."""
-    state = transaction.state
+def tell(
+    transaction: StudyTransaction, decision: DecisionId, read: Callable[[Rules], dict[str, Any]], *, actor: str
+) -> Receipt:
+    """Report an outcome, once. The same report again gives the same answer; a different one is a conflict. `read`
+    reads it by the rules that the decision was made under.
+    """
+    state = transaction.state.phase(decision.seq)
+    body = read(state.study.rules)
     check_decision(transaction, decision)
     round_ = state.open.get(decision.seq) or state.expired.get(decision.seq)
     if round_ is None:
@@ -126,7 +143,7 @@ def tell(transaction: StudyTransaction, decision: DecisionId, body: dict[str, An
         context = context_of(state, advice["context"])
     else:
         action, baseline, context = round_.action, round_.baseline_cost, round_.context
-    sample = check_outcome(transaction, body, action, baseline, context)
+    sample = check_outcome(state.study.rules, body, action, baseline, context)
     return receipt(decision, transaction.append("outcome", body, decision=decision.seq, actor=actor, known=sample))
 
 
@@ -136,7 +153,7 @@ def existing_outcome(transaction: StudyTransaction, decision: DecisionId, body: 
     same = next((event for event in events if event.body == canonical(body)), None)
     if same is None and events:
         last = events[-1]
-        way_out = "a void round stays void" if EVENT_KINDS[last.kind].loses else "correct() replaces an outcome"
+        way_out = "a void round stays void" if EVENT_KINDS[last.kind].loses else "to replace its outcome, correct it"
         words = f"already has a different answer ({last.kind}, seq {last.seq}); {way_out}"
         raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
     return same
@@ -153,7 +170,7 @@ def history_of(transaction: StudyTransaction, decision: DecisionId) -> RoundHist
 def correct(
     transaction: StudyTransaction,
     decision: DecisionId,
-    changed: dict[str, Any],
+    read: Callable[[Rules], dict[str, Any]],
     *,
     reason: str,
     actor: str,
@@ -163,6 +180,8 @@ def correct(
     reported at first.
     """
     need_reason(reason)
+    study = transaction.state.phase(decision.seq).study
+    changed = read(study.rules)
     check_decision(transaction, decision)
 
     def make() -> Event:
@@ -175,11 +194,11 @@ def correct(
         body = {**known.values, **({"unrelated": True} if known.unrelated else {}), **changed}
         context = context_of(transaction.state, advice["context"])
         samples = [
-            check_outcome(transaction, values, advice["action"], advice["baseline_cost"], context)
+            check_outcome(study.rules, values, advice["action"], advice["baseline_cost"], context)
             for values in (known.values, body)
         ]
         body |= {"outcome_seq": known.outcome.seq, "changed": sorted(changed)}
-        if "applied_action" not in changed and folds(transaction.state.study, known, samples):
+        if "applied_action" not in changed and folds(study, known, samples):
             body[IN_PLACE] = True
         return transaction.append("correction", body, decision=decision.seq, actor=actor, reason=reason)
 
@@ -191,7 +210,8 @@ def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool
     need_reason(reason)
     body: dict[str, Any] = {"unrelated": unrelated}
     check_decision(transaction, decision)
-    if decision.seq not in transaction.state.open and decision.seq not in transaction.state.expired:
+    phase = transaction.state.phase(decision.seq)
+    if decision.seq not in phase.open and decision.seq not in phase.expired:
         known = history_of(transaction, decision)
         if known.void:
             if known.unrelated == unrelated and known.void.reason == reason:
@@ -211,7 +231,7 @@ def expire(
     require(once_each, "decision_ids", [str(each) for each in decisions], "must name each decision once")
     for decision in decisions:
         check_decision(transaction, decision)
-        if decision.seq not in transaction.state.open:
+        if decision.seq not in transaction.state.phase(decision.seq).open:
             raise StudyError("conflict", f"decision_id = {str(decision)!r}: does not wait for an outcome")
     body = {"unrelated": unrelated}
     return [
@@ -237,6 +257,37 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
     return receipt(None, *once(transaction, key, ["resume", forget, reason], make))
 
 
+def amend(
+    transaction: StudyTransaction,
+    read: Callable[[StudySpec], Mapping[str, Any]],
+    *,
+    from_round: int | None,
+    keep_learning: bool | None,
+    reason: str,
+    actor: str,
+    key: str | None,
+) -> Receipt:
+    """Change the specification from the next decision on. `read` gives the new fields for the specification that they
+    change.
+    """
+    need_reason(reason)
+    state = transaction.state
+    seq = None if key is None else transaction.seq_of(key)
+    before = state.study if seq is None or transaction.is_old(seq) else state.study.at(seq)
+    spec = amended_spec(before, read(before))
+
+    def make() -> Event:
+        first = state.decisions + 1
+        stated = first if from_round is None else from_round
+        rule = f"must be the next round, {first}: " + ("it is in the past" if stated < first else "no later")
+        require(stated == first, "from_round", from_round, rule, "leave it out")
+        kept = keeps_learning(before, spec, keep_learning)
+        body = {"spec": spec.fields, "from_round": first, "keep_learning": kept}
+        return transaction.append("amended", body, decision=1, actor=actor, reason=reason)
+
+    return receipt(None, *once(transaction, key, amending(spec.fields, reason), make))
+
+
 def checkpoint(transaction: StudyTransaction, *, reason: str, actor: str) -> dict[str, Any]:
     """Mark the log. Returns what to keep elsewhere."""
     event = transaction.append("checkpoint", {"after": transaction.state.seq}, actor=actor, reason=reason)
@@ -245,7 +296,7 @@ def checkpoint(transaction: StudyTransaction, *, reason: str, actor: str) -> dic
 
 def import_rounds(transaction: StudyTransaction, rounds: list[dict[str, Any]], *, reason: str, actor: str) -> int:
     """Append past rounds with their outcomes, before the first decision: all of them, or none."""
-    first = transaction.state.rounds == 0
+    first = transaction.state.decisions == 0
     require(first, "study", transaction.source.name, "has made decisions", "import history before the first one")
     for body in rounds:
         transaction.append("imported", body, actor=actor, reason=reason)
@@ -253,10 +304,10 @@ def import_rounds(transaction: StudyTransaction, rounds: list[dict[str, Any]], *
 
 
 def check_outcome(
-    transaction: StudyTransaction, body: dict[str, Any], action: float, baseline_cost: float, context: Any
+    rules: Rules, body: dict[str, Any], action: float, baseline_cost: float, context: Any
 ) -> Sample | None:
     """Refuse an impossible outcome. Returns its sample, or None if it was throttled."""
-    applied, rules = body["applied_action"], transaction.state.study.rules
+    applied = body["applied_action"]
     if not body["throttled"]:
         given = action if applied is None else applied
         return normalise(rules, Outcome(given, body["reward"], body["cost"], baseline_cost), context)
@@ -268,7 +319,8 @@ def check_outcome(
 
 def check_decision(transaction: StudyTransaction, decision: DecisionId) -> None:
     """Refuse an id that belongs to no decision of this log."""
-    round_ = transaction.state.open.get(decision.seq) or transaction.state.expired.get(decision.seq)
+    phase = transaction.state.phase(decision.seq)
+    round_ = phase.open.get(decision.seq) or phase.expired.get(decision.seq)
     if round_ is None:
         the_decision(transaction, decision)
     elif round_.tag != decision.tag:

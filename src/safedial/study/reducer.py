@@ -14,6 +14,7 @@ from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
 from safedial.decision.outcome import Outcome, Sample, for_the_watch, normalise, read_cost
 from safedial.decision.rounds import Asked, Round
+from safedial.study.amendment import amended_state
 from safedial.study.event import Event
 from safedial.study.event_bodies import decision_of, read_by_learner
 from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
@@ -61,33 +62,37 @@ def coin_after(before: bytes) -> float:
 
 def update_state(
     state: State, event: Event, body: Body, fixes: Mapping[int, Any] = NO_FIXES, known: Any = None
-) -> None:
-    """Apply one event, with its body as plain values. `fixes` replaces values of outcomes while a log is replayed
-    after a correction. `known` is the question of a new decision, or the checked sample of a new outcome; the caller
-    has then called `learner.begin`.
-
-    An event that revises an outcome changes nothing here: see study/corrections.py and study/replay_log.py.
+) -> State:
+    """The state after one more event, with its body as plain values; a new one if it amends the specification. What is
+    about a decision changes the phase that judges it. `fixes` replaces values of outcomes while a log is replayed after
+    a correction. `known` is the question of a new decision, for which `learner.begin` was called, or the checked sample
+    of a new outcome. An event that revises an outcome changes nothing here: see study/corrections.py, replay_log.py.
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
+    phase = state.phase(decision) if means.reports or means.loses else state
+    phase.seq = state.seq
     if means.decides:
         if known is None:
             state.learner.begin()
         _decided(state, event, body, question_of(state, body) if known is None else known)
     elif means.reports and not means.revises:
         fix = fixes.get(decision)
-        _outcome(state, decision, body if fix is None else {**body, **fix}, known)
-        if fix is not None and state.study.rules_version > 1 and "gone" not in fix:
-            was, now = (state.learner.is_over(state.study.rules, each["cost"]) for each in (body, fix))
-            state.corrected_violations += was and not now
+        _outcome(phase, decision, body if fix is None else {**body, **fix}, known)
+        if fix is not None and phase.study.rules_version > 1 and "gone" not in fix:
+            was, now = (phase.learner.is_over(phase.study.rules, each["cost"]) for each in (body, fix))
+            phase.corrected_violations += was and not now
     elif means.loses:
-        _gone(state, decision, means, body)
+        _gone(phase, decision, means, body)
     elif means.imports:
         _imported(state, body)
     elif means.stops:
         state.stop_reason = body["rule"]
     elif means.resumes:
         _resumed(state, event, body)
-    state.seq = event.seq
+    elif means.amends:
+        state = phase = amended_state(state, event, body)
+    phase.seq = state.seq = event.seq
+    return state
 
 
 def context_of(state: State, raw: list[float]) -> Vector:
@@ -122,7 +127,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     else:
         if learner.starts is not None:
             learner.count_start(body["promise"])
-        if body["intensity"] == 0.0 and body["habit"] in ("mask", "cap"):
+        if body["intensity"] == 0.0 and (body["habit"] in ("mask", "cap") or learner.leaves_own_zeros):
             learner.leave_out(place)
         elif body["intensity"] == 0.0:
             learner.lose(place, body["baseline_cost"])
@@ -216,6 +221,9 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     sample = _watched(state, round_, body)
     _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
+    if state.study.rules_version > 3 and not state.learner.in_order:
+        state.learner.throttled(round_.context, sample, round_.place, round_.action)
+        state.watch.notice()
 
 
 def _voided(state: State, decision: int, round_: Round, body: Body) -> bool:
@@ -312,23 +320,25 @@ def _imported(state: State, body: Body) -> None:
 
 
 def _resumed(state: State, event: Event, body: Body) -> None:
-    """Clear the rule that stopped the study; version 1 cleared all of the watch."""
-    now = state.study.rules_version > 1
-    if state.learner.watches_itself:
-        if not now or body["rule"] in state.learner.stop_rules or body.get("forget"):
-            state.learner.restart_evidence()
-            state.watch.crossed = False
-        if body.get("forget"):
-            state.learner.forget()
-            for waiting in (state.open, state.expired):
-                for seq, round_ in waiting.items():
-                    waiting[seq] = round_._replace(place=-1)
-    rule, state.stop_reason = body["rule"], ""
+    """Clear the rule that stopped the study, in the phases where it has fired; version 1 cleared all of the watch."""
+    now, rule, forget = state.study.rules_version > 1, body["rule"], body.get("forget")
+    fired = [each for each in state.phases if rule in each.fired(latest=each is state)]
+    if state not in fired and (forget or not fired):
+        fired.append(state)
+    for phase in fired:
+        if phase.learner.watches_itself and (not now or rule in phase.learner.stop_rules or forget):
+            phase.learner.restart_evidence()
+            phase.watch.crossed = False
+        for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):
+            phase.watch.resumed(each, phase.rounds)
+            _restart_counts(phase, each)
+    if forget:
+        state.learner.forget()
+        for waiting in (part for phase in state.learned_in for part in (phase.open, phase.expired)):
+            waiting |= {seq: round_._replace(place=-1) for seq, round_ in waiting.items()}
+    state.stop_reason = ""
     if now:
         state.resumes.append([event.seq, rule, event.at])
-    for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):
-        state.watch.resumed(each, state.rounds)
-        _restart_counts(state, each)
 
 
 def _restart_counts(state: State, rule: str) -> None:

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from safedial.decision.rules import RULES
 from safedial.policies import FACTORIES, Policy
+from safedial.study.amendment import amended_spec
 from safedial.study.corrections import IN_PLACE, fold_correction
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
 from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.log import read_event, read_events, read_snapshot, revisions, snapshot_seqs
+from safedial.study.log import events_about, read_event, read_events, read_snapshot, revisions, snapshot_seqs
 from safedial.study.reducer import update_state
 from safedial.study.snapshot import pack, unpack, unpacked
 from safedial.study.spec import StudySpec, read_spec
@@ -46,7 +47,20 @@ Kept = Sequence[tuple[int, bytes]]
 
 
 def read_study(source: Source) -> StudySpec:
-    """The specification of a study, from its first event, whose hash must be right."""
+    """The specification of a study as of now: of its first event and of every amendment, whose hashes must be right."""
+    spec = first_spec(source)
+    for event in events_about(source.connection, source.study, 1):
+        if EVENT_KINDS[event.kind].amends:
+            before = read_event(source.connection, source.study, event.seq - 1)
+            if before is None or not follows(before.hash, source.name, event):
+                words = f"event {event.seq} does not follow the previous one; verify the study"
+                raise StudyError("log_broken", f"study {source.name!r}: {words}")
+            spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
+    return spec
+
+
+def first_spec(source: Source) -> StudySpec:
+    """The specification that a study began with, from its first event, whose hash must be right."""
     name, first = source.name, read_event(source.connection, source.study, 1)
     if first is None or not EVENT_KINDS[first.kind].creates_study:
         raise StudyError("log_broken", f"study {name!r}: its log does not begin with study_created")
@@ -68,18 +82,36 @@ def read_study(source: Source) -> StudySpec:
 
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
     """The state after the last event; `kept` are states that this process packed before, the latest first."""
-    snapshots = chain(_kept_snapshots(source, spec, kept), stored_snapshots(source, spec, 2**62))
-    state = next((state for _, make in snapshots if (state := make())), None) or State(spec)
+    snapshots = latest_snapshots(source, spec, kept)
+    state = next((state for _, make in snapshots if (state := make())), None) or State(spec.first)
     state.snapshots = [shot for shot in kept if shot[0] <= state.seq]
     return catch_up(source, state)
 
 
-def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
-    """Apply the events after a state, up to a seq; the hash of each must follow from the previous one."""
+def catch_up(source: Source, state: State, upto: int = 2**62, *, replay: bool = True) -> State:
+    """Apply the events after a state, up to a seq; the hash of each must follow from the previous one.
+
+    Of several events that change the past only the last needs a replay; with `replay=False` one raises `NeedsReplay`.
+    """
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
-        state = apply_event(source, state, event, event.fields())
+        body = event.fields()
+        if change_of(event, body) is not None:
+            if not replay:
+                raise NeedsReplay
+            changes = (change_of(each, each.fields()) for each in revisions(*source[:2], state.seq, upto))
+            last = max(change.seq for change in changes if change is not None)
+            return catch_up(source, _replayed(source, state, last), upto)
+        state = apply_event(source, state, event, body)
     return state
+
+
+class NeedsReplay(Exception):
+    """An event changes the past, so the log must be replayed; not while the store is locked."""
+
+    def __init__(self, change: Change | None = None) -> None:
+        super().__init__("an event changes the past")
+        self.change = change
 
 
 def _check_link(source: Source, state: State, event: Event) -> None:
@@ -97,44 +129,79 @@ def apply_event(
     """
     if body.get(IN_PLACE):
         fold_correction(source.connection, source.study, state, event)
-    elif _fix(event, body) is not None:
-        # Everything learned since depends on the old outcome, so it cannot be removed from the present state.
-        seen = own_snapshots(state)
-        snapshots = chain(seen, stored_snapshots(source, state.study, event.seq - 1)) if trust else seen
-        again = replay_again(source, state.study, event.seq, snapshots)
-        again.snapshots, again.next_shot, state = state.snapshots, state.next_shot, again
+    elif change_of(event, body) is not None:
+        state = _replayed(source, state, event.seq, trust=trust)
     else:
-        update_state(state, event, body, known=known)
+        state = update_state(state, event, body, known=known)
+    return reached(state, event)
+
+
+def reached(state: State, event: Event) -> State:
+    """The state, to which an event was applied; it is kept in memory if that is due."""
     state.hash = event.hash
     if state.seq >= state.next_shot:
         keep_snapshot(state)
     return state
 
 
-def replay_again(source: Source, spec: StudySpec, upto: int, snapshots: Snapshots) -> State:
+def _replayed(source: Source, state: State, upto: int, *, trust: bool = True) -> State:
+    """The state after the event `upto`, which changes the past. Everything learned since depends on the old outcome, so
+    it cannot be removed from the present state.
+    """
+    seen = own_snapshots(state)
+    snapshots = chain(seen, stored_snapshots(source, state.study, upto - 1)) if trust else seen
+    return replay_again(source, state.study, upto, snapshots).continues(state)
+
+
+def replay_again(
+    source: Source,
+    spec: StudySpec,
+    upto: int,
+    snapshots: Snapshots,
+    *,
+    change: Change | None = None,
+    pause: Callable[[], None] | None = None,
+) -> State:
     """The state after event `upto`, with every change up to it applied to the outcome that it changes.
 
-    The replay must start from a state that knows none of the outcomes changed after it.
+    The replay must start from a state that knows none of the outcomes changed after it. `change` is one that is not in
+    the log yet. `pause` is called after each event.
     """
     for seq, make in snapshots:
-        past = _fixes(source, seq, upto)
-        state = make() if all(fix.outcome > seq for fix in past) else None
+        past = _changes(source, seq, upto, change)
+        state = make() if all(each.outcome > seq for each in past) else None
         if state is not None:
             break
     else:
-        state, past = State(spec), _fixes(source, 0, upto)
+        state, past = State(spec.first), _changes(source, 0, upto, change)
     fixes: dict[int, dict[str, Any]] = {}
-    for fix in past:  # a round may be corrected and then voided: its last cost stays known
-        fixes[fix.decision] = {**fixes.get(fix.decision, {}), **fix.values}
-    done = {fix.seq for fix in past}
+    for each in past:  # a round may be corrected and then voided: its last cost stays known
+        fixes[each.decision] = {**fixes.get(each.decision, {}), **each.values}
+    done, start = {each.seq for each in past}, state.seq
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
         body = event.fields()
         if body.get(IN_PLACE) and event.seq not in done:
             fold_correction(source.connection, source.study, state, event)
         else:
-            update_state(state, event, body, fixes)
+            state = update_state(state, event, body, fixes)
         state.hash = event.hash
+        if pause is not None:
+            pause()
+    state.replayed = upto - start
+    return state
+
+
+def extend(source: Source, state: State, upto: int, change: Change) -> State | None:
+    """The state after the events up to a seq, from one that was replayed with `change`, which is not in the log yet;
+    None if one of them changes the past too, so that the replay must begin again.
+    """
+    for event in read_events(source.connection, source.study, state.seq, upto):
+        _check_link(source, state, event)
+        body = event.fields()
+        if change_of(event, body) is not None or (body.get(IN_PLACE) and event.decision == change.decision):
+            return None
+        state = apply_event(source, state, event, body)
     return state
 
 
@@ -156,8 +223,8 @@ def own_snapshots(state: State) -> Snapshots:
         yield seq, lambda content=content: unpack(state.study, content)
 
 
-class _Fix(NamedTuple):
-    """New values of an earlier outcome, which event `seq` brought."""
+class Change(NamedTuple):
+    """New values of an earlier outcome, which event `seq` brings."""
 
     seq: int
     decision: int
@@ -165,23 +232,34 @@ class _Fix(NamedTuple):
     values: dict[str, Any]
 
 
-def _fixes(source: Source, after: int, upto: int) -> list[_Fix]:
+def _changes(source: Source, after: int, upto: int, change: Change | None) -> list[Change]:
     """What a replay applies to the outcomes themselves: all changes of a round up to the last that needs a replay."""
-    found = (_fix(event, event.fields()) for event in revisions(source.connection, source.study, after, upto))
-    fixes = [fix for fix in found if fix is not None]
-    last = {fix.decision: fix.seq for fix in fixes if not fix.values.get(IN_PLACE)}
-    return [fix for fix in fixes if fix.seq <= last.get(fix.decision, 0)]
+    events = revisions(source.connection, source.study, after, upto)
+    found = [*(_change(event, event.fields()) for event in events), change]
+    changes = [each for each in found if each is not None]
+    last = {each.decision: each.seq for each in changes if not each.values.get(IN_PLACE)}
+    return [each for each in changes if each.seq <= last.get(each.decision, 0)]
 
 
-def _fix(event: Event, body: dict[str, Any]) -> _Fix | None:
-    """How an event changes an earlier outcome; None if it does not."""
+def change_of(event: Event, body: dict[str, Any]) -> Change | None:
+    """How an event changes an earlier outcome; None if it does not, or in place."""
+    return None if body.get(IN_PLACE) else _change(event, body)
+
+
+def _change(event: Event, body: dict[str, Any]) -> Change | None:
     means = EVENT_KINDS[event.kind]
     if means.reports and means.revises:
-        return _Fix(event.seq, event.decision, body["outcome_seq"], body)
+        return Change(event.seq, event.decision, body["outcome_seq"], body)
     if body.get("after_outcome"):
         gone = {"gone": "skip" if body["unrelated"] else "block"}
-        return _Fix(event.seq, event.decision, body["outcome_seq"], gone)
+        return Change(event.seq, event.decision, body["outcome_seq"], gone)
     return None
+
+
+def latest_snapshots(source: Source, spec: StudySpec, kept: Kept = (), upto: int = 2**62) -> Snapshots:
+    """States that this process packed before, and those in the store, the latest first."""
+    found = chain(_kept_snapshots(source, spec, kept), stored_snapshots(source, spec, upto))
+    return sorted(found, key=lambda shot: shot[0], reverse=True)
 
 
 def stored_snapshots(source: Source, spec: StudySpec, upto: int) -> Snapshots:
@@ -214,7 +292,9 @@ def snapshot_body(first: Event, seq: int, name: bytes) -> dict[str, Any]:
 
 def _kept_snapshots(source: Source, spec: StudySpec, kept: Kept) -> Snapshots:
     for seq, content in kept:
-        event = read_event(source.connection, source.study, seq)
-        state = unpacked(spec, content)
-        if event is not None and state is not None and state.hash == event.hash:
-            yield seq, lambda state=state: state
+        yield seq, lambda seq=seq, content=content: _kept(source, spec, seq, content)
+
+
+def _kept(source: Source, spec: StudySpec, seq: int, content: bytes) -> State | None:
+    event, state = read_event(source.connection, source.study, seq), unpacked(spec, content)
+    return state if event is not None and state is not None and state.hash == event.hash else None

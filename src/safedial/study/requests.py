@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from safedial.decision.outcome import read_cost, written_cost
 from safedial.decision.rounds import Asked
 from safedial.decision.rules import Rules
 from safedial.decision.units import real
 from safedial.decision.validation import read_question
-from safedial.errors import refusal, require
+from safedial.errors import InvalidInput, refusal, require
 from safedial.study.errors import StudyError
 from safedial.study.event import now
 from safedial.study.event_bodies import Noted, read_by_learner
+from safedial.study.spec import StudySpec
 
 LONGEST = 10_000
 """The longest text in an event: a reason, an actor, a key."""
 
 META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
 """The form of metadata names, their number, and the longest text of a decision's metadata."""
+
+
+Read = TypeVar("Read")
 
 
 class Request(NamedTuple):
@@ -48,6 +52,17 @@ def read_request(
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
     raw = asked.vector if rules.features is None else values
     return Request(raw.tolist(), asked, noted)
+
+
+def prepared(spec: StudySpec, read: Callable[[StudySpec], Read]) -> Callable[[StudySpec], Read]:
+    """`read`, done now, in the caller's thread, for the specification as this process knows it. The writer, which knows
+    whether the study was amended since, uses the result or reads again.
+    """
+    try:
+        done = read(spec)
+    except InvalidInput:
+        return read
+    return lambda latest: done if latest is spec else read(latest)
 
 
 def read_outcome(

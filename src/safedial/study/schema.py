@@ -98,12 +98,14 @@ def prepare(connection: Any, path: dict[int, list[Any]] | None = None, newest: i
     return found
 
 
-def check_version(connection: Any) -> None:
-    """Refuse a read-only store with another schema."""
+def check_version(connection: Any, *, oldest: int = SCHEMA) -> None:
+    """Refuse a store that is only read if it has another schema, or none of ours."""
     found = version(connection)
-    if found != SCHEMA:
-        words = "is not a safedial store" if found == 0 else f"has schema {found}, and this safedial reads {SCHEMA}"
-        raise StudyError("wrong_schema", f"storage: {words}; copy it to a writable folder, and open it there")
+    if found == 0:
+        raise StudyError("wrong_schema", "storage: is not a safedial store; check the URL")
+    if not oldest <= found <= SCHEMA:
+        way_out = "upgrade safedial" if found > SCHEMA else "copy it to a writable folder, and open it there"
+        raise StudyError("wrong_schema", f"storage: has schema {found}, and this safedial reads {SCHEMA}; {way_out}")
 
 
 def version(connection: Any) -> int:

@@ -20,18 +20,29 @@ from safedial.study.event import canonical, orjson
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
 
-FORMAT = 1
+FORMAT, AMENDED = 1, 2
+"""The formats of a state without and with earlier phases."""
 WIDTH = len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
 FLAGS = ("frozen", "broken", "stop_reason", "last_action")
 SINCE_2 = ("corrected_violations", "last_known", "resumes")
 """What studies of version 2 and later add; those that fold corrections add `frozen_at`."""
+SINCE_AMENDED = ("rounds_before", "amendments")
+EARLIER, SHARED = "before.", ("learner.", "held.", "queue", "named.")
+"""What the arrays of an earlier phase begin with, and those that are its own if learning was kept."""
 WRITTEN = {"stop_reason": "stopped"}
 """Attributes that a snapshot keeps under their earlier names, so that digests stay the same."""
 
 
 def pack(state: State) -> bytes:
     """Everything the next event needs."""
+    head, plain = _contents(state)
+    head["arrays"] = [[name, value.dtype.str, list(value.shape)] for name, value in plain.items()]
+    return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
+
+
+def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(plain values, arrays) of a state, with those of the phases before it."""
     held = list(state.held.items())
     waiting = {"open": state.open, "expired": state.expired, "held": {seq: pair[0] for seq, pair in held}}
     samples = _flat(state.study.rules, [sample for _, (_, sample, _) in held])
@@ -59,9 +70,13 @@ def pack(state: State) -> bytes:
         "format": FORMAT,
         "hash": state.hash.hex(),
         **{WRITTEN.get(name, name): getattr(owner, name) for owner, name in _plain_values(state)},
-        "arrays": [[name, value.dtype.str, list(value.shape)] for name, value in plain.items()],
     }
-    return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
+    if state.before is not None:
+        plain = {name: value for name, value in plain.items() if not (state.kept and name.startswith(SHARED))}
+        earlier, its_arrays = _contents(state.before)
+        head |= {"format": AMENDED, "since": state.study.since, "kept": state.kept, "before": earlier}
+        plain |= {f"{EARLIER}{name}": value for name, value in its_arrays.items()}
+    return head, plain
 
 
 def unpacked(study: StudySpec, content: bytes) -> State | None:
@@ -76,8 +91,8 @@ def parts(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """(plain values, arrays) of a snapshot."""
     line, _, rest = content.partition(b"\n")
     head = orjson.loads(line)
-    if head["format"] != FORMAT:
-        raise StudyError("wrong_schema", f"snapshot: has format {head['format']}; this safedial reads {FORMAT}")
+    if head["format"] not in (FORMAT, AMENDED):
+        raise StudyError("wrong_schema", f"snapshot: has format {head['format']}; this safedial reads {AMENDED}")
     arrays: dict[str, Any] = {}
     at = 0
     for name, kind, shape in head["arrays"]:
@@ -90,28 +105,47 @@ def parts(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def unpack(study: StudySpec, content: bytes) -> State:
     """The state that `pack` wrote, for the same study."""
-    head, arrays = parts(content)
-    state = State(study)
+    state = _state(study, *parts(content))
+    state.next_shot = state.seq + len(content) // 1_000
+    return state
+
+
+def _state(study: StudySpec, head: dict[str, Any], arrays: dict[str, Any]) -> State:
+    """The state of `_contents`; `study` is its specification, or one that came of it by amendments."""
+    study = {spec.since: spec for spec in study.chain}[head.get("since", 0)]
+    before = None
+    if "before" in head:
+        start = len(EARLIER)
+        its_arrays = {name[start:]: value for name, value in arrays.items() if name.startswith(EARLIER)}
+        before = _state(study, head["before"], its_arrays)
+    state = State(study, before, kept=head.get("kept", False))
     for owner, name in _plain_values(state):
         setattr(owner, name, head[WRITTEN.get(name, name)])
-    state.hash, state.next_shot = bytes.fromhex(head["hash"]), state.seq + len(content) // 1_000
-    state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
-    state.open, state.expired, held = (_rounds(study, arrays, name) for name in ("open", "expired", "held"))
-    fates, samples = arrays["held.fates"].tolist(), arrays["held.samples"].tolist()
-    state.held = {
-        seq: (round_, None if gone else _sample(study.rules, sample), lost)
-        for (seq, round_), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
-    }
-    state.queue.extend(arrays["queue"].tolist())
+    state.hash = bytes.fromhex(head["hash"])
+    if not state.kept:
+        _restore_learned(state, arrays)
+    state.open, state.expired = (_rounds(arrays, name) for name in ("open", "expired"))
     state.recent.extend(arrays["recent"].tolist())
     state.watch.unpack(arrays["monitor"])
     if study.folds:
         state.recent_of.extend(arrays["recent_of"].tolist())
         state.scatter = dict(zip(arrays["scatter.of"].tolist(), arrays["scatter.added"].tolist(), strict=True))
+    return state
+
+
+def _restore_learned(state: State, arrays: dict[str, Any]) -> None:
+    """What phases share if learning was kept between them."""
+    state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
+    held = _rounds(arrays, "held")
+    fates, samples = arrays["held.fates"].tolist(), arrays["held.samples"].tolist()
+    state.held = {
+        seq: (round_, None if gone else _sample(state.study.rules, sample), lost)
+        for (seq, round_), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
+    }
+    state.queue.extend(arrays["queue"].tolist())
     if state.learner.reads_questions:
         named = zip(arrays["named.seqs"].tolist(), arrays["named.tags"].tolist(), strict=True)
         state.named = [f"{seq}.{tag.decode()}" for seq, tag in named]
-    return state
 
 
 def state_digest(state: State) -> str:
@@ -123,7 +157,7 @@ def _plain_values(state: State) -> list[tuple[Any, str]]:
     """What is kept as plain values: (owner, attribute)."""
     later = state.study.rules_version > 1
     own, watched = (*COUNTS, *FLAGS, *(SINCE_2 if later else ())), (*watch.FLAGS, *(watch.COUNTS if later else ()))
-    own = (*own, *(("frozen_at",) if state.study.folds else ()))
+    own = (*own, *(("frozen_at",) if state.study.folds else ()), *(SINCE_AMENDED if state.before else ()))
     return [*((state, name) for name in own), *((state.watch, name) for name in watched)]
 
 
@@ -158,7 +192,7 @@ def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
     return columns
 
 
-def _rounds(study: StudySpec, arrays: dict[str, Any], name: str) -> dict[int, Round]:
+def _rounds(arrays: dict[str, Any], name: str) -> dict[int, Round]:
     numbers, values = arrays[f"{name}.numbers"].tolist(), arrays[f"{name}.values"].tolist()
     contexts, count = arrays[f"{name}.contexts"], len(numbers)
     times = arrays.get(f"{name}.times", np.zeros(count, dtype=np.int64)).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,10 @@ OPTIONS = (
     *("reach", "history", "groups", "start", "base", "growth", "start_scale"),
 )
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
-SINCE_2 = ("baseline_range", "high_fallback")
+LABELS = ("cost", "cost_unit", "reward", "reward_unit", "unit")
+"""What a study may name for its readers: what its cost and its reward measure, in which units, and what a unit is."""
+LONGEST_LABEL = 40
+SINCE_2 = ("baseline_range", "high_fallback", "labels")
 """Fields that only studies of version 2 and later may state."""
 STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student")
 
@@ -35,7 +38,8 @@ class StudySpec:
     `learning_order` is "prefix" (the learner uses the longest run of rounds, from the first, whose outcomes are all
     known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
     outcomes). The written form calls it `folding`. `unit_check` is the check value of the key of its pseudonyms, from
-    its first event; "" if it stores units as they are given (study/pseudonyms.py).
+    its first event; "" if it stores units as they are given (study/pseudonyms.py). `before` is the specification up to
+    the amendment, event `since`, that made this one (study/amendment.py).
     """
 
     rules: Rules
@@ -43,7 +47,26 @@ class StudySpec:
     learning_order: str
     fields: dict[str, Any]
     unit_check: str = ""
+    before: StudySpec | None = None
+    since: int = 0
     folding = renamed_attribute("StudySpec.folding", "learning_order")
+
+    @property
+    def chain(self) -> Iterator[StudySpec]:
+        """This specification, the one before it, and so on to the study's first."""
+        spec: StudySpec | None = self
+        while spec is not None:
+            yield spec
+            spec = spec.before
+
+    def at(self, seq: int) -> StudySpec:
+        """The specification that a decision at `seq` was made under."""
+        return next(spec for spec in self.chain if seq > spec.since)
+
+    @property
+    def first(self) -> StudySpec:
+        """The specification that the study began with."""
+        return self.at(1)
 
     @cached_property
     def rules_version(self) -> int:
@@ -96,6 +119,7 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
     confirmed = fields.get("high_fallback", False)
     require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
     written = _written(rules, guard, learning_order) | ({"high_fallback": True} if confirmed else {})
+    written |= {"labels": labels} if (labels := _labels(fields.get("labels", {}), rules)) else {}
     return StudySpec(rules=rules, guard=guard, learning_order=learning_order, fields=written)
 
 
@@ -108,6 +132,30 @@ def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
     elif form["features"]:
         written["features"] = {"ranges": {}, "units": {}, **form["features"]}
     return {name: value for name, value in written.items() if value is not None}
+
+
+def check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
+    """A fallback in the upper half of the dial must be confirmed, because costs grow with the setting."""
+    dial, fallback, start = spec.rules.dial, spec.rules.fallback_action, spec.rules.start_action
+    high = fallback > 0.5 * (dial.low + dial.high) and fields.get("fallback_action") is not None and fallback != start
+    rule = f"is in the upper half of the dial, {dial.low:g} to {dial.high:g}, but it is advised when costs are too high"
+    way_out = "state a lower one, or high_fallback: true if lower settings are the dangerous ones"
+    require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
+
+
+def _labels(given: Any, rules: Rules) -> dict[str, str]:
+    """The names for readers, checked: {"cost": "trough", "cost_unit": "mg/l", "unit": "patient"}."""
+    require(
+        isinstance(given, Mapping), "labels", given, "must be an object of names", "choose from " + ", ".join(LABELS)
+    )
+    several = rules.spec.costs is not None
+    for name, label in given.items():
+        require(name in LABELS, "labels", name, "is not a label", "choose from " + ", ".join(LABELS))
+        fits = isinstance(label, str) and 0 < len(label.strip()) == len(label) <= LONGEST_LABEL and label.isprintable()
+        require(fits, f"labels.{name}", label, f"must be printable text of 1 to {LONGEST_LABEL} characters")
+        own = several and name.startswith("cost")
+        require(not own, f"labels.{name}", label, "is for one cost", "several have names, and units in `costs`")
+    return dict(given)
 
 
 def own_policy(fields: Mapping[str, Any]) -> Policy | None:

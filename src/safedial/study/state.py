@@ -7,11 +7,14 @@
 a round when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
 delays depend on. A void round whose reason may be related to its outcome ends the prefix for ever (`frozen`): later
 rounds are watched but not learned from. HP-Conformal needs no order: there an unknown round counts as unbounded.
+
+An amendment (study/amendment.py) begins a new state; the one before it, `before`, goes on judging its own rounds.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from safedial.core.rounding import rounded_spec
@@ -34,49 +37,126 @@ class State:
     For corrections (study/corrections.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
     added to the evidence against the noise, and `frozen_at` is the lost decision, or, where the order is not kept, the
     event, from which on nothing was learned.
+
+    After an amendment, `before` is the state of the rounds before it. If what was learned was `kept`, both states have
+    one learner, one queue and one numbering of rounds. `rounds_before` has the number of all earlier decisions, and the
+    last round's number at the amendment.
+
+    `snapshots` are earlier states that are kept in memory; `replayed` counts the events that were replayed since the
+    last stored snapshot.
     """
 
-    def __init__(self, study: StudySpec) -> None:
-        self.study = study
+    def __init__(self, study: StudySpec, before: State | None = None, *, kept: bool = False) -> None:
+        self.study, self.before, self.kept = study, before, kept
         self.spec = rounded_spec(study.rules.spec)
-        self.learner = make_learner(study.rules)
+        shared = before if kept else None
+        self.learner = make_learner(study.rules) if shared is None else shared.learner
+        self.queue: deque[int] = deque() if shared is None else shared.queue
+        self.held: dict[int, tuple[Round, Sample | None, bool]] = {} if shared is None else shared.held
+        self.named: list[str] = [] if shared is None else shared.named
+        self._end: list[Any] = [False, 0] if shared is None else shared._end
+        self.rounds_before = [0, 0]
+        self.amendments: list[list[Any]] = []
         self.seq, self.hash = 0, START
         self.rounds = self.imported = self.outcomes = self.violations = self.void = 0
         self.open: dict[int, Round] = {}
         self.expired: dict[int, Round] = {}
-        self.queue: deque[int] = deque()
-        self.held: dict[int, tuple[Round, Sample | None, bool]] = {}
         self.watch = Watch(study.rules, self.learner, study.guard.alarm_level)
-        self.frozen = self.broken = False
+        self.broken = False
         self.stop_reason = ""
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.recent_of: deque[int] = deque(maxlen=study.guard.stop_of_last)
         self.scatter: dict[int, list[float]] = {}
-        self.frozen_at = 0
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
-        self.named: list[str] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.next_shot = 256
+        self.replayed = 0
+
+    def continues(self, other: State) -> State:
+        """Take over the states that another kept in memory; returns this one."""
+        self.snapshots, self.next_shot = other.snapshots, other.next_shot
+        self.replayed += other.replayed
+        return self
+
+    @property
+    def frozen(self) -> bool:
+        """Whether learning has ended, because a round was lost."""
+        return self._end[0]
+
+    @frozen.setter
+    def frozen(self, frozen: bool) -> None:
+        self._end[0] = frozen
+
+    @property
+    def frozen_at(self) -> int:
+        return self._end[1]
+
+    @frozen_at.setter
+    def frozen_at(self, seq: int) -> None:
+        self._end[1] = seq
+
+    @property
+    def phases(self) -> list[State]:
+        """This state, the one before the amendment that began it, and so on to the first."""
+        found: list[State] = [self]
+        while (before := found[-1].before) is not None:
+            found.append(before)
+        return found
+
+    def phase(self, seq: int) -> State:
+        """The state that judges the decision at `seq`."""
+        if self.before is None or seq > self.study.since:
+            return self
+        return self.before.phase(seq)
+
+    @property
+    def learned_in(self) -> list[State]:
+        """The states whose rounds the learner has: this one, and earlier ones whose learning was kept."""
+        phases = self.phases
+        return phases[: 1 + next(number for number, each in enumerate(phases) if not each.kept)]
+
+    def total(self, name: str) -> int:
+        """A count of all phases together."""
+        return getattr(self, name) if self.before is None else sum(getattr(each, name) for each in self.phases)
+
+    @property
+    def waiting(self) -> int:
+        """The number of open decisions, of all phases."""
+        return len(self.open) if self.before is None else sum(len(each.open) for each in self.phases)
+
+    @property
+    def decisions(self) -> int:
+        """The number of decisions, of all phases."""
+        return self.rounds_before[0] + self.rounds - self.rounds_before[1]
 
     @property
     def due(self) -> str:
         """The rule of the guard that has fired but has no event yet: a key of `LIMITS`, or ""."""
-        guard = self.study.guard
         if self.stop_reason:
             return ""
-        if self.broken and not self.watch.crossed:
-            return "assumption_broken"
-        if self.watch.crossed or self.watch.noisy:
-            return self.watch.due
-        if guard.max_open is not None and len(self.open) > guard.max_open:
-            return "too_many_open"
+        if self.before is None:
+            return next(self.fired(), "")
+        return next((rule for each in self.phases for rule in each.fired(latest=each is self)), "")
+
+    def fired(self, *, latest: bool = True) -> Iterator[str]:
+        """The rules that have fired, stopped or not. Only the `latest` guard limits what is open, of all phases."""
+        guard, watch = self.study.guard, self.watch
+        if self.broken and not watch.crossed:
+            yield "assumption_broken"
+        if watch.crossed:
+            yield watch.due
+        if watch.noisy:
+            yield "noise_broken"
+        if latest and guard.max_open is not None and self.waiting > guard.max_open:
+            yield "too_many_open"
         if guard.max_void is not None and self.new_void > guard.max_void:
-            return "too_many_void"
+            yield "too_many_void"
         if guard.max_unwatched is not None and self._is_blind(guard.max_unwatched):
-            return "too_many_unwatched"
-        return "stop_rule" if self._is_done() else ""
+            yield "too_many_unwatched"
+        if self._is_done():
+            yield "stop_rule"
 
     def due_at(self, at: int) -> str:
         """`due` for a decision at a time, in microseconds, when an outcome may be overdue."""
@@ -87,7 +167,24 @@ class State:
     @property
     def oldest_open(self) -> int | None:
         """The time of the oldest open decision, in microseconds."""
+        if self.before is not None and (oldest := self.before.oldest_open) is not None:
+            return oldest
         return next(iter(self.open.values())).at if self.open else None
+
+    @property
+    def unwatched(self) -> int:
+        """The rounds that ended without an outcome that the watch could count."""
+        return self.watch.unwatched
+
+    def overdue_at(self, at: int) -> list[int]:
+        """The times, in microseconds, since when outcomes that are open at a time have been overdue, oldest first. The
+        latest guard's deadline is that of all phases, as its `max_open_hours` is.
+        """
+        hours = self.study.guard.deadline
+        if hours is None:
+            return []
+        rounds = (one for phase in reversed(self.phases) for one in phase.open.values())
+        return [one.at + int(hours * HOUR) for one in rounds if at - one.at > hours * HOUR]
 
     def _is_blind(self, share: float) -> bool:
         return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)
@@ -101,24 +198,26 @@ class State:
         """Counts and evidence, for display."""
         facts = {
             "seq": self.seq,
-            "decisions": self.rounds,
-            "imported": self.imported,
-            "outcomes": self.outcomes,
-            "open": len(self.open),
-            "expired": len(self.expired),
-            "void": self.void,
+            "decisions": self.decisions,
+            "imported": self.total("imported"),
+            "outcomes": self.total("outcomes"),
+            "open": self.waiting,
+            "expired": sum(len(each.expired) for each in self.phases),
+            "void": self.total("void"),
             "waiting": len(self.held),
             "waits_for": self.queue[0] if self.queue else None,
             "frozen": self.frozen,
             "informative_rounds": self.learner.samples,
-            "violations": self.violations,
+            "violations": self.total("violations"),
             "evidence": self.watch.evidence,
             "noise_evidence": self.watch.noise_evidence,
             "stopped": self.stop_reason,
         }
         if self.study.rules_version > 1:
-            facts |= {"unwatched": self.watch.unwatched, "resumes": len(self.resumes)}
-            facts["corrected_violations"] = self.corrected_violations
+            facts |= {"unwatched": self.total("unwatched"), "resumes": len(self.resumes)}
+            facts["corrected_violations"] = self.total("corrected_violations")
             if self.learner.starts is not None:
                 facts["start_rounds"] = self.learner.starts
+        if self.amendments:
+            facts |= {"amendments": len(self.amendments), "since_round": self.amendments[-1][1]}
         return facts

@@ -17,27 +17,23 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, overload
 
-from safedial.checkpoints import signer
 from safedial.errors import require
 from safedial.study import operations
 from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.event_bodies import Noted
-from safedial.study.history import read_history
 from safedial.study.ids import read_own_id
-from safedial.study.requests import checked_text, microseconds, read_outcome, read_request, read_values
-from safedial.study.store import Answer
-from safedial.study.study_reader import StudyReader
+from safedial.study.requests import checked_text, microseconds, prepared, read_outcome, read_request, read_values
+from safedial.study.study_conduct import StudyConduct
 from safedial.study.transaction import StudyTransaction
 
 
-class Study(StudyReader):
+class Study(StudyConduct):
     """One study in a store. Several threads and several processes may use it at once. `created` says whether
     `create_study` has just created it.
 
@@ -101,9 +97,10 @@ class Study(StudyReader):
             proposal: as for `Agent.decide`, where the policy takes it.
             unit, visit: who gets it, for example a patient, and at which visit. A unit's visit has one decision.
         """
-        rules, noted = self.spec.rules, Noted(key, meta, proposal, self.stored_unit(unit), visit)
-        asked = read_request(rules, context, noted, baseline_cost, allow_extrapolation=allow_extrapolation)
-        return self._write(partial(operations.ask, request=asked, actor=self._who(actor)), wait, key)
+        noted = Noted(key, meta, proposal, self.stored_unit(unit), visit)
+        given = {"baseline_cost": baseline_cost, "allow_extrapolation": allow_extrapolation}
+        read = prepared(self.spec, lambda spec: read_request(spec.rules, context, noted, **given))
+        return self._write(partial(operations.ask, read=read, actor=self._who(actor)), wait, key)
 
     @overload
     def tell(
@@ -162,8 +159,9 @@ class Study(StudyReader):
                 outcome. The round is then skipped; otherwise it counts as void, and learning ends there.
         """
         values = {"reward": reward, "cost": cost, "applied_action": applied_action}
-        body = read_outcome(self.spec.rules, values, observed_at, throttled=throttled, unrelated=unrelated)
-        work = partial(operations.tell, decision=read_own_id(self.name, decision_id), body=body, actor=self._who(actor))
+        flags = {"throttled": throttled, "unrelated": unrelated}
+        read = partial(read_outcome, values=values, observed_at=observed_at, **flags)
+        work = partial(operations.tell, decision=read_own_id(self.name, decision_id), read=read, actor=self._who(actor))
         return self._write(work, wait)
 
     @overload
@@ -209,11 +207,11 @@ class Study(StudyReader):
         """Replace wrongly reported values of an outcome; the log is replayed with the right ones. Several costs are
         replaced together: give all of them.
         """
-        given = {"reward": reward, "cost": cost, "applied_action": applied_action}
-        changed = read_values(self.spec.rules, {name: value for name, value in given.items() if value is not None})
-        require(changed, "correction", None, "is empty", "give reward, cost or applied_action")
+        values = {"reward": reward, "cost": cost, "applied_action": applied_action}
+        given = {name: value for name, value in values.items() if value is not None}
+        require(given, "correction", None, "is empty", "give reward, cost or applied_action")
         decision, why = read_own_id(self.name, decision_id), checked_text("reason", reason)
-        work = partial(operations.correct, decision=decision, changed=changed, reason=why)
+        work = partial(operations.correct, decision=decision, read=partial(read_values, given=given), reason=why)
         return self._write(partial(work, key=checked_text("key", key), actor=self._who(actor)), wait)
 
     @overload
@@ -277,72 +275,3 @@ class Study(StudyReader):
             return operations.expire(transaction, list(overdue) if named is None else named, **arguments)
 
         return self._run(work)
-
-    @overload
-    def resume(
-        self,
-        reason: str,
-        *,
-        forget: bool = False,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[True] = True,
-    ) -> Receipt: ...
-
-    @overload
-    def resume(
-        self,
-        reason: str,
-        *,
-        forget: bool = False,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[False],
-    ) -> Future[Receipt]: ...
-
-    def resume(
-        self, reason: str, *, forget: bool = False, key: str | None = None, actor: str | None = None, wait: bool = True
-    ) -> Receipt | Future[Receipt]:
-        """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
-
-        Args:
-            forget: HP-Conformal, HP-Shield and HP-Student: start again without the earlier rounds, stopped or not.
-        """
-        require(isinstance(forget, bool), "forget", forget, "must be True or False")
-        work = partial(
-            operations.resume, forget=forget, reason=checked_text("reason", reason), key=checked_text("key", key)
-        )
-        return self._write(partial(work, actor=self._who(actor)), wait)
-
-    def checkpoint(
-        self, reason: str = "", *, sign_with: str | Path | None = None, actor: str | None = None
-    ) -> dict[str, Any]:
-        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it. It is
-        signed if `sign_with` is a PEM file with an Ed25519 private key.
-        """
-        signed, why = signer(sign_with), checked_text("reason", reason)
-        return signed(self._run(partial(operations.checkpoint, reason=why, actor=self._who(actor))))
-
-    def import_history(
-        self, rounds: str | Path | Iterable[Mapping[str, Any]], *, reason: str = "warm start", actor: str | None = None
-    ) -> int:
-        """Warm start: past rounds from a CSV or parquet file, or from mappings with context, action, reward and cost.
-
-        Either all rounds are imported, before the first decision, or none. Assumed: they are complete and unselected,
-        and each action was chosen without knowing anything about its outcome beyond the context. They prove nothing
-        about the promise, and the monitor does not count them. A context outside the stated ranges is refused.
-        """
-        rows = read_history(self.spec.rules, rounds)
-        work = partial(
-            operations.import_rounds, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor)
-        )
-        return self._run(work)
-
-    def _write(
-        self, operation: Callable[[StudyTransaction], Answer], wait: bool, key: str | None = None
-    ) -> Answer | Future[Answer]:
-        future = self.store.submit(self._id, self.name, operation, key=key, spec=self.spec)
-        return future.result() if wait else future
-
-    def _who(self, actor: str | None) -> str:
-        return self.actor if actor is None else checked_text("actor", actor)

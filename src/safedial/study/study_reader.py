@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,12 @@ from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
-from safedial.study.log import event_hashes, events_about, read_event, read_events
+from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
 from safedial.study.pseudonyms import matching_key, no_key, pseudonym, read_unit_key
 from safedial.study.requests import actor_name, read_label
 from safedial.study.spec import StudySpec
-from safedial.study.store import Answer, Store
+from safedial.study.store import Store
+from safedial.study.store_reader import Answer, leads_to
 from safedial.study.tables import effective_rows, write_rows
 from safedial.study.transaction import StudyTransaction
 from safedial.study.units import by_unit, counts_of, long_run_of, unknown_unit, unknown_visit
@@ -48,18 +49,30 @@ class StudyReader:
         self.store, self.name, self.actor = store, name, actor_name(actor)
         self.created = False
         self._id = store.find(name)
-        self.spec: StudySpec = store.spec(self._id, name, policy)
+        self._opened: StudySpec = store.spec(self._id, name, policy)
         keys = store.unit_keys if unit_key is None else [read_unit_key(unit_key)]
         self._unit_key = matching_key(name, self.spec.unit_check, keys, must=unit_key is not None)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
 
+    @property
+    def spec(self) -> StudySpec:
+        """Its specification, as of the last amendment that this process knows; that of a store which was restored in
+        the meantime does not replace it.
+        """
+        latest = self.store.spec(self._id, self.name)
+        return latest if leads_to(self._opened, latest) else self._opened
+
     def decision(self, decision_id: str) -> StudyDecision:
         """A past decision, with its certificate."""
         event = self._event(decision_id)
-        asked = read_new_context(self.spec.rules, event.fields()["context"], allow_extrapolation=True)
-        return decided(self.spec, self.name, event, asked.vector)
+        body = event.fields()
+        if amended := body.get("amended"):
+            self.store.spec(self._id, self.name, since=amended[-1][0])
+        spec = self.spec.at(event.seq)
+        asked = read_new_context(spec.rules, body["context"], allow_extrapolation=True)
+        return decided(spec, self.name, event, asked.vector, body)
 
     def about(self, decision_id: str) -> list[dict[str, Any]]:
         """The later events of a decision: outcome, correction, void, expiry."""
@@ -71,39 +84,58 @@ class StudyReader:
         """Why this action, in plain words, and what was reported since."""
         lines = [str(self.decision(decision_id).explain())]
         for event in self.about(decision_id):
-            facts = ", ".join(f"{name} {value}" for name, value in _flat(event["body"]).items() if value is not None)
+            facts = ", ".join(_fact(name, value) for name, value in _flat(event["body"]).items() if _told(name, value))
             why = f" ({event['reason']})" if event["reason"] else ""
             lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
         return Text("\n".join(lines))
 
     def status(self) -> dict[str, Any]:
         """Counts, the monitor's evidence, whether and why the study has stopped, and notes."""
-        return self._run(self._status)
+        return self._read(self._status)
 
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
+        self.store.spec(self._id, self.name, since=transaction.state.study.since)  # it goes with the counts
         oldest = next(iter(self._waiting(transaction, most=1)), None)
         since = None if oldest is None else moment(oldest[1])
-        facts = {"oldest_open": since, "hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
+        late = transaction.state.overdue_at(now())
+        facts = {"oldest_open": since, "overdue": len(late), "overdue_since": moment(late[0]) if late else None}
+        facts |= {"hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
         return {"name": self.name, **transaction.state.summary(), **facts}
 
     def state_digest(self) -> str:
         """The SHA-256 of the study's state: equal in every process that has replayed the same log."""
         from safedial.study.snapshot import state_digest
 
-        return self._run(lambda transaction: state_digest(transaction.state))
+        return self._read(lambda transaction: state_digest(transaction.state))
 
     def waiting(self) -> list[dict[str, Any]]:
         """The decisions without an outcome yet, with their times, oldest first."""
-        rows = self._run(self._waiting)
+        rows = self._read(self._waiting)
         return [{"decision_id": str(each), "seq": each.seq, "at": at} for each, at in rows]
 
     def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
         """A page of the log: {"events": [...], "next_seq": the first seq after it}."""
+        return self.page(from_seq, limit, Event.fields)
+
+    def page(self, from_seq: int, limit: int, body: Callable[[Event], Any]) -> dict[str, Any]:
+        """`events`, with the bodies that `body` gives: `Event.text` for an answer in JSON."""
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-            ids = self._ids(event_hashes(connection, self._id, sorted({row.decision for row in rows if row.decision})))
-        return {"events": [shown_event(row, ids.get(row.decision)) for row in rows], "next_seq": first + len(rows)}
+            wanted = sorted({row.decision for row in rows if row.decision > 1})
+            ids = self._ids(event_hashes(connection, self._id, wanted))
+        shown = [shown_event(row, ids.get(row.decision), body) for row in rows]
+        return {"events": shown, "next_seq": first + len(rows)}
+
+    def trail(self, before: int = 2**62, limit: int = 50, *, whole: bool = False) -> list[dict[str, Any]]:
+        """Events before a seq, the latest first: what stands out (alarms, resumes, amendments, corrections, rounds
+        taken out), or the `whole` log.
+        """
+        with reading(self.store.engine) as connection:
+            rows = trail(connection, self._id, before, limit, whole=whole)
+            wanted = sorted({row.decision for row in rows if row.decision > 1})
+            ids = self._ids(event_hashes(connection, self._id, wanted))
+        return [shown_event(row, ids.get(row.decision)) for row in rows]
 
     def verify(
         self,
@@ -152,7 +184,7 @@ class StudyReader:
 
     def long_run(self, stored: str) -> dict[str, Any] | None:
         """The long-run statement for a unit, by its label as the log has it; None where no level is kept for it."""
-        return self._run(lambda transaction: long_run_of(self.spec.rules, transaction.state.learner, stored))
+        return self._read(lambda done: long_run_of(done.state.study.rules, done.state.learner, stored))
 
     def stored_unit(self, unit: str | None) -> str | None:
         """A unit's label as the log has it: as it is given, or its pseudonym."""
@@ -172,7 +204,7 @@ class StudyReader:
 
     def _rows(self) -> Iterable[dict[str, Any]]:
         with reading(self.store.engine) as connection:
-            yield from effective_rows(self.spec.rules, self.name, read_events(connection, self._id))
+            yield from effective_rows(self.spec.first, self.name, read_events(connection, self._id))
 
     def _of_unit(self, unit: str) -> list[dict[str, Any]]:
         names = self.unit_names(str(unit))
@@ -184,10 +216,13 @@ class StudyReader:
     def export(self, path: str | Path) -> Path:
         """Write the decisions to .csv or .parquet, or the whole log to .jsonl."""
         with reading(self.store.engine) as connection:
-            return write_rows(path, self.spec.rules, self.name, read_events(connection, self._id))
+            return write_rows(path, self.spec.first, self.name, read_events(connection, self._id))
 
     def _run(self, operation: Callable[[StudyTransaction], Answer]) -> Answer:
         return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
+
+    def _read(self, question: Callable[[StudyTransaction], Answer]) -> Answer:
+        return self.store.read(self._id, self.name, question, spec=self.spec)
 
     def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
         return {seq: id_text(self.spec.rules_version, self.name, seq, name) for seq, name in hashes.items()}
@@ -203,8 +238,19 @@ class StudyReader:
 
     def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
         transaction.flush()
-        found = (event for seq in islice(transaction.state.open, most) if (event := transaction.event(seq)))
+        waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
+        found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
         return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
+
+
+def _told(name: str, value: Any) -> bool:
+    """Whether a person is told a recorded value; how a correction was worked in is for programs."""
+    return value is not None and value is not False and name not in ("in_place", "outcome_seq")
+
+
+def _fact(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    return words if value is True else f"{words} {', '.join(value) if isinstance(value, list) else value}"
 
 
 def _flat(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,38 +8,46 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from safedial.decision.decision import proposal_answer
 from safedial.decision.rules import Rules
 from safedial.errors import import_extra, require
+from safedial.study.amendment import amended_spec
 from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import QUESTION
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
 from safedial.study.ids import id_text
+from safedial.study.spec import StudySpec
 
 
-def effective_rows(rules: Rules, name: str, events: Iterable[Event]) -> Iterator[dict[str, Any]]:
-    """One mapping for each decision, in order; corrections replace the values of outcomes."""
+def effective_rows(spec: StudySpec, name: str, events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    """One mapping for each decision, in order; corrections replace the values of outcomes. `spec` is the study's first,
+    and each row is judged by the one that its decision was made under.
+    """
     rows: dict[int, dict[str, Any]] = {}
     rounds: dict[int, RoundHistory] = {}
     for event in events:
         seq = event.decision or event.seq
-        if EVENT_KINDS[event.kind].status:
-            before, awaits_all = rounds.get(seq, RoundHistory()), rules.learner.awaits_all
-            rounds[seq] = before.after(event, event.fields(), awaits_all)
+        if EVENT_KINDS[event.kind].amends:
+            spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
+        elif EVENT_KINDS[event.kind].status:
+            before, rules = rounds.get(seq, RoundHistory()), spec.at(seq).rules
+            rounds[seq] = before.after(event, event.fields(), rules.learner.awaits_all)
             rows[seq] = rows.get(seq) or _advised(rules, name, event)
     for seq, row in rows.items():
-        yield row | _result(rules, rounds[seq])
+        phase = {} if spec.before is None else {"phase": len(list(spec.at(seq).chain))}
+        yield row | phase | _result(spec.at(seq).rules, rounds[seq])
 
 
-def write_rows(path: str | Path, rules: Rules, name: str, events: Iterable[Event]) -> Path:
+def write_rows(path: str | Path, spec: StudySpec, name: str, events: Iterable[Event]) -> Path:
     """Write the table as .csv or .parquet, or the events as .jsonl, one on each line, with its hash."""
     target = Path(path)
     ending = target.suffix.lower()
     require(ending in (".csv", ".parquet", ".jsonl"), "path", str(path), "must end in .csv, .parquet or .jsonl")
     if ending == ".jsonl":
-        _write_events(target, rules, name, events)
+        _write_events(target, spec.rules, name, events)
         return target
-    rows = list(effective_rows(rules, name, events))
+    rows = list(effective_rows(spec, name, events))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     if ending == ".csv":
         with open(target, "w", newline="", encoding="utf-8") as file:
@@ -79,6 +87,7 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "extrapolated": ", ".join(body.get("extrapolated", ())),
         "baseline_cost": body["baseline_cost"],
         **{name: body[name] for name in QUESTION if name in body},
+        **({"proposal_answer": proposal_answer(body["proposal"], body["action"])} if "proposal" in body else {}),
         **_result(rules, RoundHistory()),
         **_thresholds(rules),
     }

@@ -19,7 +19,21 @@ from safedial.study.log import (
     snapshot_seqs,
     write_snapshot,
 )
-from safedial.study.replay_log import Source, apply_event, catch_up, snapshot_body, thinned
+from safedial.study.reducer import update_state
+from safedial.study.replay_log import (
+    SHOT_EVENTS,
+    Change,
+    NeedsReplay,
+    Source,
+    apply_event,
+    catch_up,
+    change_of,
+    extend,
+    reached,
+    snapshot_body,
+    thinned,
+)
+from safedial.study.replayer import Ready
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 
@@ -31,10 +45,13 @@ SNAPSHOT_EVENTS, SNAPSHOT_BYTES = 5_000, 4_000
 
 
 class StudyTransaction:
-    """A study inside a write transaction. Nothing is durable before the commit."""
+    """A study inside a write transaction. Nothing is durable before the commit. `ready` is the state for an event that
+    changes the past, if it was replayed before.
+    """
 
     def __init__(self, source: Source, state: State) -> None:
         self.source, self.state = source, state
+        self.ready: Ready | None = None
         self.written = 0
         self._fresh: list[Event] = []
         self._keys: dict[str, tuple[bytes, int]] = {}
@@ -56,7 +73,8 @@ class StudyTransaction:
         known: Any = None,
         at: int | None = None,
     ) -> Event:
-        """Append one event and apply it; if it makes a rule of the guard fire, the alarm follows at once.
+        """Append one event and apply it; if it makes a rule of the guard fire, the alarm follows at once. An event that
+        changes the past raises `NeedsReplay`, and nothing is appended, unless its state is `ready`.
 
         `known` is the context of a decision or the sample of an outcome, which then need not be computed again. `at` is
         the event's time, if it was read before: a decision has the time at which no outcome was overdue.
@@ -64,13 +82,29 @@ class StudyTransaction:
         state = self.state
         about: dict[str, Any] = {"at": now() if at is None else at, "actor": actor, "reason": reason}
         event = next_event((state.seq, state.hash), self.source.name, kind, body, decision=decision, **about)
+        change = change_of(event, body) if EVENT_KINDS[kind].revises else None
+        state = state if change is None else self._replayed(change)
         self._fresh.append(event)
-        if EVENT_KINDS[kind].revises:  # a replay reads it from the database
+        if EVENT_KINDS[kind].revises:  # what folds it reads it from the database
             self.flush()
-        self.state = apply_event(self.source, state, event, body, known=known)
+        if change is None:
+            self.state = apply_event(self.source, state, event, body, known=known)
+        else:
+            self.state = reached(update_state(state, event, body), event)
         if self.state.due:
             self._alarm(self.state.due)
         return event
+
+    def _replayed(self, change: Change) -> State:
+        """The state that was replayed with this change, followed to the end of the log."""
+        ready, self.ready = self.ready, None
+        self.flush()
+        if ready is None or ready.change[1:] != change[1:]:
+            raise NeedsReplay(change)
+        state = extend(self.source, ready.state, self.state.seq, change)
+        if state is None:
+            raise NeedsReplay(change)
+        return state.continues(self.state)
 
     def time_of_decision(self) -> int:
         """The present time, for the next decision. An outcome that is overdue raises its alarm first."""
@@ -82,11 +116,12 @@ class StudyTransaction:
 
     def _alarm(self, rule: str, at: int | None = None) -> None:
         state = self.state
+        fired = next((each for each in state.phases if rule in each.fired(latest=each is state)), state)
         body = {
             "rule": rule,
-            "evidence": state.watch.evidence,
-            "open": len(state.open),
-            "violations": state.violations,
+            "evidence": fired.watch.evidence,
+            "open": state.waiting,
+            "violations": state.total("violations"),
             "fallback_action": state.study.rules.fallback_action,
         }
         self.append("alarm", body, actor="guard", reason=LIMITS[rule], at=at)
@@ -96,7 +131,7 @@ class StudyTransaction:
         seq = self.seq_of(key)
         if seq is None:
             return None
-        if self._is_old(seq):
+        if self.is_old(seq):
             self.release_key(key)
             return None
         found = self._used[key]
@@ -117,7 +152,7 @@ class StudyTransaction:
         self._old.add(key)
         self._used[key] = None
 
-    def _is_old(self, seq: int) -> bool:
+    def is_old(self, seq: int) -> bool:
         """Whether a key's event is older than keys are kept (version 1 of the rules keeps them for ever)."""
         event = self.event(seq) if self.state.study.rules_version > 1 else None
         return event is not None and now() - event.at > KEY_DAYS * DAY
@@ -158,27 +193,30 @@ class StudyTransaction:
         if failpoints.armed:
             failpoints.hit("inserted")
 
-    def follow(self, head: Head) -> bool:
-        """Apply what other writers appended; False if the log is not the one of this state."""
+    def follow(self, head: Head, *, replay: bool = True) -> bool:
+        """Apply what other writers appended; False if the log is not the one of this state. `replay` as for
+        `catch_up`.
+        """
         state = self.state
         if state.seq > head.seq or (state.seq == head.seq and state.hash != head.hash):
             return False
         if state.seq < head.seq:
-            self.state = catch_up(self.source, state, head.seq)
+            self.state = catch_up(self.source, state, head.seq, replay=replay)
         return True
 
     def finish(self) -> None:
-        """Send what is left to the database. A snapshot is written if one is due; of the older ones, one is kept for
-        each doubling of age.
+        """Send what is left to the database. A snapshot is written if one is due, or after a replay, so that it need
+        not be repeated; of the older ones, one is kept for each doubling of age.
         """
         self.flush()
-        study, seq = self.source.study, self.state.seq
-        if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS:
+        study, seq, replayed = self.source.study, self.state.seq, self.state.replayed
+        if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS and replayed < SHOT_EVENTS:
             return
         snapshots = [shot for shot, _ in snapshot_seqs(self.connection, study)]
         content = pack(self.state)
-        if snapshots and len(content) > SNAPSHOT_BYTES * (seq - snapshots[0]):
+        if snapshots and len(content) > SNAPSHOT_BYTES * (seq - snapshots[0] + replayed):
             return
+        self.state.replayed = 0
         name = write_snapshot(self.connection, study, seq, content)
         kept = thinned(seq, snapshots, lambda shot: shot, SNAPSHOT_EVENTS)
         drop_snapshots(self.connection, study, set(snapshots) - set(kept))

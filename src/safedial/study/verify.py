@@ -13,14 +13,23 @@ from typing import Any
 
 from safedial.checkpoints import Checkpoint, read_marks
 from safedial.study.agreement import Agreement
+from safedial.study.corrections import IN_PLACE
 from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.event import START, Event, canonical, follows
 from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.log import keyed_events, read_event, read_events, read_head, read_snapshot, snapshot_seqs
+from safedial.study.log import (
+    keyed_events,
+    read_event,
+    read_events,
+    read_head,
+    read_snapshot,
+    revisions,
+    snapshot_seqs,
+)
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
 from safedial.study.reducer import decide_next, question_of
-from safedial.study.replay_log import Source, apply_event, read_study, snapshot_body
+from safedial.study.replay_log import Source, apply_event, first_spec, snapshot_body
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 
@@ -101,6 +110,11 @@ def _entry(event: Event, key: str) -> tuple[str, bytes]:
     return stated, request_digest(request_of(event))
 
 
+def _replays(event: Event) -> bool:
+    """Whether a change of an earlier round may need a replay, so that states must be kept to begin from."""
+    return f'"{IN_PLACE}":true' not in str(event.body)
+
+
 class _Check:
     def __init__(self, source: Source, recompute: bool, start: State | None, stop: int | None) -> None:
         self.source, self.recompute, self.stop = source, recompute, stop
@@ -110,6 +124,7 @@ class _Check:
         self.state = start
         self.at = self.clock_back = 0
         self.shot: bytes | None = None
+        self.keeps = True
         self.clock_back_at: int | None = None
 
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
@@ -122,6 +137,7 @@ class _Check:
         before = read_event(source.connection, source.study, self.seq)
         self.at = before.at if before is not None else 0
         self.shot = stored.get(self.seq)
+        self.keeps = any(_replays(event) for event in revisions(source.connection, source.study, self.seq, upto))
         for event in read_events(source.connection, source.study, self.seq, upto):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
@@ -195,8 +211,10 @@ class _Check:
     def follow(self, event: Event) -> None:
         """Apply the event, after recomputing it if it is a decision or an alarm."""
         if self.state is None:
-            self.state = State(read_study(self.source))
+            self.state = State(first_spec(self.source))
         state, body, means = self.state, event.fields(), EVENT_KINDS[event.kind]
+        if not self.keeps:
+            state.next_shot = 2**62
         due = state.due_at(event.at) if means.decides or means.stops else state.due
         if due != (body["rule"] if means.stops else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
@@ -204,7 +222,7 @@ class _Check:
             raise _Bad(
                 event.seq, f"clears {body['rule']!r}, but the study was stopped by {state.stop_reason or 'nothing'}"
             )
-        if means.imports and state.rounds:
+        if means.imports and state.decisions:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
         asked = self.decide_again(state, event, body) if means.decides else None

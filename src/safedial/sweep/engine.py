@@ -62,6 +62,7 @@ def run_sweep(
     backend: Literal["loky", "dask"] = "loky",
     address: str | None = None,
     progress: Callable[[int], None] | None = None,
+    compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell,
 ) -> Status:
     """Compute the cells of `grid` that are missing or damaged in folder `out`.
 
@@ -69,6 +70,7 @@ def run_sweep(
         jobs: processes on this machine; one per core by default; with 1, all runs in this process.
         backend: "loky" for this machine, "dask" for the cluster whose scheduler is at `address`.
         progress: called with the number of cells just finished, those found intact first.
+        compute: the result of a cell, plain values; a function of a module, because workers import it.
     """
     require(jobs is None or jobs >= 1, "jobs", jobs, "must be a whole number >= 1")
     require(backend in ("loky", "dask"), "backend", backend, "must be 'loky' or 'dask'")
@@ -84,7 +86,7 @@ def run_sweep(
     failed: dict[str, str] = {}
     computed = 0
     if wanted:
-        with _runner(backend, address, jobs or os.cpu_count() or 1) as run:
+        with _runner(backend, address, jobs or os.cpu_count() or 1, compute) as run:
             for cell, result, error in _until_done(run, wanted, folder):
                 if error:
                     failed[cell_path(folder, cell).stem] = error
@@ -102,10 +104,10 @@ Outcome = tuple[dict[str, Any], dict[str, Any], str]
 Run = Callable[[list[dict[str, Any]]], Iterable[Outcome]]
 
 
-def attempt(cell: dict[str, Any]) -> Outcome:
+def attempt(cell: dict[str, Any], compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell) -> Outcome:
     """Run one cell in a worker; an error is returned as a line of text, so that other cells continue."""
     try:
-        return cell, run_cell(cell), ""
+        return cell, compute(cell), ""
     except Exception:
         return cell, {}, traceback.format_exc().strip().splitlines()[-1]
 
@@ -131,19 +133,19 @@ def _until_done(run: Run, wanted: list[dict[str, Any]], folder: Path) -> Iterato
 
 
 @contextmanager
-def _runner(backend: str, address: str | None, jobs: int) -> Iterator[Run]:
+def _runner(backend: str, address: str | None, jobs: int, compute: Callable[..., Any]) -> Iterator[Run]:
     """A function that runs cells and yields their outcomes as they come."""
     from joblib import Parallel, delayed, parallel_config
 
     def in_parallel(cells: list[dict[str, Any]]) -> Iterable[Outcome]:
         pool: Any = Parallel(return_as="generator_unordered")
-        return pool(delayed(attempt)(cell) for cell in cells)
+        return pool(delayed(attempt)(cell, compute) for cell in cells)
 
     if backend == "dask":
         with _client(address), parallel_config(backend="dask"):
             yield in_parallel
     elif jobs == 1:
-        yield lambda cells: map(attempt, cells)
+        yield lambda cells: (attempt(cell, compute) for cell in cells)
     else:
         with parallel_config(backend="loky", n_jobs=jobs):
             yield in_parallel

@@ -69,10 +69,28 @@ def _common(decision: Decision) -> dict[str, Any]:
         "intensity": decision.intensity,
         "action": decision.action,
         "safe_action": decision.safe_action,
+        **proposed(decision),
         "fallback_action": rules.fallback_action,
         "version": __version__,
         "assumptions": list(assumptions),
     }
+
+
+def proposed(decision: Decision) -> dict[str, Any]:
+    """The proposal and what became of it, where there was one."""
+    if decision.proposal is None:
+        return {}
+    return {"proposal": decision.proposal, "proposal_answer": decision.proposal_answer}
+
+
+def _proposal_words(decision: Decision) -> list[str]:
+    """The proposal and what became of it; the limit, on the line after, says why."""
+    if decision.proposal is None:
+        return []
+    text, answer = decision.rules.dial.text, decision.proposal_answer
+    to = "" if answer == "granted" else f" to {text(decision.action)}"
+    level = ", the dial's level below it" if answer == "lowered" and decision.limit == "request" else ""
+    return [f"  Proposal: {text(decision.proposal)}, {answer}{to}{level}."]
 
 
 def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
@@ -88,6 +106,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         largest = f"the largest {word} one is {dial.text(decision.safe_action)}"
     head = f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
     lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
+    lines += _proposal_words(decision)
     if decision.extrapolated:
         names = ", ".join(decision.extrapolated)
         lines.append(f"  WARNING: {names} lies outside the stated range; the caller allowed this.")

@@ -58,6 +58,7 @@ def facts(decision: Decision) -> dict[str, Any]:
         "radius_name": rules.policy.options.get("radius"),
         "radius": bounds.cost_radius,
         "constrained": _best_ridge(decision),
+        **_dual(decision),
         "reward_upper": bounds.reward_upper,
         "cost_upper_uncut": uncut,
         "cost_upper": bounds.cost_upper,
@@ -80,6 +81,15 @@ def _best_ridge(decision: Decision) -> dict[str, float] | None:
     return {name: float(values[best]) for name, values in found.items()}
 
 
+def _dual(decision: Decision) -> dict[str, Any]:
+    """For the self-normalised radius: the noise's part of the radius, and the three numbers of its bound."""
+    seen, spec = decision.prediction, decision.rules.spec
+    if getattr(seen, "dual", None) is None:
+        return {}
+    noise = spec.cost_noise * (seen.log_det + 2.0 * spec.log_inverse_risk) ** 0.5
+    return {"self_normalised": {"noise_radius": noise, **seen.dual._asdict()}}
+
+
 def _norm_limit(decision: Decision) -> float:
     """S‖x‖: the largest mean cost that the stated norms allow, with room for rounding."""
     return decision.rules.spec.coefficient_bound * decision.prediction.norm * (1.0 - 1e-12)
@@ -94,6 +104,12 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     elif upper < facts["cost_upper_uncut"] and facts["constrained"] and upper < _norm_limit(decision):
         best = facts["constrained"]
         how = f"with ridge {best['ridge']:.4g}, {best['cost']:.4g} + {best['radius']:.4g} x width {best['width']:.4g}"
+    elif upper < facts["cost_upper_uncut"] and "self_normalised" in facts and upper < _norm_limit(decision):
+        best = facts["self_normalised"]
+        how = (
+            f"an estimate without a ridge, {best['cost']:.4g} + noise {best['noise_radius']:.4g} x {best['width']:.4g} + "
+            f"S {decision.rules.spec.coefficient_bound:.4g} x {best['miss']:.4g} for what it does not reach"
+        )
     elif upper < facts["cost_upper_uncut"]:
         how += f", cut at what the norms allow, {upper:.4g}"
     elif upper > facts["cost_upper_uncut"]:

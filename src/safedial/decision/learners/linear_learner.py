@@ -48,6 +48,8 @@ class LinearLearner(Learner):
     `coefficient_bound` is the stated S, which the data may refute.
     """
 
+    kept_through = ("threshold", "fallback_action", "high_fallback", "guard")
+
     def __init__(
         self, dim: int, ridge: float, extras: RadiusState | None = None, *, coefficient_bound: float = math.inf
     ) -> None:
@@ -158,7 +160,7 @@ class LinearLearner(Learner):
 
     def coef(self, target: str) -> Array:
         """The least-squares estimate of "reward" or "cost"."""
-        return self._direction(self.reward_rhs if target == "reward" else self.cost_rhs)
+        return self.direction(self.reward_rhs if target == "reward" else self.cost_rhs)
 
     def update(self, context: Array, norm: float, reward: float, cost: float, weight: float) -> None:
         """Learn from one normalised sample with weight ω > 0."""
@@ -201,8 +203,8 @@ class LinearLearner(Learner):
     def explained(self) -> tuple[float, float]:
         """Lower and upper bounds on bᵀΣ⁻¹b of the cost."""
         rhs = self.cost_rhs
-        direction = self._direction(rhs)
-        residual = self._residual(rhs, direction)
+        direction = self.direction(rhs)
+        residual = self.residual(rhs, direction)
         return explained(
             self.ridge,
             self.terms,
@@ -260,18 +262,18 @@ class LinearLearner(Learner):
         known, same = self.known, (context.tobytes(), norm)
         if known is not None and known[0] == same:
             return known[1]
-        direction = self._direction(context)
+        direction = self.direction(context)
         width, slack, error = self._bounds(context, norm, direction, math.sqrt(self.cost_squares))
         found = (width, slack, direction, error) if error <= REFINE_ABOVE else self._repaired(context, norm, direction)
         self.known = same, found
         return found
 
-    def _direction(self, vector: Array) -> Array:
+    def direction(self, vector: Array) -> Array:
         """inverse·vector, waiting samples included."""
         product = dsymv(1.0, self.inverse, vector, lower=1)
         return self.pending.less_moves(vector, product) if self.pending.count else product
 
-    def _residual(self, context: Array, direction: Array) -> Array:
+    def residual(self, context: Array, direction: Array) -> Array:
         """x − Σy, waiting samples included."""
         residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
         return self.pending.less_rows(direction, residual) if self.pending.count else residual
@@ -281,8 +283,8 @@ class LinearLearner(Learner):
 
         A direction that is not finite has a NaN residual, and loses to 0.
         """
-        residual = self._residual(context, direction)
-        proposals = (np.zeros(self.dim), direction, direction + self._direction(residual))
+        residual = self.residual(context, direction)
+        proposals = (np.zeros(self.dim), direction, direction + self.direction(residual))
         best = (math.inf, math.inf, proposals[0], math.inf)
         for proposal in proposals:
             width, slack, error = self._bounds(context, norm, proposal, math.sqrt(self.cost_squares))
@@ -291,7 +293,7 @@ class LinearLearner(Learner):
         return best
 
     def _bounds(self, context: Array, norm: float, direction: Array, targets: float) -> tuple[float, float, float]:
-        residual = self._residual(context, direction)
+        residual = self.residual(context, direction)
         return certify(
             self.ridge,
             self.terms,

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.estimate import Prediction, Ridges
+from safedial.core.estimate import Dual, Prediction, Ridges
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
 from safedial.decision.outcome import Sample, cost_at_advice
@@ -55,6 +55,8 @@ class Learner(ABC):
     """Whether it is a `QuestionLearner`."""
     awaits_all: ClassVar[bool] = False
     """Whether a study waits for the outcomes of decisions that give nothing too, because they tell something."""
+    kept_through: ClassVar[tuple[str, ...]] = ()
+    """Fields of a specification on which what it learns under a certified promise does not depend."""
 
     samples: int = 0
     """The number of outcomes learned from."""
@@ -62,6 +64,8 @@ class Learner(ABC):
     """The number of decisions at a declared or certified start dose; None for a learner without one."""
     alarmed: bool = False
     """Whether its own evidence has reached 100."""
+    leaves_own_zeros: bool = False
+    """Whether rounds for which it advised nothing, and which got nothing, are left out without harm."""
 
     @classmethod
     def check(cls, policy: Policy, spec: SafetySpec) -> None:
@@ -200,6 +204,8 @@ class Learner(ABC):
         if prediction.ridges is not None:
             parts = prediction.ridges._asdict().items()
             values["ridges"] = {name: np.asarray(part).tolist() for name, part in parts if part is not None}
+        if prediction.dual is not None:
+            values["dual"] = prediction.dual._asdict()
         return values
 
     @classmethod
@@ -208,8 +214,9 @@ class Learner(ABC):
         ridges = (
             Ridges(**{name: np.array(part) for name, part in values["ridges"].items()}) if "ridges" in values else None
         )
+        dual = Dual(**values["dual"]) if "dual" in values else None
         noise = {"noise": math.inf} if values.get("noise", 0.0) is None else {}
-        return Prediction(**{**values, "ridges": ridges, **noise}, dim=rules.dim)
+        return Prediction(**{**values, "ridges": ridges, "dual": dual, **noise}, dim=rules.dim)
 
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
@@ -289,6 +296,9 @@ class Learner(ABC):
         may lie without any noise, both times √ω; rounding is what rounding may add to the cost's.
         """
         return None
+
+    def throttled(self, context: Array, sample: Sample, place: Any, advised: float) -> None:
+        """The setting of the round at `place` was lowered because of its outcome: its cost is evidence, no lesson."""
 
     def leave_out(self, place: Any) -> None:
         """The round at `place` has no outcome, for a reason unrelated to it."""

@@ -19,6 +19,7 @@ from safedial.core.noise import Rounds
 from safedial.core.rounding import UNIT, certify, round_up
 from safedial.core.spec import SafetySpec
 from safedial.core.tighter_radii import energy, needs_more, other_ridges
+from safedial.decision.learners.dual_vector import certified_dual
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.policies import Policy
 
@@ -48,6 +49,8 @@ class RadiusState:
         """The prediction with what the radius and the margin need."""
         noise = None if self.rounds is None else self.rounds.best
         ridges = self._ridges(learner, context, norm) if self.others else None
+        if self.radius == "self-normalised":
+            seen = seen._replace(dual=certified_dual(learner, seen, context, norm, self.spec))
         energies = {"reward_energy": self.reward_energy, "cost_energy": self.cost_energy}
         return seen._replace(**energies, ridges=ridges, noise=noise)
 

@@ -37,6 +37,7 @@ class SeveralStudents(SeveralLearner):
     def __init__(self, rules: Rules, learners: dict[str, Any]) -> None:
         super().__init__(rules, learners)
         self.first: StudentLearner = next(iter(learners.values()))
+        self.leaves_own_zeros = self.first.leaves_own_zeros
         for learner in learners.values():
             learner.alarm_at = 100.0 * len(learners)
 

@@ -28,7 +28,7 @@ from safedial.decision.learners.shield_chooser import Chooser
 from safedial.decision.learners.shield_history import ShieldHistory
 from safedial.decision.learners.shield_levels import Levels
 from safedial.decision.learners.shield_options import Stated
-from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, upper_setting
+from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, shown_by
 from safedial.decision.outcome import Sample
 from safedial.decision.rounds import Asked
 from safedial.errors import InvalidInput, require
@@ -254,6 +254,12 @@ class ShieldLearner(QuestionLearner):
         self.levels.tell(place, exceeded if counts else None, at_start=sample.applied <= start)
         self.watch.tell(place, self._told(costs, sample, place), self.count)
 
+    def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
+        """Tell the watch as if the advice had been applied, where no more was: it would have cost at least as much."""
+        if place >= 0 and sample.applied <= advised:
+            costs = shield_options.costs_at(self.rules, self.costs, context)
+            self.watch.tell(place, self._told(costs, sample._replace(applied=advised), place), self.count)
+
     def _train(self, context: Array, costs: dict[str, Cost], sample: Sample, place: int) -> None:
         """Let the next base learn the setting that the round would likely have tolerated, or its cost per unit."""
         history, inside = self._at(place)
@@ -273,16 +279,13 @@ class ShieldLearner(QuestionLearner):
     def _told(self, costs: dict[str, Cost], sample: Sample, place: int) -> Told:
         """What the round tells the watch: bounds on its tolerated scale under the protocol's base."""
         history, inside = self._at(place)
-        columns = history.columns
+        columns, measured = history.columns, shield_options.by_name(sample.measured)
         protocol, played = columns["protocol"][inside], history.range(columns["start"][inside])
-        measured = shield_options.by_name(sample.measured)
-        upper = min(upper_setting(cost, measured[name], sample.applied) for name, cost in costs.items())
+        upper, beyond = shown_by(costs, measured, sample.applied)
         if upper < sample.applied and self.rules.dose.cost.name != "identity":
             upper = sample.applied
-        beyond = any(cost.excess(measured[name]) > cost.growth.error for name, cost in costs.items())
-        at_start = beyond and sample.applied <= played.start
         lower = tolerated_scale(columns["limit"][inside], protocol, played)
-        return Told(lower, played.reach(upper) / protocol * RAISED, at_start)
+        return Told(lower, played.reach(upper) / protocol * RAISED, beyond and sample.applied <= played.start)
 
     def leave_out(self, place: int) -> None:
         if place < 0:

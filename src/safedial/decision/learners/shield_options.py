@@ -204,7 +204,8 @@ def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -
     group = "" if options["group"] is None else _group(rules, asked.vector)
     if options["unit"] is not None or unit is not None:
         unit = _unit(options["unit"], unit)
-    return Asked(*asked[:4], Stated(protocol, start, request, group, unit or ""))
+    proposed = None if proposal is None else float(proposal)
+    return Asked(*asked[:4], Stated(protocol, start, request, group, unit or ""), proposed)
 
 
 def _unit(name: str | None, label: Any) -> str:

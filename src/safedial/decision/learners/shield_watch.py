@@ -13,7 +13,9 @@ a cost at or below τ at a setting above
 which in the order of decisions is a conformal p-value. Bets that do not rise with p (`core.exchangeability`) are then
 worth at most what the true p-values would have made of them, a supermartingale: if rounds are exchangeable and keep to
 the bracket, the evidence ever reaches 100 with probability at most 0.01. A round that is open for too long is
-passed with p̄ = 1 and T̂ = −∞, which only lowers; one that is left out is no member. Neither T̂ themselves (they depend
+passed with p̄ = 1 and T̂ = −∞, which only lowers; one that is left out is no member. In a round whose setting was
+lowered because of the outcome the advised setting s would have cost at least c, and T̄ falls with c, so T̄ at (s, c)
+holds; T̂ = −∞ (studies, from version 4 of the rules on). Neither T̂ themselves (they depend
 on settings) nor counted excesses make a valid process here.
 
 **Start.** Whether a round would exceed at its start does not depend on settings, and for independent rounds not on the
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +63,14 @@ def upper_setting(cost: Cost, measured: float, applied: float) -> float:
         return min(applied, applied * (cost.limit / shown) ** (1.0 / high) * RAISED)
     fall = (shown - cost.limit) / high
     return min(applied, applied - fall + (RAISED - 1.0) * (abs(applied) + (abs(shown) + abs(cost.limit)) / high))
+
+
+def shown_by(costs: Mapping[str, Cost], measured: Mapping[str, float], applied: float) -> tuple[float, bool]:
+    """What measured costs show: a setting above which the round cannot have kept all thresholds, and whether it
+    exceeded one for certain.
+    """
+    upper = min(upper_setting(cost, measured[name], applied) for name, cost in costs.items())
+    return upper, any(cost.excess(measured[name]) > cost.growth.error for name, cost in costs.items())
 
 
 class ShieldWatch:

@@ -29,11 +29,11 @@ from safedial.core.triangle import append, certified, empty, moved, triangle, vo
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
+from safedial.decision.learners.variance_ratio import ratio_of
 from safedial.decision.outcome import Sample
-from safedial.decision.units import Features, real
+from safedial.decision.units import real
 from safedial.errors import InvalidInput, require
 from safedial.policies import make_policy
-from safedial.policies.hp_student import check_ratio
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -69,6 +69,7 @@ class Seen(NamedTuple):
     context: Any = None
     root: float = 1.0
     other: Any = None
+    before_rules_4: bool = False
 
 
 class Waiting(NamedTuple):
@@ -79,16 +80,8 @@ class Waiting(NamedTuple):
     upper: float = math.inf
 
 
-def ratio_of(ratio: Any, dim: int, features: Features | None) -> Any:
-    """The variance ratio as a function or a column; a feature's name stands for its raw value."""
-    if not isinstance(ratio, str):
-        check_ratio(ratio, dim)
-        return ratio
-    names = () if features is None else features.names
-    require(ratio in names, "noise_ratio", ratio, "must be one of the features", ", ".join(names) or "there are none")
-    place = names.index(ratio)
-    center, scale = ((getattr(features, part) or ())[place] for part in ("center", "scale"))
-    return lambda context: center + scale * context[..., place]
+def _ratio(rules: Rules) -> Any:
+    return ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features, version=rules.version)
 
 
 class StudentLearner(Learner):
@@ -101,8 +94,10 @@ class StudentLearner(Learner):
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
         self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
-        self._ratio = ratio_of(options.get("noise_ratio"), rules.dim, rules.features)
+        self._ratio = _ratio(rules)
         self.mixture = Mixture(self.ridge, options["mixture_shape"])
+        # The past and the context alone decided such a zero, which the anytime bound allows.
+        self.leaves_own_zeros = self.anytime and rules.version > 3
         self.starts = 0
         self.restart_evidence()
         self.forget()
@@ -113,7 +108,7 @@ class StudentLearner(Learner):
         policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
         rule = "has levels: rounds whose bound lies below the lowest one would get no dose, and which rounds get none "
         rule += "must not depend on outcomes"
-        ratio_of(policy.options.get("noise_ratio"), rules.dim, rules.features)
+        _ratio(rules)
         require(dial.levels is None, "dial", dial.levels, rule, "use a dial without levels, hp_conformal or hp_shield")
         options, setting = dict(policy.options), None if start_action is None else real("start_action", start_action)
         if setting is not None:
@@ -133,7 +128,7 @@ class StudentLearner(Learner):
 
     @classmethod
     def check_context(cls, rules: Rules, context: Array) -> None:
-        if (ratio := ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features)) is not None:
+        if (ratio := _ratio(rules)) is not None:
             noise_root(ratio, context)
 
     @classmethod
@@ -158,12 +153,13 @@ class StudentLearner(Learner):
     def written(cls, prediction: Seen) -> dict[str, Any]:
         condition = prediction.condition
         plain = prediction._asdict() | {"condition": condition if math.isfinite(condition) else None}
-        usual = {"context": prediction.context, "other": prediction.other, "root": 1.0}
+        usual = {name: getattr(prediction, name) for name in ("context", "other", "before_rules_4")} | {"root": 1.0}
         return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Seen:
-        return Seen(**{**values, "condition": math.inf if values["condition"] is None else values["condition"]})
+        condition = math.inf if values["condition"] is None else values["condition"]
+        return Seen(**{**values, "condition": condition, "before_rules_4": rules.version < 4})
 
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
@@ -216,7 +212,7 @@ class StudentLearner(Learner):
             waiting, ready = sum(status == OPEN for status in late), False
         parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, fit.norm, fit.rounds)
         known = (self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
-        return Seen(*parts, *known, root=root)
+        return Seen(*parts, *known, root=root, before_rules_4=self.rules.version < 4)
 
     def rounding(self, context: Array, norm: float) -> float:
         """Twice what rounding may have done to a prediction's numbers, as each of two processors may do it."""
@@ -237,7 +233,9 @@ class StudentLearner(Learner):
         if self.anytime:
             # A round counts as kept from its decision on, so that open and lost rounds hide nothing (core.monitor).
             root, risk, failure = self._root(context), self.rules.spec.violation_risk, self.rules.spec.estimation_risk
-            seen = certified(self.triangle, context / root, 0.0)._replace(log_det=self.log_det, least=self.least)
+            seen = certified(self.triangle, context / root, 0.0)._replace(
+                log_det=self.log_det, least=self.least, before_rules_4=self.rules.version < 4
+            )
             upper = root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
             if upper < math.inf:
                 self.monitor = monitor.update(self.monitor, False, risk)

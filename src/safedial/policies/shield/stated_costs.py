@@ -19,9 +19,7 @@ def stated_costs(spec: SafetySpec, options: Mapping[str, Any], *, baseline_cost:
     """The limits on costs, by name: the spec's, or one, named "cost", from its threshold and the policy's options."""
     growth, direction = options["growth"], options["direction"]
     if spec.costs is None:
-        require(
-            growth is not None, "growth", growth, "is missing", "state a bracket, for example growth.additive(0, 3)"
-        )
+        require(growth is not None, "growth", growth, "is missing", "state a bracket, for example additive from 0 to 3")
         one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
         require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
         threshold = float(np.squeeze(spec.threshold)) - baseline_cost

@@ -2,7 +2,7 @@
 // Small line charts in SVG: lines, points, a band, rules, a logarithmic axis, and the values under the pointer.
 
 const SVG = "http://www.w3.org/2000/svg";
-const HEIGHT = 204, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 34;
+const HEIGHT = 218, LEFT = 46, RIGHT = 10, TOP = 22, BOTTOM = 34;
 
 const svg = (tag, attributes, parent) => {
   const node = document.createElementNS(SVG, tag);
@@ -32,7 +32,13 @@ const powers = (low, high) => {
   return found.length > 5 ? found.filter((_, at) => at % Math.ceil(found.length / 5) === 0) : found;
 };
 
-// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour}], axis, log, least, floor, none}
+// What a screen reader says of a chart: its name, its axes, and the latest value of each line.
+const summary = ({ title, axis, value, lines }) => {
+  const last = lines.map(({ label, y }) => [label, y.findLast((each) => each !== null)]).filter(([, y]) => y !== undefined);
+  return `${title}: ${value} by ${axis}. Latest: ${last.map(([label, y]) => `${label} ${shortNumber(y)}`).join(", ")}.`;
+};
+
+// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour}], title, axis, value, log, least, floor, none}
 const drawChart = (room, told) => {
   const text = JSON.stringify([told, room.clientWidth]);
   if (room.drawn === text) return;
@@ -52,7 +58,7 @@ const drawChart = (room, told) => {
   const first = told.x[0], last = told.x[told.x.length - 1];
   const px = (x) => LEFT + (last > first ? (x - first) / (last - first) : 0.5) * (wide - LEFT - RIGHT);
   const py = (y) => TOP + (1 - (scale(Math.max(y, bottom)) - scale(bottom)) / (scale(top) - scale(bottom))) * (HEIGHT - TOP - BOTTOM);
-  const root = svg("svg", { viewBox: `0 0 ${wide} ${HEIGHT}`, role: "img", "aria-label": told.title });
+  const root = svg("svg", { viewBox: `0 0 ${wide} ${HEIGHT}`, role: "img", "aria-label": summary(told) });
 
   for (const y of told.log ? powers(bottom, top) : ticks(bottom, top, 4)) {
     svg("line", { class: "grid", x1: LEFT, x2: wide - RIGHT, y1: py(y), y2: py(y) }, root);
@@ -61,6 +67,7 @@ const drawChart = (room, told) => {
   for (const x of last > first ? ticks(first, last, Math.max(3, Math.min(6, wide / 90))) : [first])
     svg("text", { x: px(x), y: HEIGHT - 18, "text-anchor": "middle" }, root).textContent = shortNumber(x);
   if (told.axis) svg("text", { class: "axis-name", x: (LEFT + wide - RIGHT) / 2, y: HEIGHT - 3, "text-anchor": "middle" }, root).textContent = told.axis;
+  if (told.value) svg("text", { class: "value-name", x: 0, y: 10 }, root).textContent = told.value;
   if (told.band) {
     const there = told.x.map((x, at) => [x, told.band.low[at], told.band.high[at]]).filter(([, a, b]) => a !== null && b !== null);
     const up = there.map(([x, , b]) => `${px(x)},${py(b)}`), down = there.map(([x, a]) => `${px(x)},${py(a)}`).reverse();
@@ -90,7 +97,11 @@ const drawChart = (room, told) => {
   const pointer = svg("line", { class: "axis", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }, root);
 
   const legend = Object.assign(document.createElement("div"), { className: "legend" });
+  let here = null;
   const write = (at) => {
+    here = at;
+    pointer.setAttribute("visibility", at === null ? "hidden" : "visible");
+    if (at !== null) for (const end of ["x1", "x2"]) pointer.setAttribute(end, px(told.x[at]));
     legend.replaceChildren(...told.lines.map((line) => {
       const part = document.createElement("span");
       const mark = part.appendChild(document.createElement("i"));
@@ -100,20 +111,27 @@ const drawChart = (room, told) => {
     }), ...(at === null ? [] : [Object.assign(document.createElement("span"), { textContent: told.where ? told.where(at) : "" })]));
   };
   write(null);
-  const box = Object.assign(document.createElement("div"), { className: "chart" });
-  box.append(root);
+  const box = Object.assign(document.createElement("div"), { className: "chart", tabIndex: 0 });
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", `${told.title}; the arrow keys read its values${told.pick ? ", Enter opens the certificate" : ""}`);
+  box.append(root, legend);
   box.onpointermove = (event) => {
     const at0 = (event.clientX - root.getBoundingClientRect().left) * (wide / root.clientWidth || 1);
     let near = 0;
     told.x.forEach((x, at) => { if (Math.abs(px(x) - at0) < Math.abs(px(told.x[near]) - at0)) near = at; });
-    pointer.setAttribute("x1", px(told.x[near]));
-    pointer.setAttribute("x2", px(told.x[near]));
-    pointer.setAttribute("visibility", "visible");
     write(near);
   };
-  box.onpointerleave = () => { pointer.setAttribute("visibility", "hidden"); write(null); };
-  if (told.pick) box.onclick = (event) => { box.onpointermove(event); const x = Number(pointer.getAttribute("x1")); told.pick(told.x.findIndex((each) => Math.abs(px(each) - x) < 1e-6)); };
-  room.replaceChildren(box, legend);
+  box.onpointerleave = box.onblur = () => { legend.removeAttribute("aria-live"); write(null); };
+  box.onkeydown = (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === "Enter" && here !== null && told.pick) told.pick(here);
+    if (!step) return;
+    event.preventDefault();
+    legend.setAttribute("aria-live", "polite");
+    write(Math.max(0, Math.min(told.x.length - 1, (here ?? (step > 0 ? -1 : told.x.length)) + step)));
+  };
+  if (told.pick) box.onclick = (event) => { box.onpointermove(event); told.pick(here); };
+  room.replaceChildren(box);
 };
 
 const drawBars = (room, rows) => {

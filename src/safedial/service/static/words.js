@@ -1,5 +1,11 @@
 "use strict";
-// What the page says in words: why a study is stopped, what is promised, how long ago.
+// What the page says in words, with the study's own names: why it is stopped, what is promised, what to do, how long ago.
+
+const at = (id) => document.getElementById(id);
+// Text of others shows as text: control characters and marks that turn the direction of writing as their escapes.
+const plain = (words) => String(words ?? "").replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
+const made = (tag, words, kind) => Object.assign(document.createElement(tag), { textContent: plain(words), className: kind ?? "" });
+const block = (words) => Object.assign(made("pre"), { textContent: String(words ?? "").split("\n").map(plain).join("\n") });
 
 const STOPS = {
   alarm: "Costs were above the limit more often than promised.",
@@ -16,17 +22,48 @@ const STOPS = {
   stop_rule: "The study's stop rule was met.",
 };
 
+// What set a setting, by the certificate's `limit`; the service's own words say it where this has none.
+const WHY = {
+  no_certified_action: "What is known beforehand, or the measurement error alone, is too large: no setting keeps the promise.",
+  mask: "The study's rules give nothing in a case like this one.",
+  cap: "The study's rules limit the setting in a case like this one.",
+  step_up: "The study limits the step up from the previous setting.",
+  no_expected_benefit: "No benefit is expected here, so nothing is given.",
+  below_lowest_level: "The right setting is below the lowest one of the dial, so nothing is given.",
+  exploration: "A coin chose the cautious first setting, to learn.",
+  probe: "No benefit is expected here, so only a little is given, to learn.",
+  lowest_level: "The safe setting is below the lowest one of the dial, so that one is given: it is at most the start setting, which was declared safe.",
+  level: "The next level of the dial is above the safe setting.",
+  full_dose: "The end of the dial: the largest setting is allowed here.",
+  cost_bound: "A higher setting could break the promise.",
+  conformal_bound: "A higher setting could break the promise.",
+  student_bound: "A higher setting could break the promise.",
+  reach: "A higher setting is too far beyond those tried so far. This is a precaution, not a proof.",
+  no_information: "Too many outcomes have the same value to learn from, so the start setting is given.",
+  open_rounds: "Outcomes that this advice needs are still open, so the start setting is given.",
+  start_dose: "Too little is known about cases like this one, so the start setting is given.",
+  learned_start: "There are too few cases like this one, so the setting comes from what was vouched for at the start.",
+  count_rule: "At a higher setting, too many of the past cases could have gone beyond the limit.",
+  climb_limit: "A higher setting is too far above those of the last cases. This is a precaution, not a proof.",
+  request: "The proposal is within what the promise allows here.",
+  start_only: "No benefit is expected here, so only the start setting is given.",
+  shield_start: "Too little is known, or too many cases tolerate nothing beyond the start, so the start setting is given.",
+};
+
 const whole = (value) => value.toLocaleString("en");
 const percent = (value) => `${Number((100 * value).toPrecision(2))}\u00a0%`;
 const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const stamp = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
 const day = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
 const many = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
+const capital = (words) => words.replace(/^[a-z]/, (letter) => letter.toUpperCase());
+const listed = (words) => (words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}` : words[0]);
 
-const since = (text) => {
-  const seconds = Math.max(0, (Date.now() - new Date(text)) / 1000);
+const span = (seconds) => {
   for (const [size, word] of [[86400, "day"], [3600, "hour"], [60, "minute"]]) if (seconds >= 2 * size) return many(Math.floor(seconds / size), word);
   return many(Math.floor(seconds), "second");
 };
+const since = (text) => span(Math.max(0, (Date.now() - new Date(text)) / 1000));
 
 // Settings are rounded down, as on the certificate: no digit that a person reads is above what was certified.
 const roundedDown = (value) => {
@@ -37,8 +74,21 @@ const roundedDown = (value) => {
 };
 
 const inUnit = (value, unit) => (value === null ? "–" : `${roundedDown(value)}${unit ? `\u00a0${unit}` : ""}`);
+const measured = (value, unit) => `${shortNumber(value)}${unit && value !== null && value !== undefined ? `\u00a0${unit}` : ""}`;
 
-const stopWords = (rule) => STOPS[rule] || rule;
+// The study's own names: of what is measured, of the reward, of a unit.
+const costName = () => told.labels.cost ?? "cost";
+const rewardName = () => told.labels.reward ?? "reward";
+const unitName = () => told.labels.unit ?? "unit";
+const nameAndUnit = (name, unit) => (unit ? `${name} (${unit})` : name);
+const named = (words) => (told?.labels.cost ? words.replace(/\bcosts\b/g, `${costName()} values`).replace(/\bCosts\b/g, `${capital(costName())} values`).replace(/\bcost\b/g, costName()) : words);
+
+const stopWords = (rule) => named(STOPS[rule] || rule);
+
+const whyWords = ({ limit }, why) => named(STOPS[limit] ? `${STOPS[limit]} So the fallback is advised, until a person resumes the study.` : WHY[limit] ?? `${capital(why)}.`);
+
+// What became of a proposal.
+const proposalWords = ({ proposal, proposal_answer: answer }, action, unit) => `${inUnit(proposal, unit)} was proposed: ${answer}${answer === "granted" ? "" : ` to ${inUnit(action, unit)}`}.`;
 
 // Where a cost must not go: above its limit, or below it.
 const beyond = ({ below }) => (below ? "below" : "above");
@@ -46,41 +96,69 @@ const beyond = ({ below }) => (below ? "below" : "above");
 // The same for all costs of a study, in words.
 const overLimit = ({ below, costs }) => (costs ? "beyond a limit" : `${beyond({ below })} the limit`);
 
-const costWords = (cost) => (cost !== null && typeof cost === "object" ? Object.entries(cost).map(([name, value]) => `${name} ${shortNumber(value)}`).join(", ") : shortNumber(cost));
+const costWords = (cost) => (cost !== null && typeof cost === "object" ? Object.entries(cost).map(([name, value]) => `${name} ${measured(value, told.costs?.[name]?.unit)}`).join(", ") : measured(cost, told.labels.cost_unit));
 
-const limitWords = ([name, { threshold, below, unit }]) => `the ${name} is ${beyond({ below })} ${shortNumber(threshold)}${unit ? `\u00a0${unit}` : ""}`;
+const limitWords = ([name, { threshold, below, unit }]) => `the ${name} is ${beyond({ below })} ${measured(threshold, unit)}`;
 
-const promiseWords = ({ threshold, risk, promise, below, costs }) => {
-  const limit = shortNumber(threshold), share = percent(risk);
-  const bad = costs ? Object.entries(costs).map(limitWords).join(" or ") : `the cost is ${beyond({ below })} ${limit}`;
-  if (promise === "bracket") return `In each round ${bad} with probability at most ${share}, as long as new rounds are like earlier ones and costs keep to the stated bracket`;
-  if (promise === "joint") return costs ? `In any round, ever, ${bad} with probability at most ${share}` : `The cost is above ${limit} in any round, ever, with probability at most ${share}`;
-  if (promise === "conformal") return `In each round the cost is above ${limit} with probability at most ${share}, as long as new rounds are like earlier ones`;
-  if (promise === "student") return `In each round ${bad} with probability at most ${share}, as long as the cost's noise is Gaussian`;
-  return `In each round ${bad} with probability at most ${share}`;
+const promiseWords = ({ threshold, risk, promise, below, costs, labels }) => {
+  const one = [labels?.cost ?? "cost", { threshold, below, unit: labels?.cost_unit }], share = percent(risk);
+  const bad = costs ? Object.entries(costs).map(limitWords).join(" or ") : limitWords(one);
+  if (promise === "joint") return `In any round, ever, ${bad} with probability at most ${share}`;
+  const until = { bracket: ", as long as new rounds are like earlier ones and costs keep to the stated bracket", conformal: ", as long as new rounds are like earlier ones", student: ", as long as the cost's noise is Gaussian" };
+  return `In each round ${bad} with probability at most ${share}${named(until[promise] ?? "")}`;
+};
+
+// A certificate's statement, its "P(cost > 20) <= 0.1" in words.
+const spoken = ({ statement, spec, policy }) => {
+  const limits = Object.entries(spec.costs ?? { [costName()]: { threshold: spec.threshold, direction: policy.direction, unit: told.labels.cost_unit } });
+  const bad = limits.map(([name, { threshold, direction, unit }]) => limitWords([name, { threshold, below: direction === "below", unit }])).join(" or ");
+  return named(statement).replace(/^P\(.*?\) <= (\S+) in this round/, (_, risk) => `In this round ${bad} with probability at most ${percent(Number(risk))}`).replace("<=", "≤");
 };
 
 // What one decision promises, from its certificate.
-const promised = (certificate, risk) => {
-  const limit = shortNumber(certificate.spec.threshold);
+const promised = (certificate) => {
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
-  if (["bracket", "student"].includes(certificate.promise) || certificate.learned_start || certificate.policy.groups === "none") return `${certificate.statement.replace("<=", "≤")}.`;
-  if (certificate.spec.costs) return `${certificate.statement.replace("<=", "≤")}, if what is listed below is true.`;
-  return `${promiseWords({ threshold: certificate.spec.threshold, risk, promise: certificate.promise === "certified" ? certificate.spec.promise : certificate.promise }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
+  if (["bracket", "student"].includes(certificate.promise) || certificate.learned_start || certificate.policy.groups === "none") return `${spoken(certificate)}.`;
+  if (certificate.spec.costs) return `${spoken(certificate)}, if what is listed below is true.`;
+  const promise = certificate.promise === "certified" ? certificate.spec.promise : certificate.promise;
+  const limit = measured(certificate.spec.threshold, told.labels.cost_unit);
+  return `${promiseWords({ threshold: certificate.spec.threshold, risk: told.risk, promise, labels: told.labels }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
+
+// How much speaks against the promise, for who does not know the number.
+const evidenceWords = (evidence, alarm) => (evidence <= 1 ? "nothing" : evidence < Math.sqrt(alarm) ? "a little, as chance often does" : evidence < alarm ? "much: look at the latest outcomes" : "enough to stop the study");
 
 const GONE = { voided: "taken out", expired: "no longer waited for" };
 
-// What was said about a decision since, in a sentence.
-const eventWords = (event, unit) => {
-  const { body } = event, why = event.reason ? `: ${event.reason}` : "";
-  const who = `${clock(event.at)}, by ${event.actor}`;
-  if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} (${body.unrelated ? "said to have" : "not said to have"} nothing to do with the outcome).`;
-  const parts = [body.cost !== null && typeof body.cost === "object" ? costWords(body.cost) : `cost ${shortNumber(body.cost)}`, `reward ${shortNumber(body.reward)}`];
-  if (body.applied_action !== null) parts.push(`applied ${inUnit(body.applied_action, unit)}`);
+// The values of an outcome, in words.
+const valueWords = (body) => {
+  const parts = [body.cost !== null && typeof body.cost === "object" ? costWords(body.cost) : `${costName()} ${costWords(body.cost)}`, `${rewardName()} ${measured(body.reward, told.labels.reward_unit)}`];
+  if (body.applied_action !== null && body.applied_action !== undefined) parts.push(`applied ${setting(body.applied_action)}`);
   if (body.throttled) parts.push("lowered because of the outcome");
   if (body.unrelated) parts.push("for a reason said to have nothing to do with the outcome");
-  if (body.observed_at) parts.push(`measured ${clock(body.observed_at)}`);
-  return `${who}: ${event.kind === "correction" ? `corrected${why}; now ` : ""}${parts.join(", ")}.`;
+  if (body.observed_at) parts.push(`measured ${stamp(body.observed_at)}`);
+  return parts.join(", ");
+};
+
+const vouched = ({ unrelated }) => `(${unrelated ? "said to have" : "not said to have"} nothing to do with the outcome)`;
+
+// What was said about a decision since, in a sentence.
+const eventWords = (event) => {
+  const why = event.reason ? `: ${event.reason}` : "", who = `${stamp(event.at)}, by ${event.actor}`;
+  if (GONE[event.kind]) return `${who}: ${GONE[event.kind]}${why} ${vouched(event.body)}.`;
+  return `${who}: ${event.kind === "correction" ? `corrected${why}; now ` : ""}${valueWords(event.body)}.`;
+};
+
+// What an event of the log did, in a sentence.
+const deedWords = ({ kind, body }) => {
+  if (kind === "study_created") return "Study created";
+  if (kind === "alarm") return `Stopped. ${stopWords(body.rule)}`;
+  if (kind === "resumed") return `Resumed${body.rule ? ` after: ${stopWords(body.rule)}` : body.forget ? ", without the earlier rounds" : ""}`;
+  if (kind === "amended") return `Amended: other rules from round ${body.from_round} on`;
+  if (kind === "correction") return `Outcome corrected: ${valueWords(body)}`;
+  if (GONE[kind]) return `Round ${GONE[kind]} ${vouched(body)}`;
+  if (kind === "decided") return `Advised ${setting(body.action)}${body.unit ? ` for ${unitName()} ${shortUnit(body.unit)}` : ""}`;
+  if (kind === "outcome") return `Outcome: ${valueWords(body)}`;
+  return { imported: "Round from before the study imported", checkpoint: "Checkpoint given out", snapshot: "State confirmed" }[kind] ?? kind;
 };

@@ -1,0 +1,176 @@
+"""Part of `make soak`: does a study with missing outcomes and corrections keep its speed, its memory and its start?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+import psutil
+from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, post, serving
+
+from safedial.client import Client
+from safedial.study import Store, create_study, verify_study
+
+MISSING, CORRECTED = 0.05, 0.03
+CONNECTIONS, BATCH, CORRECTIONS = 8, 250, 1_000
+
+RESTART = """
+import sys, time
+from safedial.study import Store, open_study
+started = time.perf_counter()
+with Store(sys.argv[1]) as store:
+    open_study("long", storage=store).ask([0.1] * 16)
+    print(time.perf_counter() - started)
+"""
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="safedial-soak-") as folder:
+        found = drift(f"sqlite:///{folder}/drift.db", 60.0 * options.minutes, options.seed)
+        return found | restart(f"sqlite:///{folder}/long.db", options.decisions, options.seed)
+
+
+def drift(storage: str, seconds: float, seed: int) -> dict[str, Any]:
+    """Operations a second and the service's memory, in 40 windows."""
+    print(f"Drift: {seconds / 60:g} minutes, {MISSING:.0%} missing, {CORRECTED:.0%} corrected", flush=True)
+    with serving(storage) as port:
+        server = next(each for each in psutil.Process().children() if "serve" in each.cmdline())
+        client = Client(f"http://127.0.0.1:{port}", timeout=30)
+        client.create_study("drift", SPEC)
+        windows = asyncio.run(_play(port, seconds, seed, server))
+        state = client.study("drift")
+        client.close()
+    rates, memory = ([each[name] for each in windows] for name in ("operations_per_second", "memory_mb"))
+    edge = max(1, len(windows) // 10)
+    start, end = float(np.mean(rates[1 : 1 + edge])), float(np.mean(rates[-edge:]))
+    found = {
+        "decisions": state["decisions"],
+        "events": state["seq"],
+        "stopped": state["stopped"],
+        "operations_per_second_start": start,
+        "operations_per_second_end": end,
+        "end_over_start": end / start,
+        "memory_mb_start": memory[1],
+        "memory_mb_end": memory[-1],
+        "windows": windows,
+    }
+    print(
+        f"  {start:,.0f} operations/s at the start, {end:,.0f} at the end ({end / start:.0%}); "
+        f"memory {memory[1]:.0f} to {memory[-1]:.0f} MB; {state['decisions']:,} decisions",
+        flush=True,
+    )
+    return found
+
+
+async def _play(port: int, seconds: float, seed: int, server: psutil.Process) -> list[dict[str, float]]:
+    counts = [0]
+    end = time.perf_counter() + seconds
+    playing = asyncio.gather(*(_connection(port, end, seed + n, counts) for n in range(CONNECTIONS)))
+    windows, length, before, at = [], seconds / 40.0, 0, time.perf_counter()
+    while not playing.done() and len(windows) < 40:
+        await asyncio.wait([playing], timeout=length)
+        now = time.perf_counter()
+        windows.append(
+            {
+                "operations_per_second": (counts[0] - before) / (now - at),
+                "memory_mb": server.memory_info().rss / 2**20,
+            }
+        )
+        before, at = counts[0], now
+        if len(windows) % 4 == 0:
+            last = windows[-1]
+            print(
+                f"  {len(windows) / 40:.0%}: {last['operations_per_second']:,.0f} operations/s, "
+                f"{last['memory_mb']:.0f} MB",
+                flush=True,
+            )
+    await playing
+    return windows
+
+
+async def _connection(port: int, end: float, seed: int, counts: list[int]) -> None:
+    """Ask and tell, one request after the other; some outcomes never come, some are corrected."""
+    rng, drawn = np.random.default_rng(seed), contexts(1000, seed)
+    units = np.array(drawn) @ TRUTH + 0.2 * rng.standard_normal((len(drawn), 2))
+    _, wire = await asyncio.get_running_loop().create_connection(Wire, "127.0.0.1", port)
+    told: list[tuple[str, float, float]] = []
+
+    async def call(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        status, answer = await wire.call(post(path, json.dumps(body).encode()))
+        if status not in (200, 201):
+            raise SystemExit(f"the service answered {status}: {answer[:300]!r}")
+        counts[0] += 1
+        return json.loads(answer)
+
+    number = 0
+    while time.perf_counter() < end:
+        row = number % len(drawn)
+        number += 1
+        said = await call("/v1/studies/drift/decisions", {"context": drawn[row]})
+        if rng.random() >= MISSING:
+            reward, cost = (said["intensity"] * units[row]).tolist()
+            await call(f"/v1/decisions/{said['id']}/outcome", {"reward": reward, "cost": cost})
+            told.append((said["id"], reward, cost))
+        if told and rng.random() < CORRECTED:
+            which, reward, cost = told[int(rng.integers(len(told)))]
+            fixed = {"reward": reward, "cost": cost * float(rng.uniform(0.9, 1.1)), "reason": "typing error"}
+            await call(f"/v1/decisions/{which}/correction", fixed)
+    wire.transport.close()
+
+
+def restart(storage: str, decisions: int, seed: int) -> dict[str, Any]:
+    """A log of so many decisions, 5 % of them open, and a thousand corrections: its start and its verification."""
+    print(
+        f"Restart: a log of {decisions:,} decisions with {min(CORRECTIONS, decisions // 10):,} corrections", flush=True
+    )
+    _fill(storage, decisions, seed)
+    one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-c", RESTART, storage]
+    times = [
+        float(subprocess.run(words, capture_output=True, text=True, check=True, env=one_thread).stdout)  # noqa: S603 -- fixed words
+        for _ in range(3)
+    ]
+    with Store(storage) as store:
+        rates = {}
+        for workers in (1, os.cpu_count() or 1):
+            started = time.perf_counter()
+            report = verify_study(store, "long", workers=workers)
+            if not report.ok:
+                raise SystemExit(f"verify: {report}")
+            rates[str(workers)] = report.events / (time.perf_counter() - started)
+    shown = ", ".join(f"{rate:,.0f}/s by {workers}" for workers, rate in rates.items())
+    print(f"  first decision after {np.median(times):.2f} s; {report.events:,} events verified, {shown}", flush=True)
+    return {"restart_seconds": times, "long_events": report.events, "verified_events_per_second": rates}
+
+
+def _fill(storage: str, decisions: int, seed: int) -> None:
+    rng, fixes = np.random.default_rng(seed), min(CORRECTIONS, decisions // 10)
+    drawn = contexts(1000, seed)
+    units = (np.array(drawn) @ TRUTH + 0.2 * rng.standard_normal((len(drawn), 2))).tolist()
+    told: list[tuple[str, float]] = []
+    with Store(storage) as store:
+        study = create_study("long", SPEC, storage=store)
+        for first in range(0, decisions, BATCH):
+            rows = [row % len(drawn) for row in range(first, min(first + BATCH, decisions))]
+            made = [each.result() for each in [study.ask(drawn[row], wait=False) for row in rows]]
+            known = [
+                (each.id, each.intensity * units[row][0], each.intensity * units[row][1])
+                for each, row in zip(made, rows, strict=True)
+                if rng.random() >= MISSING
+            ]
+            for receipt in [study.tell(name, reward=reward, cost=cost, wait=False) for name, reward, cost in known]:
+                receipt.result()
+            told += [(name, cost) for name, _, cost in known]
+            for _ in range(fixes * (first + len(rows)) // decisions - fixes * first // decisions):
+                which, cost = told[int(rng.integers(len(told)))]
+                study.correct(which, cost=cost * float(rng.uniform(0.9, 1.1)), reason="typing error")
+            if (first // BATCH) % 40 == 39:
+                print(f"  {first + len(rows):,} decisions", flush=True)

@@ -1,0 +1,1 @@
+"""The arena: worlds × policies and peers × seeds, one table and one picture (docs/arena.md)."""

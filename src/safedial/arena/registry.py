@@ -1,0 +1,59 @@
+"""The worlds of the arena by name, and one's own by a file."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from safedial.arena import battery, clinic, simulated, warfarin
+from safedial.arena.world import ArenaWorld
+from safedial.errors import InvalidInput, require
+
+WORLDS: dict[str, Callable[..., ArenaWorld]] = {
+    "paper": simulated.paper,
+    "drift": simulated.drift,
+    "flat-then-steep": simulated.flat_then_steep,
+    "vancomycin": clinic.ward,
+    "insulin": clinic.table,
+    "battery": battery.battery,
+    "warfarin": warfarin.warfarin,
+}
+PRINTED = "paper, as printed"
+NEEDS_DATA = ("warfarin",)
+
+
+def make_world(name: str, risk: float, data: str | None = None) -> ArenaWorld:
+    """The world with this name, or your own: "module:factory" or "path.py:factory", called with the risk.
+
+    >>> make_world("paper", 0.05).dim
+    10
+    """
+    if name in NEEDS_DATA:
+        words = f"is needed for {name}: the data are not part of this package"
+        require(data, "--data", data, words, "name the folder that holds them, or leave this world out")
+        return WORLDS[name](risk, data=data)
+    if name == PRINTED:
+        return simulated.printed(risk)
+    if name in WORLDS:
+        return WORLDS[name](risk)
+    made = _own(name)(risk)
+    require(isinstance(made, ArenaWorld), "--world", name, "did not make an ArenaWorld", "see docs/arena.md")
+    return made
+
+
+def _own(name: str) -> Callable[[float], Any]:
+    place, colon, factory = name.rpartition(":")
+    way_out = 'write "module:factory" or "path.py:factory", or one of ' + ", ".join(WORLDS)
+    require(colon, "--world", name, "is no world of the arena", way_out)
+    try:
+        if not place.endswith(".py"):
+            return resolve_name(name)
+        spec: Any = importlib.util.spec_from_file_location(Path(place).stem, place)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return getattr(module, factory)
+    except (ImportError, OSError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"--world = {name!r}: cannot be imported ({error}); {way_out}") from error

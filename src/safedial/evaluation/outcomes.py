@@ -1,0 +1,174 @@
+"""What a round would have given at another setting.
+
+**Exact** (an exact dose curve). With C = b₀ + g(s)(c + ξ), the same round at the setting a would have cost
+b₀ + (C − b₀)·g(a)/g(s), and earned R·g_r(a)/g_r(s). A round at intensity 0 says nothing about any other setting.
+
+**Bounded** (a growth bracket, or costs of 0 or 1). With B the bracket's bound (core/brackets.py), what the round would
+have cost at a is at most B(C, s → a), so it *may* have exceeded where that is above τ. And a cost of at most τ at a
+would have been at most B(τ, a → s) at s, so it *must* have exceeded where C is above that. The reward is not known.
+
+Where a policy advises what was advised then, the round went as the log says, whoever changed the setting afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.core.brackets import spread
+from safedial.core.promise import PROMISES
+from safedial.core.tolerated import Cost, tolerated_setting
+from safedial.decision.learners.shield_options import costs_of
+from safedial.decision.rules import Rules
+from safedial.errors import require
+from safedial.evaluation.logged_rounds import Array, Rounds
+
+SAME = 1e-12
+"""Settings that differ by less, as shares of the dial, are the same."""
+
+MONOTONE = spread(2.0, 1.0)
+"""A bracket that only says that costs do not fall when the setting rises."""
+
+
+class Scores(NamedTuple):
+    """Each round at a policy's settings, n rows: `over`: it exceeded, or with bounds it must have; `may`: it may have,
+    or nothing is known; `reward`: NaN where not known; `applied`: the setting.
+    """
+
+    over: NDArray[np.bool_]
+    may: NDArray[np.bool_]
+    reward: Array
+    applied: Array
+
+
+class Outcomes:
+    """The counterfactual outcomes of a log under a policy's rules."""
+
+    def __init__(self, rules: Rules, rounds: Rounds) -> None:
+        spec = rules.spec
+        way_out = "simulate such a world instead"
+        require(
+            spec.noise_scale is None, "noise_scale", "stated", "is not for replays: R/g depends on the dose", way_out
+        )
+        self.rules, self.rounds, self.dial = rules, rounds, rules.dial
+        bracketed = PROMISES[rules.policy.promise].bracketed
+        self.exact = not (bracketed or rules.takes_zero_one)
+        parts = rules.parts or {}
+        self.curves = {name: (parts[name] if parts else rules).dose.cost for name in rounds.costs}
+        self.costs: Mapping[str, Cost] = (
+            costs_of(rules) if bracketed else spec.costs or {"cost": Cost(threshold=spec.threshold, growth=MONOTONE)}
+        )
+        self.logged = np.where(np.isfinite(rounds.advised), rounds.advised, rounds.setting)
+        self.at_log = {name: self.measure(name, rounds.setting) for name in self.curves}
+        self.reward_at_log = rules.dose.reward.effect(self.dial.action(rounds.setting))
+        measured = np.all([np.isfinite(values) for values in rounds.costs.values()], axis=0)
+        self.known = measured & np.isfinite(rounds.setting)
+        self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
+        self.scales = self.given & ~rounds.throttled
+        self.usable = self.known & self.scales
+
+    def effect(self, name: str, setting: Any) -> Any:
+        """The intensity of a setting, of one cost."""
+        return self.curves[name].effect(self.dial.action(setting))
+
+    def measure(self, name: str, setting: Any) -> Any:
+        """A setting as the model of a cost reads it: its intensity, or, for a bracket without a curve, itself."""
+        plain = not self.exact and self.curves[name].name == "identity"
+        return setting if plain else self.effect(name, setting)
+
+    def is_logged(self, advised: Any, index: Any = slice(None)) -> Any:
+        """Whether this is what was advised then."""
+        return abs(advised - self.logged[index]) <= SAME * (self.dial.high - self.dial.low)
+
+    def told(self, index: int, advised: float) -> tuple[float, float, Any] | None:
+        """(applied, reward, cost) of a round that was advised this, for the policy to learn from; None: not known."""
+        rounds, same = self.rounds, self.is_logged(advised, index)
+        reward, baseline = float(rounds.reward[index]), float(rounds.baseline[index])
+        costs = {name: float(values[index]) for name, values in rounds.costs.items()}
+        if self.exact and not same:
+            action = self.dial.action(advised)
+            effects = {name: float(curve.effect(action)) for name, curve in self.curves.items()}
+            if not any(effects.values()):
+                costs, reward = dict.fromkeys(costs, baseline), 0.0
+            elif not self.usable[index]:
+                return None
+            else:
+                costs = {
+                    name: baseline + (cost - baseline) * (effects[name] / float(self.at_log[name][index]))
+                    for name, cost in costs.items()
+                }
+                reward *= float(self.rules.dose.reward.effect(action)) / float(self.reward_at_log[index])
+            applied = advised
+        elif not self.known[index] or rounds.throttled[index]:
+            return None
+        else:
+            applied = float(rounds.setting[index])
+        if self.exact and not math.isfinite(reward):
+            return None
+        reward = reward if math.isfinite(reward) else 0.0
+        return (applied, reward, costs["cost"] if self.rules.spec.costs is None else costs)
+
+    def at(self, advised: Array) -> Scores:
+        """All rounds at these settings."""
+        rounds, same = self.rounds, self.is_logged(advised)
+        over, may = np.zeros((2, len(rounds)), dtype=bool)
+        for name, cost in self.costs.items():
+            measured = rounds.costs[name]
+            must, can = self._exact(name, cost, advised) if self.exact else self._bounded(name, cost, advised)
+            kept = ~np.asarray(cost.exceeded(measured)) & np.isfinite(measured)
+            over |= np.where(same, np.asarray(cost.exceeded(measured)), must)
+            may |= np.where(same, ~kept, can)
+        reward = np.where(same, rounds.reward, math.nan)
+        if self.exact:
+            gain = self.rules.dose.reward.effect(self.dial.action(advised))
+            scaled = rounds.reward * gain / np.where(self.usable, self.reward_at_log, math.nan)
+            reward = np.where(same, rounds.reward, np.where(gain > 0.0, scaled, 0.0))
+        return Scores(over, may | over, reward, np.where(same, rounds.setting, advised))
+
+    def _exact(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any]:
+        rounds, effect = self.rounds, self.effect(name, advised)
+        rate = (rounds.costs[name] - rounds.baseline) / np.where(self.scales, self.at_log[name], math.nan)
+        found = rounds.baseline + np.where(effect > 0.0, rate * effect, 0.0)
+        return found > cost.threshold, ~(found <= cost.threshold)
+
+    def _bounded(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any]:
+        sign = 1.0 if cost.direction == "above" else -1.0
+        told = sign * np.where(self.scales, self.rounds.costs[name], math.nan)
+        here, there, limit = self.at_log[name], self.measure(name, advised), sign * cost.threshold
+        growth = cost.growth.at(self.features)
+        upper = growth.bound(told, here, there, threshold=limit, on=cost.on)
+        needed = growth.bound(limit, there, here)  # without a threshold no fall is assumed
+        return told > needed, ~(upper <= limit)
+
+    @property
+    def features(self) -> dict[str, Array]:
+        """Raw contexts by name."""
+        return dict(zip(self.rounds.names, self.rounds.raw.T, strict=True))
+
+    def hindsight(self) -> tuple[Array, Array]:
+        """(the largest setting that keeps every threshold, as measured by the first cost's model; what it earns), for
+        one who knows each round's outcome; with bounds the largest that is surely tolerated. NaN where not known.
+        """
+        rounds, action = self.rounds, np.ones(len(self.rounds))
+        if not self.exact:
+            first = next(iter(self.curves))
+            most = self.measure(first, np.full(len(rounds), self.dial.high))
+            found = tolerated_setting(self.costs, rounds.costs, self.at_log[first], self.features)
+            return np.where(self.usable, np.clip(found, 0.0, most), math.nan), np.full(len(rounds), math.nan)
+        for name, cost in self.costs.items():
+            room = cost.threshold - rounds.baseline
+            rate = (rounds.costs[name] - rounds.baseline) / np.where(self.usable, self.at_log[name], math.nan)
+            most = float(self.curves[name].effect(1.0))
+            reach = np.where(rate > 0.0, np.maximum(room, 0.0) / np.where(rate > 0.0, rate, 1.0), math.inf)
+            reach = np.where(room < 0.0, 0.0, np.minimum(reach, most))
+            action = np.minimum(action, np.where(np.isfinite(rate), self.curves[name].action(reach), math.nan))
+        if self.dial.levels is not None:
+            ends = np.unique([0.0, *self.dial.action(np.array(self.dial.levels))])
+            floored = ends[np.maximum(np.searchsorted(ends, action + SAME, side="right") - 1, 0)]
+            action = np.where(np.isfinite(action), floored, math.nan)
+        rate = rounds.reward / np.where(self.usable, self.reward_at_log, math.nan)
+        return action, np.where(rate > 0.0, rate * self.rules.dose.reward.effect(action), 0.0 * rate)

@@ -1,0 +1,138 @@
+"""What a policy does on the rounds of a log, while it learns from what they would have given.
+
+A log is played through an `Agent`, or, where it is long and the policy's estimate linear, through `safedial.replay`,
+which computes the same settings at the speed of matrix products but knows no alarms. A study is played through its own
+reducer, event by event: outcomes come when they came, void rounds are void, and the coins are those of its hashes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.agent import Agent
+from safedial.decision.rules import Rules
+from safedial.errors import InvalidInput, require
+from safedial.evaluation.logged_rounds import Array, Rounds
+from safedial.evaluation.outcomes import Outcomes
+from safedial.replay_engines.dispatch import replay
+
+LONG = 20_000
+"""Rounds from which `replay` takes the place of an Agent, where it can."""
+
+STEP = 500
+"""Rounds between two calls of `progress`."""
+
+Progress = Callable[[int], None] | None
+
+
+class Played(NamedTuple):
+    """The advised settings, in the dial's units; how; and the round in which the policy stopped itself, with why."""
+
+    advised: Array
+    engine: str
+    stopped_at: float | None = None
+    stop_reason: str = ""
+
+
+def play(rules: Rules, rounds: Rounds, outcomes: Outcomes, *, seed: int, engine: str, progress: Progress) -> Played:
+    """The settings that a policy advises on these rounds."""
+    _check_columns(rules, rounds, outcomes)
+    if rounds.study is not None:
+        return _play_study(rules, rounds, outcomes, progress)
+    if engine == "replay":
+        return _play_replay(rules, rounds, outcomes, seed, progress)
+    if engine == "auto" and len(rounds) >= LONG:
+        try:
+            return _play_replay(rules, rounds, outcomes, seed, progress)
+        except InvalidInput:
+            pass  # refused before the first round, or for a reason that the agent has too
+    return _play_agent(rules, rounds, outcomes, seed, progress)
+
+
+def _check_columns(rules: Rules, rounds: Rounds, outcomes: Outcomes) -> None:
+    """Refuse a policy that needs what the log lacks."""
+    options, name = rules.policy.options, rules.policy.name
+    rewarded = not outcomes.exact or bool(np.isfinite(rounds.reward).any())
+    require(rewarded, "log", list(rounds.names), f"lacks the column `reward`, which {name} learns from", "add it")
+    rule = f"lacks the column `proposal`, which {name} scales"
+    way_out = "add what was proposed in each round, or name another `base`"
+    require(options.get("base") != "proposal" or rounds.proposal is not None, "log", list(rounds.names), rule, way_out)
+    rule = f"lacks the column `unit`, for which {name} keeps levels"
+    by_unit = options.get("unit") is None or "unit" in rounds.labels
+    require(by_unit, "log", list(rounds.names), rule, "add it, or leave the option `unit` out")
+
+
+def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, progress: Progress) -> Played:
+    fields = ("policy", "dose", "dial", "features", "start_action", "fallback_action", "baseline_range")
+    agent = Agent(rules.dim, rules.spec, **{name: getattr(rules, name) for name in fields}, seed=seed)
+    for context, action, reward, *costs, baseline in rounds.past:
+        cost = dict(zip(rounds.costs, costs, strict=True)) if rules.spec.costs else costs[0]
+        agent.update(context, action, reward, cost, baseline_cost=baseline)
+    advised, stopped, reads = np.empty(len(rounds)), None, rules.learner.reads_questions
+    units = rounds.labels.get("unit") if rules.policy.options.get("unit") is not None else None
+    proposed = rounds.proposal if reads and rules.policy.options.get("base") == "proposal" else None
+    for index in range(len(rounds)):
+        question: Any = {} if proposed is None else {"proposal": float(proposed[index])}
+        question |= {} if units is None else {"unit": units[index]}
+        baseline = float(rounds.baseline[index])
+        try:
+            decision = agent.decide(rounds.raw[index], baseline_cost=baseline, allow_extrapolation=True, **question)
+            advised[index] = decision.action
+            told, unrelated = outcomes.told(index, decision.action), rounds.unrelated[index]
+            if told is not None:
+                agent.update(decision, *told, unrelated=unrelated is True)
+            elif unrelated is not None or (outcomes.known[index] and not outcomes.given[index]):
+                agent.update(decision, unrelated=unrelated is not False)
+        except InvalidInput as error:
+            raise InvalidInput(f"log round {rounds.number[index]:g}: {error}", error.code) from error
+        if agent.stop_reason and stopped is None:
+            stopped = float(rounds.number[index]), agent.stop_reason
+        if progress and (index + 1) % STEP == 0:
+            progress(STEP)
+    return Played(advised, "agent", *(stopped or (None, "")))
+
+
+def _play_replay(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, progress: Progress) -> Played:
+    plain = rules.dial.levels is None and not rounds.past and rules.fallback_action == rules.dial.low
+    one = rules.spec.costs is None and outcomes.exact and not rules.policy.options.get("either")
+    rule = "does not know levels of a dial, earlier rounds, a fallback, several costs, brackets or costs of 0 or 1"
+    require(plain and one, "engine", "replay", rule, "use engine='agent'")
+    errs = rules.spec.reward_sensor_noise or rules.spec.cost_sensor_noise
+    require(not errs, "engine", "replay", "cannot tell a sensor's error from noise", "use engine='agent'")
+    usable, features = outcomes.usable & np.isfinite(rounds.reward), rules.features
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rewards = np.where(usable, rounds.reward / outcomes.reward_at_log, math.nan)
+        costs = np.where(usable, (rounds.costs["cost"] - rounds.baseline) / outcomes.at_log["cost"], math.nan)
+    coins = np.random.default_rng(seed).random(len(rounds)) if rules.policy.randomised else None
+    played = replay(
+        rules.policy,
+        rounds.raw if features is None else np.array([features.transform(row) for row in rounds.raw]),
+        rewards,
+        costs,
+        rules.spec,
+        dose=rules.dose,
+        informative=usable,
+        baseline_cost=rounds.baseline if rounds.baseline.any() else 0.0,
+        coins=coins,
+        progress=progress,
+    )
+    return Played(rules.dial.low + played.action[0] * (rules.dial.high - rules.dial.low), "replay")
+
+
+def _play_study(rules: Rules, rounds: Rounds, outcomes: Outcomes, progress: Progress) -> Played:
+    """The study's own events, with this policy's decisions and what they would have given."""
+    from safedial.evaluation.play_study import StudyPlayer, first_spec
+
+    own = rules is rounds.study.rules
+    spec = first_spec(rounds.study) if own else replace(rounds.study, rules=rules, before=None, since=0)
+    player = StudyPlayer(spec, rounds, outcomes, amends=own)
+    for number, event in enumerate(rounds.events, start=1):
+        player.follow(event)
+        if progress and number % STEP == 0:
+            progress(STEP)
+    return Played(np.array(player.advised), "study", *(player.stopped or (None, "")))

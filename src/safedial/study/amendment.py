@@ -1,0 +1,118 @@
+"""Amendments: a study's specification changes from the next decision on.
+
+The rounds before an amendment stay with their own state, rules and evidence: a late outcome, a correction or a void
+goes to the state that decided the round, and may still stop the study. The rounds after it begin a new promise, with
+new evidence. What is open, and for how long, is limited by the latest guard, for all rounds. Nothing else carries over
+but what an amendment must not hide: a stop, the resumes, the earlier amendments, the count of the stop rule and, on the
+same dial, the last setting.
+
+The new promise begins with an empty learner, as a new study would, unless what was learned does not depend on what has
+changed:
+
+* the guard's rules that only stop a study (`STOPS`): whatever the learner, it learns the same with other limits;
+* what the learner of a certified policy of this package names (`Learner.kept_through`). The linear estimate names the
+  threshold, the fallback and the guard: its confidence set is made of contexts and outcomes, without τ, and holds for
+  all rounds at once, so it holds for a τ chosen at any time, from whatever was seen, and whatever lowers an action. Its
+  risk is spent once, from its first round on. If the noise is learned too, there is no such proof.
+
+The rounds then keep one numbering, one queue and one learner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from safedial.core.promise import PROMISES
+from safedial.core.spec import NAMES, SafetySpec
+from safedial.errors import require
+from safedial.policies import FACTORIES
+from safedial.study.event import Event
+from safedial.study.guard import DEFAULTS
+from safedial.study.spec import StudySpec, check_fallback, read_spec
+from safedial.study.state import State
+
+FIXED = ("dim", "features")
+STOPS = tuple(name for name in DEFAULTS if name not in ("caps", "max_step"))
+"""The rules of a guard that only stop a study."""
+
+
+def new_fields(spec: StudySpec, given: Any, *, whole: bool) -> dict[str, Any]:
+    """A study's fields after an amendment: the `whole` specification is given, or what changes (None drops a field; of
+    the guard, only the rules that are given change). A `SafetySpec` gives the whole promise.
+    """
+    if isinstance(given, SafetySpec):
+        return {name: value for name, value in spec.fields.items() if name not in NAMES} | given.to_dict()
+    kind = "spec" if whole else "changes"
+    require(isinstance(given, Mapping), kind, type(given).__name__, "must be an object of named values")
+    fields = {name: value for name, value in spec.fields.items() if name in FIXED or not whole} | dict(given)
+    if not whole and isinstance(given.get("guard"), Mapping):
+        fields["guard"] = {**spec.fields["guard"], **given["guard"]}
+    return fields
+
+
+def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0, quiet: bool = True) -> StudySpec:
+    """The specification with new fields, which must keep what an amendment cannot change."""
+    version, policy = before.rules_version, before.rules.policy
+    rule = f"cannot store an amendment: it follows rules {version}, whose events keep their first form"
+    require(version > 1, "study", f"rules {version}", rule, "create a new study")
+    named = fields.get("policy") if isinstance(fields, Mapping) else None
+    same = (named.get("name") if isinstance(named, Mapping) else named) == policy.name
+    own = policy if same and policy.name not in FACTORIES else None
+    made = read_spec(fields, quiet=quiet, version=version, own=own)
+    known = made.rules.policy.name in FACTORIES or made.rules.policy is policy
+    require(
+        known, "policy", made.rules.policy.name, "is your own, which an amendment cannot bring", "create a new study"
+    )
+    for name in FIXED:
+        kept = made.fields.get(name) == before.fields.get(name)
+        rule = "cannot be amended, because one log holds the contexts of all rounds"
+        require(kept, name, made.fields.get(name), rule, "create a new study")
+    check_fallback(fields, made)
+    require(changed_in(before, made), "spec", [], "changes nothing", "state what is to differ from now on")
+    return replace(made, unit_check=before.unit_check, before=before, since=since)
+
+
+def changed_in(before: StudySpec, after: StudySpec) -> list[str]:
+    """The fields that differ."""
+    old, new = before.fields, after.fields
+    return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
+def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> bool:
+    """Whether what was learned is kept: where that is proved, unless it is not `wanted`; refused where it is wanted
+    without a proof.
+    """
+    proper = wanted is None or isinstance(wanted, bool)
+    require(proper, "keep_learning", wanted, "must be True, False or left out")
+    old, new = before.fields["guard"], after.fields["guard"]
+    limits = all(old.get(name) == new.get(name) for name in {*old, *new} if name not in STOPS)
+    policy, spec = before.rules.policy, before.rules.spec
+    certified = policy.name in FACTORIES and PROMISES[policy.promise].from_constants and not spec.learns_noise
+    free = (*(before.learner.kept_through if certified else ()), *(("guard",) if limits else ()))
+    bound = [name for name in changed_in(before, after) if name not in free]
+    rule = f"has no proof here: what was learned may depend on {', '.join(bound)}"
+    require(not (wanted and bound), "keep_learning", wanted, rule, "leave it out, and learning starts again")
+    return not bound and wanted is not False
+
+
+def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
+    """The state after an `amended` event, which is checked again."""
+    spec = amended_spec(state.study, body["spec"], since=event.seq)
+    kept, first = body["keep_learning"], state.decisions + 1
+    keeps_learning(state.study, spec, kept)
+    require(spec.fields == body["spec"], "spec", event.seq, "is not in its written form")
+    require(body["from_round"] == first, "from_round", body["from_round"], f"must be the next round, {first}")
+    made = State(spec, state, kept=kept)
+    made.stop_reason, made.resumes = state.stop_reason, state.resumes
+    made.amendments = [*state.amendments, [event.seq, first, event.at, changed_in(state.study, spec), kept]]
+    made.new_decisions = state.new_decisions
+    if spec.fields["dial"] == state.study.fields["dial"]:
+        made.last_action = state.last_action
+    if kept:
+        made.rounds, made.last_known = state.rounds, state.last_known
+    made.rounds_before = [state.decisions, made.rounds]
+    made.continues(state)
+    state.snapshots = []
+    return made

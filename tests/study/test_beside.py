@@ -1,0 +1,210 @@
+"""Replays and questions run beside the writer: neither waits for the other."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from safedial.study import Store, create_study, open_study, replay_log, replayer
+from safedial.study.database import writing
+from safedial.study.log import lock_head
+from tests.study.conftest import SPEC
+
+RULES = {**SPEC, "guard": {"alarm_level": 1e-300}}
+
+
+@pytest.fixture
+def study(store):
+    return create_study("trial", RULES, storage=store, actor="tester")
+
+
+def rounds(study, count, seed=1):
+    """So many rounds with outcomes; their decisions."""
+    rng = np.random.default_rng(seed)
+    made = [study.ask(context, wait=False) for context in rng.uniform(-0.6, 0.6, (count, 2)).tolist()]
+    asked = [each.result() for each in made]
+    told = [study.tell(each.id, reward=0.1, cost=0.3 * each.action, wait=False) for each in asked]
+    assert all(each.result().created for each in told)
+    return asked
+
+
+def halved(study, decision, **options):
+    return study.correct(decision.id, applied_action=0.5 * decision.action, reason="half was given", **options)
+
+
+def predicted(study, decision):
+    """The mean cost that a decision was based on."""
+    return study.events(decision.seq)["events"][0]["body"]["prediction"]["cost"]
+
+
+class Gate:
+    """Holds up replays beside the writer until it is opened; `count` of all replays."""
+
+    def __init__(self, monkeypatch):
+        self.reached, self.open, self.count = threading.Event(), threading.Event(), 0
+        replay = replay_log.replay_again
+
+        def counted(*words, **options):
+            self.count += 1
+            return replay(*words, **options)
+
+        def held(*words, **options):
+            self.reached.set()
+            assert self.open.wait(20)
+            return counted(*words, **options)
+
+        monkeypatch.setattr(replay_log, "replay_again", counted)
+        monkeypatch.setattr(replayer, "replay_again", held)
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    made = Gate(monkeypatch)
+    yield made
+    made.open.set()
+
+
+def agrees(study, storage):
+    """The log verifies, and a process that reads it anew has the same state."""
+    assert study.verify().ok
+    with Store(storage) as other:
+        assert open_study("trial", storage=other).state_digest() == study.state_digest()
+
+
+def test_questions_are_answered_while_the_log_is_locked(study, storage):
+    asked = rounds(study, 3)
+    with Store(storage) as other, writing(other.engine) as connection:
+        lock_head(connection, 1)
+        waiting = study.ask([0.1, 0.1], wait=False)
+        assert study.status()["decisions"] == 3
+        assert study.waiting() == []
+        assert study.events()["next_seq"] == 8
+        assert study.decision(asked[0].id).seq == 2
+        assert len(study.state_digest()) == 64
+        assert not waiting.done()
+    assert waiting.result().seq == 8
+    assert [row["seq"] for row in study.waiting()] == [8]
+
+
+def test_decisions_go_on_while_a_corrected_setting_is_replayed(study, storage, gate):
+    asked = rounds(study, 20)
+    before = predicted(study, study.ask([0.5, 0.1]))
+    corrected = halved(study, asked[2], wait=False)
+    assert gate.reached.wait(20)
+    meanwhile = [study.ask([0.5, 0.1]) for _ in range(3)]
+    assert [predicted(study, each) for each in meanwhile] == [before] * 3
+    study.tell(meanwhile[0].id, reward=0.1, cost=0.2)
+    assert not corrected.done()
+    gate.open.set()
+    seq = corrected.result().seq
+    after = study.ask([0.5, 0.1])
+    assert after.seq > seq > meanwhile[-1].seq
+    assert predicted(study, after) != pytest.approx(before, rel=1e-6)
+    agrees(study, storage)
+
+
+def test_changes_of_the_same_round_meanwhile_begin_the_replay_again(study, storage, gate):
+    asked = rounds(study, 20)
+    corrected = halved(study, asked[2], wait=False)
+    assert gate.reached.wait(20)
+    study.correct(asked[3].id, cost=0.01, reason="another round")
+    assert study.correct(asked[2].id, cost=0.02, reason="misread").seq < 45
+    gate.open.set()
+    body = study.events(corrected.result().seq)["events"][0]["body"]
+    assert (body["cost"], body["applied_action"]) == (0.02, 0.5 * asked[2].action)
+    assert gate.count == 2
+    agrees(study, storage)
+
+
+def test_two_processes_that_change_the_past_at_once_agree(study, storage, gate):
+    asked = rounds(study, 20)
+    with Store(storage) as other:
+        twin = open_study("trial", storage=other)
+        twin.ask([0.2, 0.2])
+        ones = [halved(study, asked[2], wait=False), halved(twin, asked[3], wait=False)]
+        ones.append(twin.void(asked[5].id, reason="wrong patient", unrelated=True, wait=False))
+        gate.open.set()
+        assert len({each.result().seq for each in ones}) == 3
+        for each in (study, twin):
+            each.ask([0.3, 0.3])
+        assert study.state_digest() == twin.state_digest()
+    agrees(study, storage)
+
+
+def test_the_log_is_not_locked_while_it_is_replayed(study, storage, monkeypatch):
+    asked, replays = rounds(study, 12), []
+    replay = replay_log.replay_again
+
+    def unlocked(*words, **options):
+        with Store(storage) as third, writing(third.engine) as connection:
+            replays.append(lock_head(connection, 1).seq)
+        return replay(*words, **options)
+
+    monkeypatch.setattr(replay_log, "replay_again", unlocked)
+    monkeypatch.setattr(replayer, "replay_again", unlocked)
+    with Store(storage) as other:
+        twin = open_study("trial", storage=other)
+        twin.ask([0.2, 0.2])
+        halved(study, asked[2])
+        study.void(asked[3].id, reason="wrong patient", unrelated=True)
+        assert replays == [26, 27]
+        assert twin.ask([0.2, 0.2]).seq == 29
+        assert replays == [26, 27, 28], "two changes are one replay to the other process"
+
+
+def test_a_long_replay_is_followed_by_a_snapshot_and_not_repeated_at_a_restart(study, storage, monkeypatch):
+    asked = rounds(study, 130)
+    halved(study, asked[1])
+    assert study.events(262)["events"][-1]["kind"] == "snapshot"
+    expected = study.state_digest()
+
+    def no_replay(*_):
+        raise AssertionError("a log was replayed")
+
+    monkeypatch.setattr(replay_log, "replay_again", no_replay)
+    with Store(storage) as other:
+        again = open_study("trial", storage=other)
+        assert again.state_digest() == expected
+        again.ask([0.1, 0.1])
+    monkeypatch.undo()
+    agrees(study, storage)
+
+
+def test_short_replays_are_repeated_once_at_a_restart(study, storage, gate):
+    gate.open.set()
+    asked = rounds(study, 10)
+    for each in asked[2:7]:
+        halved(study, each)
+    assert gate.count == 5
+    expected, before = study.state_digest(), gate.count
+    with Store(storage) as other:
+        assert open_study("trial", storage=other).state_digest() == expected
+    assert gate.count == before + 1
+    assert study.verify().ok
+
+
+def test_a_store_is_closed_after_the_replays_that_wait(study, storage, gate):
+    asked = rounds(study, 6)
+    waiting = [halved(study, asked[1], wait=False), study.ask([0.1, 0.1], wait=False)]
+    assert gate.reached.wait(20)
+    threading.Timer(0.05, gate.open.set).start()
+    study.store.close()
+    assert sorted(each.result().seq for each in waiting) == [14, 15]
+    with Store(storage) as other:
+        assert open_study("trial", storage=other).verify().ok
+
+
+def test_a_replay_that_fails_is_the_answer_to_its_correction_alone(study, monkeypatch):
+    asked = rounds(study, 6)
+
+    def fail(*_, **__):
+        raise ValueError("out of memory")
+
+    monkeypatch.setattr(replayer, "replay_again", fail)
+    corrected = halved(study, asked[1], wait=False)
+    with pytest.raises(ValueError, match="out of memory"):
+        corrected.result()
+    monkeypatch.undo()
+    assert study.ask([0.1, 0.1]).seq == 14
+    assert halved(study, asked[1]).seq == 15
+    assert study.verify().ok
