@@ -252,19 +252,21 @@ def _numbers(spec: SafetySpec) -> dict[str, Any]:
 
 
 def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
-    """The program for these arguments, compiled once for each form of the rule."""
-    shapes = str(jax.tree.map(lambda part: (part.shape, part.dtype), arguments))
-    shared = (
-        plan.form == "scan" and rule.policy.name in POLICIES and not rule.world.is_own and not rule.spec.noise_scale
-    )
-    fixed = {name: value for name, value in vars(rule.spec).items() if name not in arguments[0]["numbers"]}
-    key = (str(jax.config.jax_default_device), rule.policy.name, rule.policy.options, rule.world.to_dict())
-    key = str((*key, rule.dose.to_dict(), fixed, rule.batch, plan, shapes))
-    if not shared or key not in PROGRAMS:
-        made = jax.jit(partial(_play, rule, plan), donate_argnums=(1, 2)).lower(*arguments).compile()
-        if not shared:
-            return made
-        PROGRAMS[key] = made
+    """The program for these arguments, compiled once for each form of the rule; your own policies and worlds, whose
+    form is not known, compile anew.
+    """
+    make = jax.jit(partial(_play, rule, plan), donate_argnums=(1, 2)).lower
+    if rule.policy.name not in POLICIES or rule.world.is_own or rule.spec.noise_scale is not None:
+        return make(*arguments).compile()
+    # Only the scan of the plain learner takes the spec's numbers as arguments; elsewhere they are part of the program.
+    passed = arguments[0]["numbers"] if plan.form == "scan" else ()
+    fixed = {name: value for name, value in vars(rule.spec).items() if name not in passed}
+    shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
+    device = str(jax.config.jax_default_device)
+    key = repr((device, rule.policy.name, rule.policy.options, rule.world.to_dict(), rule.dose.to_dict()))
+    key += repr((fixed, rule.batch, plan, shapes))
+    if key not in PROGRAMS:
+        PROGRAMS[key] = make(*arguments).compile()
     return PROGRAMS[key]
 
 
@@ -272,8 +274,8 @@ def _play(
     rule: Rule, plan: Plan, fixed: dict[str, Any], state: Any, totals: Any, done: Any, marks: Any, given: Any
 ) -> tuple[Any, Any, Any, Any]:
     """A chunk: (state, totals, totals at the marks, whether all costs are finite)."""
-    stated, spec = rule.spec, copy.copy(rule.spec)
-    for name, value in fixed["numbers"].items():
+    spec = copy.copy(rule.spec)
+    for name, value in fixed["numbers"].items() if plan.form == "scan" else ():
         object.__setattr__(spec, name, value)
     rule = rule._replace(spec=spec)
     at = done + 1 + jnp.arange(plan.step)
@@ -298,8 +300,7 @@ def _play(
     else:
         from safedial.simulation import jax_kernel
 
-        fused = rule._replace(spec=stated)
-        state, told = jax_kernel.play(fused, state, numbers, given, interpret=plan.form == "interpret")
+        state, told = jax_kernel.play(rule, state, numbers, given, interpret=plan.form == "interpret")
     intensity, flags = told[:, 0], told[:, 1].astype(np.int32)
     harm, gain = rule.applied(intensity)
     steps = Step(gain, harm, *(flags & (1 << place) > 0 for place in range(3)))
