@@ -4,7 +4,6 @@ import pytest
 import safedial.simulation.loop as batch
 from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
 from safedial.policies import rows_learn_alike
-from safedial.simulation import run as module
 from safedial.simulation.summary import summary
 from safedial.stats import violation_interval
 from safedial.theory.regret import regret_bound
@@ -15,7 +14,7 @@ from tests.conftest import make_spec
 def test_results_do_not_depend_on_the_chunk(chunk, monkeypatch):
     settings = {"rounds": 333, "seeds": 4}
     whole = simulate(make_policy("hp_probe"), LinearWorld(dim=3), make_spec(), **settings)
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(batch.Batch, "step", chunk)
     parts = simulate(make_policy("hp_probe"), LinearWorld(dim=3), make_spec(), **settings)
     np.testing.assert_array_equal(parts.violations, whole.violations)
     np.testing.assert_allclose(parts.regret_curve, whole.regret_curve, atol=1e-10)

@@ -57,6 +57,29 @@ def replay(
 
 
 @bench.command()
+def simulate(
+    dim: Annotated[list[int] | None, typer.Option(help="Dimensions of the contexts; may be repeated [10, 26].")] = None,
+    seeds: Annotated[list[int] | None, typer.Option(help="Numbers of seeds; may be repeated [1, 10, 500].")] = None,
+    *,
+    device: Annotated[str | None, typer.Option(help="For jax: cpu or gpu.")] = None,
+    dtype: Annotated[str, typer.Option(help="For jax: float64 or float32.")] = "float64",
+    seconds: Annotated[float, typer.Option(help="Seconds for each figure.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """Time the engines of simulate, in rounds per second, beside a plain loop and what the memory allows."""
+    from safedial.bench.simulation_speed import DIMS, SEEDS, bench_simulation
+    from safedial.cli.output import print_json, print_table
+
+    sizes = tuple(dim or DIMS), tuple(seeds or SEEDS)
+    rows = bench_simulation(*sizes, device=device, dtype=dtype, seconds=seconds)
+    if json:
+        print_json(rows)
+        return
+    words = [[f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" for value in row.values()] for row in rows]
+    print_table("Simulated rounds per second", list(rows[0]), words)
+
+
+@bench.command()
 def checks(
     runs: Annotated[int, typer.Option(help="Logs of each world.")] = 100,
     json: Json = False,

@@ -41,6 +41,10 @@ def _class_(text: str, *names: str) -> Any:
     return _in("The function classes of nonlinear_hp_ucb and nonlinear_hp_probe", text, *names)
 
 
+def _engine(text: str) -> Any:
+    return _in("The engine", text)
+
+
 CLIP = "Cut the cost bound at S times the context's norm. Default: yes, but no with --radius paper."
 
 
@@ -114,6 +118,12 @@ def simulate(
     reward_sensor_noise: Annotated[float | None, _world("Additive sensor error of the reward [0].")] = None,
     cost_sensor_noise: Annotated[float | None, _world("Additive sensor error of the cost [0].")] = None,
     dose: Annotated[str | None, _world(f"The dose curve: {DOSES} [identity].")] = None,
+    engine: Annotated[str, _engine("numpy, jax (compiled; the extra jax), or auto: jax where it pays.")] = "numpy",
+    device: Annotated[str | None, _engine("jax: cpu or gpu [JAX's default].")] = None,
+    draws: Annotated[
+        str, _engine("jax: numpy for the same worlds, or counter: drawn on the device, fast on a GPU.")
+    ] = "numpy",
+    dtype: Annotated[str, _engine("jax: float64 or float32.")] = "float64",
     json: Json = False,
 ) -> None:
     """Simulate a policy in a world, the paper's linear one by default, and report violations, regret and reward."""
@@ -157,12 +167,14 @@ def simulate(
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or default_dose(world)))
     with progress_bar(f"{chosen.label}, {seeds} seeds", rounds) as advance:
         options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "dose": curve, "progress": advance}
+        how: dict[str, Any] = {"engine": engine, "device": device, "draws": draws, "dtype": dtype}
         if log:
+            require(engine != "jax", "--log", log, "is not for --engine jax, which keeps no rounds", "leave one out")
             told, result = logged_simulation(chosen, place, stated, **options)
             units = {"features": file.features, "dial": file.dial} if file else {}
             write_text(log, log_text(told, **units))
         else:
-            result = run(chosen, place, stated, **options)
+            result = run(chosen, place, stated, **options, **how)
     report = summary(result)
     if json:
         print_json(report | ({"log": str(log)} if log else {}))

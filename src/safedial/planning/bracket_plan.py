@@ -24,8 +24,9 @@ from safedial.errors import require
 from safedial.planning.forecast import Forecast, curves_of, moving, reward_of, violations_of
 from safedial.planning.scenarios import Scenario
 from safedial.policies import Policy, make_policy
-from safedial.simulation.loop import Played, exceeded
+from safedial.simulation.loop import Played
 from safedial.simulation.proved import promise_holds
+from safedial.simulation.rule import exceeded
 from safedial.simulation.run import simulate
 from safedial.worlds.dose_response import DoseResponseWorld
 from safedial.worlds.world import generators

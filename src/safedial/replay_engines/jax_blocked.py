@@ -18,6 +18,7 @@ import numpy as np
 from safedial.core.estimate import Estimate, Prediction
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.replay_engines.arguments import WAY_OUT, Rounds, check_norms
+from safedial.replay_engines.jax_device import device_named, x64
 from safedial.replay_engines.record import Trace, empty_trace
 from safedial.replay_engines.round_step import write_shared_rows
 
@@ -54,7 +55,7 @@ def replay_jax(
             code without a GPU, "auto" for Pallas on a GPU if it compiles, else plain.
         warps: warps of the fused kernel.
     """
-    chosen = _device(device)
+    chosen = device_named(device)
     on_gpu = chosen.platform in ("gpu", "cuda", "rocm")
     require(kernel in KERNELS, "kernel", kernel, "must be one of " + ", ".join(KERNELS))
     require(kernel != "pallas" or on_gpu, "kernel", kernel, "needs a GPU", "use 'auto' or 'plain'")
@@ -71,25 +72,6 @@ def replay_jax(
         plan = programs.Plan(chosen, size, run, _wide(rounds.dim, on_gpu), rounds.dtype.name, warps)
         automatic = ("pallas", "plain") if on_gpu else ("plain",)
         return _stream(rounds, plan, automatic if kernel == "auto" else (kernel,))
-
-
-def x64(wanted: bool) -> Any:
-    """A context with or without double precision in JAX, whatever the global configuration."""
-    switch = getattr(jax, "enable_x64", None)
-    if switch is None:
-        from jax.experimental import enable_x64 as switch  # pyright: ignore
-    return switch(wanted)
-
-
-def _device(name: str | None) -> Any:
-    require(name in (None, "cpu", "gpu"), "device", name, "must be 'cpu', 'gpu' or None")
-    if name is None:
-        return jax.devices()[0]
-    try:
-        return jax.devices(name)[0]
-    except RuntimeError:
-        require(False, "device", name, f"is not one that JAX sees ({jax.default_backend()} only)", "use device=None")
-        raise
 
 
 def _wide(dim: int, on_gpu: bool) -> int:

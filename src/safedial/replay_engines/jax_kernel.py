@@ -178,7 +178,7 @@ def run_pallas(
         )
 
     shapes = [jax.ShapeDtypeStruct((2 * size, size), dtype), jax.ShapeDtypeStruct((ROWS, size), dtype)]
-    options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": _triton(warps)}
+    options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": triton(warps)}
     both, record = pallas.pallas_call(kernel, out_shape=shapes, **options)((both, means), start, inputs)
     return both[size:], record
 
@@ -189,11 +189,11 @@ def _stacked(gram: Any, means: Any) -> tuple[Any, Any]:
     return jnp.concatenate([gram, jnp.eye(size, dtype=gram.dtype)]), jnp.pad(means, ((0, 0), (0, size)))
 
 
-def _triton(warps: int) -> Any:
+def triton(warps: int) -> Any:
     """The compiler parameters that choose Triton, under the name this JAX has for them."""
-    from jax.experimental.pallas import triton
+    from jax.experimental.pallas import triton as backend
 
-    parameters = getattr(triton, "CompilerParams", None) or triton.TritonCompilerParams  # pyright: ignore
+    parameters = getattr(backend, "CompilerParams", None) or backend.TritonCompilerParams  # pyright: ignore
     return parameters(num_warps=warps, num_stages=1)
 
 

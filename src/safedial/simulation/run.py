@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from safedial.errors import require
 from safedial.policies import Policy, as_policy, check_proved
 from safedial.policies.several_costs import takes_costs
 from safedial.simulation.attainable import attainable_curve
+from safedial.simulation.engines import start_batch
 from safedial.simulation.loop import Batch, Played, Round
 from safedial.worlds.world import World
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Array = NDArray[np.float64]
-
-CHUNK = 256
-"""Rounds in a chunk. Results do not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,9 @@ class Simulation:
     violations_curve: Array
     reward_curve: Array
     exact_clairvoyant_reward_curve: Array
+    engine: str = "numpy"
+    draws: str = "numpy"
+    compile_seconds: float = 0.0
 
     def __repr__(self) -> str:
         rows, seeds = self.violations.shape
@@ -82,9 +83,12 @@ class Simulation:
     def attainable_reward_curve(self) -> Array | None:
         """The reward of one who knows the cost exactly and learns the sign of the reward.
 
-        Computed when first asked for, on the same random numbers. None where there is none (`simulation.attainable`).
+        Computed when first asked for, on the same random numbers. None where there is none (`simulation.attainable`),
+        and for worlds that were drawn on a device.
         """
-        given = {"checkpoints": self.checkpoints, "seeds": self.seeds, "dose": self.dose, "chunk": CHUNK}
+        if self.draws != "numpy":
+            return None
+        given = {"checkpoints": self.checkpoints, "seeds": self.seeds, "dose": self.dose, "chunk": Batch.step}
         return attainable_curve(self.world, self.spec, **given)
 
     @property
@@ -132,6 +136,10 @@ def simulate(
     progress: Callable[[int], None] | None = None,
     observe: Callable[[Round], None] | None = None,
     record: Callable[[Played], None] | None = None,
+    engine: Literal["numpy", "jax", "auto"] = "numpy",
+    device: Literal["cpu", "gpu"] | None = None,
+    draws: Literal["numpy", "counter"] = "numpy",
+    dtype: Literal["float64", "float32"] = "float64",
 ) -> Simulation:
     """Run `policy` in `world` for `rounds` rounds and every seed; `spec.threshold` and the risks may be 1-d arrays.
 
@@ -142,6 +150,13 @@ def simulate(
         progress: called with the number of rounds just finished.
         observe: called every round with a `Round`, before its update.
         record: called after every chunk of rounds with what was `Played`, noise included.
+        engine: "numpy"; "jax", the rounds compiled, on a CPU or a GPU; or "auto", "jax" if it is installed, can run
+            this policy in this world, and repays the second that compiling takes. Both play the same rounds, up to
+            rounding.
+        device: for "jax": "cpu", "gpu", or None for JAX's default.
+        draws: for "jax": "numpy" for the worlds of the NumPy engine, or "counter" for worlds that are drawn on the
+            device, others of the same law; a GPU is fast only with these.
+        dtype: for "jax": "float64", or "float32" for speed; decisions near a switch may then differ.
 
     >>> from safedial.policies import hp_ucb
     >>> from safedial.worlds import LinearWorld
@@ -156,20 +171,32 @@ def simulate(
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
     started = time.perf_counter()
-    run = Batch(
-        policy, world, spec, dose=dose, seeds=chosen, rounds=rounds, points=points, observe=observe, record=record
+    run = start_batch(
+        engine,
+        policy,
+        world,
+        spec,
+        device=device,
+        draws=draws,
+        dtype=dtype,
+        dose=dose,
+        seeds=chosen,
+        rounds=rounds,
+        points=points,
+        observe=observe,
+        record=record,
     )
-    starts = range(0, rounds, CHUNK)
+    sizes = [min(run.step, rounds - start) for start in range(0, rounds, run.step)]
     with ThreadPoolExecutor(max_workers=1) as ahead:
-        draws = ahead.submit(run.draw, min(CHUNK, rounds))
-        for start in starts:
-            ready = draws.result()
-            after = start + len(ready.coin)
-            if after < rounds:
-                draws = ahead.submit(run.draw, min(CHUNK, rounds - after))
-            run.chunk(start, ready)
+        drawing = ahead.submit(run.draw, sizes[0])
+        for number, size in enumerate(sizes):
+            drawn = drawing.result()
+            if number + 1 < len(sizes):
+                drawing = ahead.submit(run.draw, sizes[number + 1])
+            run.chunk(number * run.step, drawn)
             if progress:
-                progress(len(ready.coin))
+                progress(size)
+    results = run.results()
     return Simulation(
         policy=policy,
         world=world,
@@ -178,7 +205,10 @@ def simulate(
         rounds=rounds,
         seeds=chosen,
         seconds=time.perf_counter() - started,
-        **run.results(),
+        engine=run.engine,
+        draws=draws,
+        compile_seconds=run.compile_seconds,
+        **results,
     )
 
 

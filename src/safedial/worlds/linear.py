@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from safedial.core.costs import split_spec
 from safedial.core.estimate import Prediction
+from safedial.core.namespace import namespace
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
@@ -113,10 +114,12 @@ class LinearWorld(World):
     def means(self, spec: SafetySpec, truth: Truth, context: Array) -> tuple[Array, Array]:
         """The means of R/g and C/g at contexts (..., d)."""
         each = context if truth.cost_coef.ndim == truth.reward_coef.ndim else context[..., None, :]
-        reward, cost = np.vecdot(context, truth.reward_coef), np.vecdot(each, truth.cost_coef)
+        reward, cost = _along(context, truth.reward_coef), _along(each, truth.cost_coef)
         if self.mean == "sine":
             size = spec.coefficient_bound
-            reward, cost = (size * np.sin(np.pi * value / (size * spec.context_bound)) for value in (reward, cost))
+            reward, cost = (
+                size * namespace(value).sin(np.pi * value / (size * spec.context_bound)) for value in (reward, cost)
+            )
         return reward, cost
 
     def noise_scale(self, spec: SafetySpec, context: Array) -> float | Array:
@@ -160,3 +163,9 @@ class LinearWorld(World):
         excess = (candidates @ truth.cost_coef[..., None])[..., 0] - seen.cost
         pick: Any = np.argmax(excess / np.maximum(seen.width, 1e-300), axis=-1)
         return np.take_along_axis(candidates, pick[..., None, None], axis=-2)[..., 0, :]
+
+
+def _along(left: Any, right: Any) -> Any:
+    """⟨left, right⟩ along the last axis; in a compiled program as a sum, which it joins with what comes before."""
+    xp = namespace(left)
+    return np.vecdot(left, right) if xp is np else xp.sum(left * right, axis=-1)

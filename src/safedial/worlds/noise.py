@@ -32,6 +32,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.core.namespace import namespace
+
 Array = NDArray[np.float64]
 
 CUT = 2.0
@@ -53,7 +55,7 @@ def truncated(rng: np.random.Generator, size: int) -> Array:
     from scipy.special import ndtr, ndtri
 
     tail = float(ndtr(-CUT))
-    return ndtri(tail + (1.0 - 2.0 * tail) * rng.random(size)) / _deviation()
+    return ndtri(tail + (1.0 - 2.0 * tail) * rng.random(size)) / deviation()
 
 
 def student_t3(rng: np.random.Generator, size: int) -> Array:
@@ -70,7 +72,7 @@ SCALES = (0.5, 1.5)
 
 def context_scale(context: Array, bound: float) -> Array:
     """½ + min(d·x₁²/L², 2)/2: the standard deviation of `context-scale` noise."""
-    return 0.5 + 0.5 * np.minimum(context.shape[-1] * context[..., 0] ** 2 / bound**2, 2.0)
+    return 0.5 + 0.5 * namespace(context).minimum(context.shape[-1] * context[..., 0] ** 2 / bound**2, 2.0)
 
 
 NOISES: dict[str, Callable[[np.random.Generator, int], Array]] = {
@@ -96,7 +98,7 @@ def quantile(name: str, probability: Any) -> Any:
         return np.where(probability > 0.5, 1.0, -1.0)
     if name == "truncated":
         tail = float(ndtr(-CUT))
-        return ndtri(tail + (1.0 - 2.0 * tail) * probability) / _deviation()
+        return ndtri(tail + (1.0 - 2.0 * tail) * probability) / deviation()
     if name == "student-t3":
         return stdtrit(3.0, probability) / math.sqrt(3.0)
     if name == "exponential":
@@ -123,7 +125,7 @@ def exceeds_rarely(name: str, size: Any, risk: Any) -> Any:
     return quantile(name, 1.0 - np.asarray(risk)) <= size
 
 
-def _deviation() -> float:
+def deviation() -> float:
     """The standard deviation of a standard normal variable cut at ±CUT."""
     from scipy.special import ndtr
 

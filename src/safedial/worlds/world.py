@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.estimate import Prediction
+from safedial.core.namespace import where
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.worlds.noise import NOISES, quantile
@@ -171,9 +172,9 @@ class World(ABC):
         """What a learner sees of one round; any finite numbers if its weight is 0."""
         context, reward_mean, cost_mean, gain, harm, reward_noise, cost_noise, *sensors = exposure
         scale = spec.noise_scale
-        if self.proportional and not (scale or spec.reward_sensor_noise or spec.cost_sensor_noise):
+        if self.proportional and not (scale or spec.sensors_err):
             return Normalised(reward_mean + reward_noise, cost_mean + cost_noise)
-        by_reward, by_cost = np.where(weight > 0, gain, 1.0), np.where(weight > 0, harm, 1.0)
+        by_reward, by_cost = where(weight > 0.0, gain, 1.0), where(weight > 0.0, harm, 1.0)
         if not self.proportional:
             reward, cost, _ = self.outcome(spec, exposure)
             return Normalised(reward / by_reward, (cost - self.baseline_cost) / by_cost)

@@ -1,0 +1,113 @@
+"""Simulated rounds in a second, by engine, number of seeds and dimension, in one run, beside the bare arithmetic.
+
+HP-Probe, unit Gaussian noise, τ = 0.5, the paper's world. Times are from the call to the answer, drawing included and
+compiling aside; each engine runs for about `SECONDS`. `naive` is a loop over seeds and rounds in NumPy, as one would
+write it: matrix products of single contexts, no batch. `floor` is what the memory allows a program that reads and
+writes Σ⁻¹ of every seed in every round: 2·8·d² bytes at the speed of a copy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from safedial.core.spec import SafetySpec
+from safedial.errors import require
+from safedial.experiments.synthetic import synthetic_spec
+from safedial.simulation import simulate
+from safedial.worlds import LinearWorld
+
+SECONDS = 1.0
+SEEDS = (1, 10, 500)
+DIMS = (10, 26)
+
+
+def bench_simulation(
+    dims: tuple[int, ...] = DIMS,
+    seeds: tuple[int, ...] = SEEDS,
+    *,
+    device: str | None = None,
+    dtype: str = "float64",
+    seconds: float = SECONDS,
+    progress: Callable[[str], None] | None = None,
+) -> list[dict[str, Any]]:
+    """A row for each dimension and number of seeds: rounds in a second by engine, and how long compiling took."""
+    for name, values in (("dims", dims), ("seeds", seeds)):
+        right = len(values) > 0 and all(type(value) is int and value >= 1 for value in values)
+        require(right, name, values, "must be whole numbers >= 1")
+    spec, compiled = synthetic_spec(), find_spec("jax") is not None
+    engines: dict[str, dict[str, Any]] = {"numpy": {}} if device != "gpu" else {}
+    if compiled:
+        given = {"engine": "jax", "device": device, "dtype": dtype}
+        engines |= {"jax": given} if device != "gpu" else {}
+        engines |= {"jax_counter": given | {"draws": "counter"}}
+    rows = []
+    for dim in dims:
+        for count in seeds:
+            row: dict[str, Any] = {"dim": dim, "seeds": count}
+            if device != "gpu":
+                row |= {"floor": _copy_speed() / (16 * dim**2), "naive": _naive(dim, spec, seconds)}
+            for name, options in engines.items():
+                row |= _timed(name, dim, count, spec, options, seconds)
+            rows.append(row)
+            if progress:
+                progress(f"d = {dim}, {count} seeds")
+    return rows
+
+
+def _timed(
+    name: str, dim: int, seeds: int, spec: SafetySpec, options: dict[str, Any], seconds: float
+) -> dict[str, Any]:
+    """Rounds in a second, after a short run that compiles and says how long the timed one may be."""
+    world, rounds = LinearWorld(dim=dim), 64
+    first = simulate("hp_probe", world, spec, rounds=rounds, seeds=seeds, **options)
+    rate = first.violations.size * rounds / max(first.seconds - first.compile_seconds, 1e-3)
+    rounds = max(64, int(min(rate * seconds / seeds, 1e7)))
+    again = simulate("hp_probe", world, spec, rounds=rounds, seeds=seeds, points=10, **options)
+    if again.compile_seconds > 0.0:  # another size of chunks: once more, compiled
+        again = simulate("hp_probe", world, spec, rounds=rounds, seeds=seeds, points=10, **options)
+    report: dict[str, Any] = {name: seeds * rounds / (again.seconds - again.compile_seconds)}
+    return report | ({f"{name}_compile_seconds": first.compile_seconds} if options else {})
+
+
+def _naive(dim: int, spec: SafetySpec, seconds: float) -> float:
+    """One seed as one would write it first: the rule itself, without a batch."""
+    rng = np.random.default_rng(0)
+    theta, mu = rng.standard_normal((2, dim)) / dim**0.5
+    inverse, targets = np.eye(dim) / spec.ridge, np.zeros((2, dim))
+    log_det, rounds, started = 0.0, 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        context = rng.standard_normal(dim)
+        context *= spec.context_bound / np.linalg.norm(context)
+        direction = inverse @ context
+        squared = float(context @ direction)
+        radius = (spec.cost_noise**2 * (log_det + 2.0 * spec.log_inverse_risk) + spec.ridge) ** 0.5
+        upper = min(context @ inverse @ targets[1] + radius * squared**0.5, spec.coefficient_bound)
+        load = upper + spec.tail * spec.cost_noise
+        dose = 1.0 if load <= spec.threshold else spec.threshold / load
+        dose *= 1.0 if context @ inverse @ targets[0] >= 0.0 else (rounds + 1) ** -0.5
+        seen = np.array([context @ theta, context @ mu]) + rng.standard_normal(2)
+        targets += np.outer(seen, context) if dose > 0.0 else 0.0
+        inverse -= np.outer(direction, direction) / (1.0 + squared)
+        log_det += np.log1p(squared)
+        rounds += 1
+    return rounds / (time.perf_counter() - started)
+
+
+def _copy_speed() -> float:
+    """Bytes in a second, read and written, of a copy that no cache holds."""
+    source = np.ones(1 << 23)
+    target = np.empty_like(source)
+    np.copyto(target, source)
+    best = min(_seconds(lambda: np.copyto(target, source)) for _ in range(3))
+    return 2 * source.nbytes / best
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

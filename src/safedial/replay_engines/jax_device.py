@@ -1,0 +1,29 @@
+"""JAX's devices and precision, for the engines that use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safedial.errors import import_extra, require
+
+jax = import_extra("jax", "jax")
+
+
+def x64(wanted: bool) -> Any:
+    """A context with or without double precision in JAX, whatever the global configuration."""
+    switch = getattr(jax, "enable_x64", None)
+    if switch is None:
+        from jax.experimental import enable_x64 as switch  # pyright: ignore
+    return switch(wanted)
+
+
+def device_named(name: str | None) -> Any:
+    """JAX's first device of this kind; None: its default."""
+    require(name in (None, "cpu", "gpu"), "device", name, "must be 'cpu', 'gpu' or None")
+    if name is None:
+        return jax.devices()[0]
+    try:
+        return jax.devices(name)[0]
+    except RuntimeError:
+        require(False, "device", name, f"is not one that JAX sees ({jax.default_backend()} only)", "use device=None")
+        raise

@@ -1,0 +1,121 @@
+"""All rounds of a chunk in one fused kernel for a GPU: Σ⁻¹ stays in registers from the first round to the last.
+
+A compiled scan reads and writes Σ⁻¹ of every seed in every round, d² numbers each way, and that is what it waits for.
+Here a warp has a few seeds: their Σ⁻¹, θ̂ and μ̂ are read before the first round and written after the last; a round
+reads d + 4 numbers and writes two. The rule is the policy's own, as in the scan.
+
+Contexts and estimates are filled up with zeros to a power of two, which a kernel's arrays must have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas
+
+from safedial.core.estimate import Estimate, Prediction
+from safedial.core.tighter_radii import Learner
+from safedial.replay_engines.jax_kernel import triton
+from safedial.simulation.rule import Rule
+from safedial.worlds.world import Exposure
+
+ENTRIES = 1024
+"""Entries of Σ⁻¹ that a warp holds."""
+
+
+def sums(dim: int) -> Learner:
+    """The linear learner for estimates (seeds, d) and (seeds, d, d), by sums, which a kernel has, of products."""
+
+    def predict(state: Estimate, context: Any) -> Prediction:
+        direction = jnp.sum(state.inverse * context[:, None, :], axis=2)
+        squared = jnp.sum(context * direction, axis=1)
+        return Prediction(
+            reward=jnp.sum(context * state.reward_coef, axis=1),
+            cost=jnp.sum(context * state.cost_coef, axis=1),
+            width=jnp.sqrt(jnp.maximum(squared, 0.0)),
+            norm=jnp.sqrt(jnp.sum(context * context, axis=1)),
+            log_det=state.log_det,
+            informative_rounds=state.informative_rounds,
+            dim=dim,
+            direction=direction,
+        )
+
+    def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
+        squared, direction = seen.width * seen.width, seen.direction
+        scaled = (weight / (1.0 + weight * squared))[:, None] * direction
+        return Estimate(
+            state.inverse - scaled[:, :, None] * direction[:, None, :],
+            state.reward_coef + scaled * (reward - seen.reward)[:, None],
+            state.cost_coef + scaled * (cost - seen.cost)[:, None],
+            state.log_det + jnp.log1p(weight * squared),
+            state.informative_rounds + jnp.where(weight > 0.0, 1.0, 0.0),
+        )
+
+    return Learner(None, predict, update)
+
+
+def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, interpret: bool = False) -> Any:
+    """(state, told (rounds, 2, 1, seeds)) of a chunk, as the scan of `jax_engine` has them."""
+    dim, dtype, rounds, seeds = rule.world.dim, state.inverse.dtype, len(numbers), state.log_det.shape[-1]
+    wide = 1 << max(dim - 1, 1).bit_length()
+    block = max(1, ENTRIES // wide**2)
+    rule = rule._replace(learner=sums(dim), batch=block)
+    names, missing = tuple(name for name in given if name != "context"), -seeds % block
+    count = seeds + missing
+
+    def padded(part: Any, axes: dict[int, int]) -> Any:
+        return jnp.pad(part, [(0, axes.get(axis, 0)) for axis in range(part.ndim)])
+
+    def kernel(first: Any, contexts: Any, *refs: Any) -> None:
+        before, shown, after, told = refs[:5], dict(zip(names, refs[5:-6], strict=True)), refs[-6:-1], refs[-1]
+
+        def body(index: Any, state: Estimate) -> Estimate:
+            index = jnp.asarray(index, jnp.int32)
+            here = {name: shown[name][index, :] for name in names} | {"context": contexts[index, :, :]}
+            now = Exposure(**{name: here.get(name, 0.0) for name in Exposure._fields})
+            coin, number = here.get("coin", 0.0), first[0] + index.astype(dtype)
+            prediction, choice = rule.decide(state, number, now, coin)
+            learned, step = rule.learn(state, now, prediction, choice, coin)
+            flags = sum(jnp.where(held, float(1 << place), 0.0) for place, held in enumerate(step[2:]))
+            told[index, 0, :] = choice.intensity.astype(dtype)
+            told[index, 1, :] = (flags + 0.0 * choice.intensity).astype(dtype)
+            return Estimate(*(part.astype(dtype) for part in learned))
+
+        state = lax.fori_loop(0, rounds, body, Estimate(*(ref[...] for ref in before)))
+        for ref, part in zip(after, state, strict=True):
+            ref[...] = part
+
+    more = {0: missing, 1: wide - dim, 2: wide - dim}
+    parts = [padded(part[0], more) for part in state]
+    inputs = [padded(given["context"][:, 0], {1: missing, 2: wide - dim})]
+    noises = [padded(given[name][:, 0], {1: missing}) for name in names]
+
+    def blocks(shape: tuple[int, ...], axis: int) -> Any:
+        size = tuple(block if place == axis else length for place, length in enumerate(shape))
+        return pallas.BlockSpec(size, lambda at: tuple(at if place == axis else 0 for place in range(len(shape))))
+
+    states = [blocks(part.shape, 0) for part in parts]
+    options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": triton(1)}
+    *after, told = pallas.pallas_call(
+        kernel,
+        grid=(count // block,),
+        in_specs=[
+            pallas.BlockSpec((1,), lambda at: (0,)),
+            blocks(inputs[0].shape, 1),
+            *states,
+            *(blocks(part.shape, 1) for part in noises),
+        ],
+        out_specs=[*states, blocks((rounds, 2, count), 2)],
+        out_shape=[jax.ShapeDtypeStruct(part.shape, dtype) for part in parts]
+        + [jax.ShapeDtypeStruct((rounds, 2, count), dtype)],
+        **options,
+    )(numbers[:1], inputs[0], *parts, *noises)
+    whole = (
+        after[0][:seeds, :dim, :dim],
+        *(part[:seeds, :dim] for part in after[1:3]),
+        *(part[:seeds] for part in after[3:]),
+    )
+    return Estimate(*(part[None] for part in whole)), told[:, :, None, :seeds]

@@ -1,0 +1,155 @@
+"""One round of a simulation as pure functions of arrays, of any array library: decide, learn, score.
+
+The loops are elsewhere: `simulation.loop` in NumPy, `simulation.jax_engine` as a compiled scan.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import signature
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.core.action import Choice, choose
+from safedial.core.confidence import Bounds
+from safedial.core.dose import Dose
+from safedial.core.estimate import Prediction, sample_weight
+from safedial.core.namespace import namespace, where
+from safedial.core.safe_set import SafeSet
+from safedial.core.spec import SafetySpec
+from safedial.core.tighter_radii import Learner
+from safedial.policies import Policy
+from safedial.policies.clairvoyant import clairvoyant
+from safedial.worlds.world import STREAMS, Exposure, World
+
+
+class Step(NamedTuple):
+    """What a round, or a chunk of them, adds to the results: the intensities, whether the dose was the largest safe
+    one, whether it was certified, and whether the learner used the outcome.
+    """
+
+    reward_intensity: Any
+    cost_intensity: Any
+    full: Any
+    certified: Any
+    informative: Any
+
+
+CURVES = ("violations", "regret", "reward", "exact_clairvoyant_reward")
+"""The totals that are kept at checkpoints too."""
+
+TOTALS = (
+    *CURVES,
+    "clairvoyant_reward",
+    "informative_rounds",
+    "uncertified_rounds",
+    "full_dose_rounds",
+    "full_dose_violations",
+)
+
+
+class Rule(NamedTuple):
+    """What decides, learns and keeps the score. `asked` are the arguments that the parts of the learner take."""
+
+    policy: Policy
+    world: World
+    spec: SafetySpec
+    dose: Dose
+    learner: Learner
+    asked: Learner
+    batch: int
+    """Rows of the learner: 1 where all rows of the spec learn alike."""
+
+    def decide(self, state: Any, number: Any, now: Exposure, coin: Any) -> tuple[Any, Choice]:
+        """A round's prediction and choice. Like `learn`, a pure function of arrays of any library."""
+        if self.policy.knows_truth:
+            prediction = _exact_prediction(now)
+            return prediction, self._knowing(self.policy, prediction, now, number)
+        asked = {"coin": coin} if "coin" in self.asked.predict else {}
+        prediction = self.learner.predict(state, now.context, **asked)
+        choice = self.policy.decide(
+            prediction, self.spec, round=number, coin=coin, baseline_cost=self.world.baseline_cost
+        )
+        return prediction, choice
+
+    def learn(self, state: Any, now: Exposure, prediction: Any, choice: Choice, coin: Any) -> tuple[Any, Step]:
+        """The state after a round, and what the round adds to the results."""
+        harm, gain = self.applied(choice.intensity)
+        full = choice.intensity >= choice.safe.intensity
+        if not self.policy.learns:
+            return state, Step(gain, harm, full, choice.safe.certified, False)
+        # Where rows learn alike, the learner is shown the first one's rounds.
+        alike = self.batch < gain.shape[0]
+        shown = (gain[: self.batch], harm[: self.batch]) if alike else (gain, harm)
+        now = now._replace(reward_intensity=shown[0], cost_intensity=shown[1])
+        weight = sample_weight(self.spec, now.reward_intensity, now.cost_intensity, now.context)
+        if choice.learn is not True:
+            weight = weight * choice.learn
+        reward, cost, event, left_out = self.world.normalised(self.spec, now, weight)
+        if left_out is not None:
+            weight = where(left_out, 0.0, weight)
+        given = {"coin": coin, "intensity": now.cost_intensity, "measured": event, "left_out": left_out}
+        given["reward_intensity"] = now.reward_intensity
+        asked = {name: value for name, value in given.items() if name in self.asked.update}
+        cost = event if self.policy.binary_cost else cost
+        state = self.learner.update(state, prediction, reward, cost, weight, **asked)
+        return state, Step(gain, harm, full, choice.safe.certified, weight > 0.0)
+
+    def score(self, number: Any, rounds: Exposure, cost: Any, steps: Step) -> dict[str, Any]:
+        """What each round adds to the totals: realized cost against τ, noise-free reward against the clairvoyant's."""
+        reward_mean, context = rounds.reward_mean, rounds.context
+        truth = Prediction(reward_mean, rounds.cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=context)
+        told = clairvoyant(binary_cost=self.world.binary_cost)
+        best = self._knowing(told, truth, rounds, number).intensity
+        over, reward = exceeded(self.spec, cost)[0], rounds.reward_intensity * reward_mean
+        optimal = self.applied(best)[1] * reward_mean
+        known, exact = self.world.exact_intensity(self.spec, rounds), optimal
+        if known is not None:
+            exact = self.applied(where(reward_mean >= 0.0, known, 0.0))[1] * reward_mean
+        counts = steps.informative, ~steps.certified, steps.full, steps.full & over
+        return dict(zip(TOTALS, (over, optimal - reward, reward, exact, optimal, *counts), strict=True))
+
+    def applied(self, intensity: Any) -> tuple[Any, Any]:
+        """g_c and g_r of the action that has this intensity."""
+        if self.dose.is_identity:
+            return intensity, intensity
+        action = self.dose.cost.action(intensity)
+        return self.dose.cost.effect(action), self.dose.reward.effect(action)
+
+    def _knowing(self, policy: Policy, truth: Prediction, now: Exposure, number: Any) -> Choice:
+        """The choice of a policy that knows the truth: its own rule, which takes costs to be in proportion to the
+        intensity, or where they are not what the world knows to be best.
+        """
+        one = self.world.proportional and self.spec.costs is None
+        known = None if one else self.world.exact_intensity(self.spec, now)
+        if known is not None:
+            safe = SafeSet(known, known == known)
+            return choose(now.reward_mean, safe, Bounds(now.reward_mean, now.cost_mean, 0.0, 0.0, False))
+        return policy.decide(truth, self.spec, round=number, coin=0.0, baseline_cost=self.world.baseline_cost)
+
+
+def bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner, Learner]:
+    """A learner, with the spec and generators if it needs them, and the names of the arguments that its parts need."""
+    asked = [signature(part).parameters.keys() for part in learner]
+    fixed: dict[str, Any] = {"spec": spec}
+    if any("rngs" in names for names in asked):
+        fixed["rngs"] = [np.random.default_rng([seed, len(STREAMS)]) for seed in seeds]
+    given = ({name: fixed[name] for name in fixed if name in names} for names in asked)
+    parts = [partial(part, **each) if each else part for part, each in zip(learner, given, strict=True)]
+    return Learner(*parts), Learner(*asked)
+
+
+def exceeded(spec: SafetySpec, cost: Any) -> tuple[Any, Any]:
+    """Whether a cost, or any of several, lies on the wrong side of its threshold; and whether all are finite."""
+    if spec.costs is None:
+        return cost > spec.threshold, namespace(cost).all(namespace(cost).isfinite(cost))
+    xp = namespace(*cost.values())
+    over = xp.any(xp.stack([each.exceeded(cost[name]) for name, each in spec.costs.items()]), axis=0)
+    return over, xp.all(xp.isfinite(xp.stack(list(cost.values()))))
+
+
+def _exact_prediction(now: Exposure) -> Prediction:
+    nothing, xp = 0.0 * now.reward_mean, namespace(now.reward_mean)
+    norm, dim = xp.linalg.norm(now.context, axis=-1), now.context.shape[-1]
+    return Prediction(now.reward_mean, now.cost_mean, nothing, norm, nothing, nothing, dim, context=now.context)

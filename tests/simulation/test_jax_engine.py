@@ -1,0 +1,143 @@
+"""The JAX engine: the NumPy engine's answers from its draws; from counters, worlds of the same law."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from safedial import InvalidInput, LinearWorld, hill, make_policy, simulate
+from safedial.simulation import counter, jax_engine
+from safedial.worlds import NonlinearWorld
+from tests.conftest import make_spec
+
+COUNTS = ("violations", "informative_rounds", "uncertified_rounds", "full_dose_rounds", "full_dose_violations")
+SUMS = ("regret", "reward", "clairvoyant_reward", "exact_clairvoyant_reward", "regret_curve", "violations_curve")
+
+
+def agree(one, other):
+    for name in COUNTS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in SUMS:
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0.0, atol=1e-9, err_msg=name)
+
+
+CASES = [
+    ("hp_probe", {}, {}, {}),
+    ("hp_ucb", {"radius": "constrained"}, {}, {}),
+    ("hp_ucb", {"radius": "noise-adaptive"}, {"promise": "joint"}, {"noise": "uniform"}),
+    ("epsilon_greedy", {"learn_from": "exploring"}, {"threshold": [0.2, 0.5]}, {}),
+    ("on_expectation", {}, {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.1}, {"baseline_cost": 0.1}),
+    ("fixed", {}, {}, {}),
+    ("clairvoyant", {}, {"threshold": [0.2, 0.5]}, {"mean": "sine"}),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "fields", "world"), CASES, ids=[case[0] for case in CASES])
+def test_both_engines_play_the_same_rounds(name, options, fields, world, monkeypatch):
+    monkeypatch.setattr(jax_engine, "LONGEST", 40)
+    given = (make_policy(name, **options), LinearWorld(dim=3, **world), make_spec(**fields))
+    agree(simulate(*given, rounds=90, seeds=[4, 0, 7]), simulate(*given, rounds=90, seeds=[4, 0, 7], engine="jax"))
+
+
+def test_with_a_dose_curve_and_a_world_of_another_kind(monkeypatch):
+    monkeypatch.setattr(jax_engine, "LONGEST", 40)
+    given = (make_policy("hp_probe"), NonlinearWorld(kind="dose-toxicity", dim=2), make_spec())
+    told = {"rounds": 60, "seeds": 3, "dose": hill(0.4, 2.0)}
+    agree(simulate(*given, **told), simulate(*given, **told, engine="jax"))
+
+
+def test_the_kernel_of_a_gpu_plays_the_same_rounds(monkeypatch):
+    start = jax_engine.JaxBatch.__init__
+
+    def interpreted(self, *given, **options):
+        start(self, *given, form="interpret", **options)
+
+    monkeypatch.setattr(jax_engine.JaxBatch, "__init__", interpreted)
+    given = (make_policy("epsilon_greedy"), LinearWorld(dim=3), make_spec())
+    agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
+
+
+def test_one_program_serves_all_specs_of_a_form():
+    told = {"rounds": 30, "seeds": 2, "engine": "jax"}
+    simulate("hp_probe", LinearWorld(dim=2), make_spec(threshold=0.4), **told)
+    before = len(jax_engine.PROGRAMS)
+    other = make_spec(threshold=0.7, reward_noise=0.5, cost_noise=0.5)
+    again = simulate("hp_probe", LinearWorld(dim=2), other, **told)
+    assert len(jax_engine.PROGRAMS) == before
+    agree(again, simulate("hp_probe", LinearWorld(dim=2), other, rounds=30, seeds=2))
+
+
+def test_counters_are_threefry():
+    from jax.extend.random import threefry2x32_p
+
+    rng = np.random.default_rng(0)
+    words = [rng.integers(0, 2**32, 50, dtype=np.uint32) for _ in range(4)]
+    ours = counter.threefry((words[0], words[1]), (words[2], words[3]))
+    for one, other in zip(ours, threefry2x32_p.bind(*words), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_counter_worlds_do_not_depend_on_batch_and_chunk(monkeypatch):
+    told = {"rounds": 80, "engine": "jax", "draws": "counter"}
+    whole = simulate("hp_probe", LinearWorld(dim=3), make_spec(), seeds=[0, 1, 5], **told)
+    monkeypatch.setattr(jax_engine, "LONGEST", 30)
+    part = simulate("hp_probe", LinearWorld(dim=3), make_spec(), seeds=[5], **told)
+    np.testing.assert_array_equal(whole.violations[:, 2:], part.violations)
+    np.testing.assert_allclose(whole.regret[:, 2:], part.regret, rtol=0.0, atol=1e-9)
+    assert whole.attainable_reward is None
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "uniform", "rademacher", "truncated", "exponential", "context-scale"])
+def test_counter_worlds_have_the_law_of_numpy_s(noise):
+    """Kolmogorov and Smirnov's test of contexts and noise, each at level 1e-6."""
+    spec, world = make_spec(context_bound=2.0), LinearWorld(dim=3, noise=noise)
+    seeds = counter.halves(list(range(40)))
+    with jax_engine.x64(True):
+        truth = counter.draw_truth(world, spec, seeds)
+        drawn = counter.draw_rounds(world, spec, truth, seeds, np.arange(1, 101))
+    from safedial.worlds.world import generators
+
+    plain = world.draw_chunk(spec, generators(list(range(40))), 100)
+    pairs = [(np.asarray(drawn["context"])[:, 0, :, place], plain.context[:, :, place]) for place in range(3)]
+    pairs += [(np.asarray(drawn[name])[:, 0], getattr(plain, name)) for name in ("reward_noise", "cost_noise", "coin")]
+    for ours, theirs in pairs:
+        assert stats.ks_2samp(ours.ravel(), theirs.ravel(), method="asymp").pvalue > 1e-6
+    noises = [np.asarray(drawn[name]).ravel() for name in ("reward_noise", "cost_noise")]
+    assert abs(np.corrcoef(*noises)[0, 1]) < 5.0 / 4000**0.5
+    np.testing.assert_allclose(np.linalg.norm(np.asarray(drawn["context"]), axis=-1), 2.0, rtol=1e-12)
+
+
+def test_auto_compiles_where_it_pays_and_can(monkeypatch):
+    from safedial.simulation import engines
+
+    world = LinearWorld(dim=2)
+    assert simulate("hp_probe", world, make_spec(), rounds=20, seeds=2, engine="auto").engine == "numpy"
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    assert simulate("hp_probe", world, make_spec(), rounds=20, seeds=2, engine="auto").engine == "jax"
+    assert simulate("hp_bayes", world, make_spec(), rounds=20, seeds=2, engine="auto").engine == "numpy"
+
+
+REFUSED = [
+    ({"engine": "torch"}, "engine = 'torch': must be one of numpy, jax, auto"),
+    ({"draws": "counter"}, "draws = 'counter': needs engine='jax'"),
+    ({"engine": "jax", "draws": "dice"}, "draws = 'dice': must be one of"),
+    ({"engine": "jax", "dtype": "half"}, "dtype = 'half': must be one of"),
+    ({"engine": "jax", "device": "gpu"}, "device = 'gpu': is not one that JAX sees"),
+    ({"engine": "jax", "record": print}, "is not for engine 'jax'"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED)
+def test_bad_input_is_refused(options, words):
+    with pytest.raises(InvalidInput, match=words.replace("(", r"\(")):
+        simulate("hp_probe", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, **options)
+
+
+def test_what_cannot_be_compiled_says_so():
+    for world, draws in (
+        (LinearWorld(dim=2, contexts="adversarial"), "numpy"),
+        (LinearWorld(dim=2, noise="student-t3"), "counter"),
+    ):
+        with pytest.raises(InvalidInput, match=r"adversarial|no quantile function"):
+            simulate("hp_probe", world, make_spec(), rounds=5, seeds=1, engine="jax", draws=draws)
+    with pytest.raises(InvalidInput, match=r"cannot compile hp_bayes .*use engine='numpy'"):
+        simulate("hp_bayes", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
