@@ -52,7 +52,7 @@ def bench_simulation(
             if device != "gpu":
                 row |= {"floor": _copy_speed() / (16 * dim**2), "naive": _naive(dim, spec, seconds)}
             for name, options in engines.items():
-                row |= _timed(name, dim, count, spec, options, seconds)
+                row |= _timed(name, spec, options, dim=dim, seeds=count, seconds=seconds)
             rows.append(row)
             if progress:
                 progress(f"d = {dim}, {count} seeds")
@@ -60,18 +60,18 @@ def bench_simulation(
 
 
 def _timed(
-    name: str, dim: int, seeds: int, spec: SafetySpec, options: dict[str, Any], seconds: float
+    name: str, spec: SafetySpec, options: dict[str, Any], *, dim: int, seeds: int, seconds: float
 ) -> dict[str, Any]:
-    """Rounds in a second, after a short run that compiles and says how long the timed one may be."""
-    world, rounds = LinearWorld(dim=dim), 64
-    first = simulate("hp_probe", world, spec, rounds=rounds, seeds=seeds, **options)
-    rate = first.violations.size * rounds / max(first.seconds - first.compile_seconds, 1e-3)
-    rounds = max(64, int(min(rate * seconds / seeds, 1e7)))
-    again = simulate("hp_probe", world, spec, rounds=rounds, seeds=seeds, points=10, **options)
-    if again.compile_seconds > 0.0:  # another size of chunks: once more, compiled
-        again = simulate("hp_probe", world, spec, rounds=rounds, seeds=seeds, points=10, **options)
-    report: dict[str, Any] = {name: seeds * rounds / (again.seconds - again.compile_seconds)}
-    return report | ({f"{name}_compile_seconds": first.compile_seconds} if options else {})
+    """Rounds in a second, of the first run that takes long enough, compiled before."""
+    world, rounds, compiling = LinearWorld(dim=dim), 64, 0.0
+    while True:
+        made = [simulate("hp_probe", world, spec, rounds=rounds, seeds=seeds, points=10, **options) for _ in range(2)]
+        compiling = max(compiling, made[0].compile_seconds)
+        taken = min(run.seconds - run.compile_seconds for run in made)
+        if taken >= 0.3 * seconds:
+            break
+        rounds = int(rounds * min(16.0, max(2.0, 0.6 * seconds / taken)))
+    return {name: seeds * rounds / taken} | ({f"{name}_compile_seconds": compiling} if options else {})
 
 
 def _naive(dim: int, spec: SafetySpec, seconds: float) -> float:

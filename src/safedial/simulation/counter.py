@@ -88,7 +88,7 @@ def why_not(world: World, spec: SafetySpec) -> str:
     return "Student's t has no quantile function in JAX" if world.noise == "student-t3" else ""
 
 
-def draw_truth(world: LinearWorld, spec: SafetySpec, seeds: Any) -> Truth:
+def draw_truth(world: World, spec: SafetySpec, seeds: Any) -> Truth:
     """θ* and μ*, uniform on the sphere of radius S: NumPy arrays (seeds, d)."""
     places = np.arange(2 * world.dim, dtype=np.uint32)
     low, high = (half[:, None] for half in seeds)
@@ -97,7 +97,7 @@ def draw_truth(world: LinearWorld, spec: SafetySpec, seeds: Any) -> Truth:
     return Truth(drawn[:, 0], drawn[:, 1])
 
 
-def draw_rounds(world: LinearWorld, spec: SafetySpec, truth: Truth, seeds: Any, numbers: Any) -> dict[str, Any]:
+def draw_rounds(world: World, spec: SafetySpec, truth: Truth, seeds: Any, numbers: Any) -> dict[str, Any]:
     """The rounds of these numbers, before their decisions: the fields of an `Exposure` that are not 0, and `coin`.
 
     Axes are (round, row, seed), or (round, place, row, seed): with seeds last, a program reads whole vectors of them.

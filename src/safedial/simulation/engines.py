@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
-from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import check_grids
 from safedial.errors import InvalidInput, require
-from safedial.policies import Policy
-from safedial.simulation.loop import Batch
-from safedial.worlds.world import World
+from safedial.simulation.loop import Batch, Setting
 
 ENGINES = ("numpy", "jax", "auto")
 DRAWS = ("numpy", "counter")
@@ -20,37 +16,28 @@ WORTHWHILE = 5.0
 """Seconds that the NumPy engine would need, from which on compiling pays."""
 
 
-def start_batch(
-    engine: str,
-    policy: Policy,
-    world: World,
-    spec: SafetySpec,
-    *,
-    device: str | None,
-    draws: str,
-    dtype: str,
-    **options: Any,
-) -> Batch:
+def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str, dtype: str) -> Batch:
     """The batch of the chosen engine, before its first round."""
     require(engine in ENGINES, "engine", engine, "must be one of " + ", ".join(ENGINES))
     require(draws in DRAWS, "draws", draws, "must be one of " + ", ".join(DRAWS))
     require(dtype in DTYPES, "dtype", dtype, "must be one of " + ", ".join(DTYPES))
-    asked = {"device": device, "draws": draws, "dtype": dtype}
+    plain = (device, draws, dtype) == (None, "numpy", "float64")
     if engine == "numpy":
-        for name, plain in (("device", None), ("draws", "numpy"), ("dtype", "float64")):
-            require(asked[name] == plain, name, asked[name], "needs engine='jax'", "leave it out")
-        return Batch(policy, world, spec, **options)
-    if engine == "auto" and asked == {"device": None, "draws": "numpy", "dtype": "float64"}:
-        rows, seeds = check_grids(spec, several=True), len(options["seeds"])
-        seconds = options["rounds"] * (6e-5 + 6e-7 * seeds * rows)
-        if seconds < WORTHWHILE or find_spec("jax") is None:
-            return Batch(policy, world, spec, **options)
-        from safedial.simulation.jax_engine import JaxBatch
-
-        try:
-            return JaxBatch(policy, world, spec, **asked, **options)
-        except InvalidInput:
-            return Batch(policy, world, spec, **options)
+        asked = {"device": device, "draws": draws, "dtype": dtype}
+        require(plain, "engine", engine, f"has none of the options {asked}", "use engine='jax', or leave them out")
+    if engine == "numpy" or (engine == "auto" and plain and not _pays(setting)):
+        return Batch(setting)
     from safedial.simulation.jax_engine import JaxBatch
 
-    return JaxBatch(policy, world, spec, **asked, **options)
+    try:
+        return JaxBatch(setting, device=device, draws=draws, dtype=dtype)
+    except InvalidInput:
+        if engine == "jax" or not plain:
+            raise
+        return Batch(setting)
+
+
+def _pays(setting: Setting) -> bool:
+    """Whether JAX is installed, and the NumPy engine would take long enough for compiling to pay."""
+    size = len(setting.seeds) * check_grids(setting.spec, several=True)
+    return setting.rounds * (6e-5 + 6e-7 * size) >= WORTHWHILE and find_spec("jax") is not None

@@ -30,7 +30,7 @@ from safedial.errors import InvalidInput, import_extra, require
 from safedial.policies import POLICIES
 from safedial.replay_engines.jax_device import device_named, x64
 from safedial.simulation import counter
-from safedial.simulation.loop import Batch
+from safedial.simulation.loop import Batch, Setting
 from safedial.simulation.rule import CURVES, Rule, Step, exceeded
 from safedial.worlds.world import NOISY, Draws, Exposure
 
@@ -44,7 +44,7 @@ LONGEST = 4096
 """Rounds in a chunk, at most."""
 
 KERNEL = 64
-"""The largest d for which a GPU has the fused kernel (`simulation.jax_kernel`)."""
+"""The largest d for which a GPU has the fused kernel (`simulation.fused_rounds`)."""
 
 WAY_OUT = "use engine='numpy'"
 
@@ -72,18 +72,11 @@ class JaxBatch(Batch):
     engine = "jax"
 
     def __init__(
-        self,
-        *given: Any,
-        seeds: list[int],
-        rounds: int,
-        device: str | None,
-        draws: str,
-        dtype: str,
-        form: str = "auto",
-        **options: Any,
+        self, setting: Setting, *, device: str | None, draws: str, dtype: str = "float64", form: str = "auto"
     ) -> None:
         self.counted, self.device, self.dtype, self.form = draws == "counter", device_named(device), dtype, form
-        super().__init__(*given, seeds=seeds, rounds=rounds, **options)
+        super().__init__(setting)
+        rounds, seeds = setting.rounds, setting.seeds
         self._refuse()
         size = BYTES["cpu" if self.device.platform == "cpu" else "gpu"] // (8 * (self.world.dim + 6) * len(seeds))
         self.step = -(-rounds // -(-rounds // min(LONGEST, max(1, size))))
@@ -123,32 +116,32 @@ class JaxBatch(Batch):
 
     def _refuse(self) -> None:
         """Refuse what a compiled program cannot do."""
-        for name, callback in (("observe", self.observe), ("record", self.record)):
+        for name, callback in (("observe", self.setting.observe), ("record", self.setting.record)):
             require(callback is None, name, callback, "is not for engine 'jax', which does not stop to call", WAY_OUT)
         require(self.spec.costs is None, "costs", list(self.spec.costs or ()), "are not for engine 'jax'", WAY_OUT)
         contexts = self.world.contexts
         require(not self.world.adversarial, "contexts", contexts, "are not for engine 'jax'", WAY_OUT)
-
-    def draw(self, step: int) -> Draws | None:
-        return None if self.plan.counter else super().draw(step)
 
     def compile(self) -> None:
         """Compile the program, or refuse a policy or a world that is not made of pure functions of arrays."""
         started = time.perf_counter()
         given = None if self.plan.counter else self._shapes()
         marks = np.ones(self.plan.marks, dtype=np.int64)
-        arguments = self.fixed, self.state, self.totals, np.int64(0), marks, given
+        arguments = (self.state, self.totals), self.fixed, (np.int64(0), marks, given)
         with self._session():
             self.program = _compiled(self.rule, self.plan, arguments)
         self.compile_seconds = time.perf_counter() - started
 
-    def chunk(self, done: int, draws: Draws | None) -> None:
+    def draw(self, step: int) -> Draws | None:
+        return None if self.counted else super().draw(step)
+
+    def chunk(self, done: int, draws: Any) -> None:
         wanted = self.marks(done, self.step)
         marks = np.pad(wanted, (0, self.plan.marks - len(wanted)), constant_values=1)
         given = None if draws is None else self._given(draws)
         with self._session():
-            arguments = self.fixed, self.state, self.totals, np.int64(done), marks, given
-            self.state, self.totals, curves, finite = self.program(*arguments)
+            carry, curves, finite = self.program((self.state, self.totals), self.fixed, (np.int64(done), marks, given))
+        self.state, self.totals = carry
         for name, values in curves.items():
             self.curves[name].append(values[: len(wanted)])
         self._check_finite()  # of the chunk before: the host is one chunk ahead of the device
@@ -255,11 +248,11 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     """The program for these arguments, compiled once for each form of the rule; your own policies and worlds, whose
     form is not known, compile anew.
     """
-    make = jax.jit(partial(_play, rule, plan), donate_argnums=(1, 2)).lower
+    make = jax.jit(partial(_play, rule, plan), donate_argnums=0).lower
     if rule.policy.name not in POLICIES or rule.world.is_own or rule.spec.noise_scale is not None:
         return make(*arguments).compile()
     # Only the scan of the plain learner takes the spec's numbers as arguments; elsewhere they are part of the program.
-    passed = arguments[0]["numbers"] if plan.form == "scan" else ()
+    passed = arguments[1]["numbers"] if plan.form == "scan" else ()
     fixed = {name: value for name, value in vars(rule.spec).items() if name not in passed}
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
     device = str(jax.config.jax_default_device)
@@ -270,10 +263,9 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     return PROGRAMS[key]
 
 
-def _play(
-    rule: Rule, plan: Plan, fixed: dict[str, Any], state: Any, totals: Any, done: Any, marks: Any, given: Any
-) -> tuple[Any, Any, Any, Any]:
-    """A chunk: (state, totals, totals at the marks, whether all costs are finite)."""
+def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any]:
+    """A chunk: ((state, totals), totals at the marks, whether all costs are finite)."""
+    (state, totals), (done, marks, given) = carry, chunk
     spec = copy.copy(rule.spec)
     for name, value in fixed["numbers"].items() if plan.form == "scan" else ():
         object.__setattr__(spec, name, value)
@@ -298,9 +290,9 @@ def _play(
     if plan.form in ("scan", "general"):
         state, told = jax.lax.scan(advance, state, (numbers, moving))
     else:
-        from safedial.simulation import jax_kernel
+        from safedial.simulation import fused_rounds
 
-        state, told = jax_kernel.play(rule, state, numbers, given, interpret=plan.form == "interpret")
+        state, told = fused_rounds.play(rule, state, numbers, given, interpret=plan.form == "interpret")
     intensity, flags = told[:, 0], told[:, 1].astype(np.int32)
     harm, gain = rule.applied(intensity)
     steps = Step(gain, harm, *(flags & (1 << place) > 0 for place in range(3)))
@@ -319,4 +311,4 @@ def _play(
             totals = totals | {name: curves[name][-1]}
         else:
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
-    return state, totals, curves, exceeded(spec, cost)[1]
+    return (state, totals), curves, exceeded(spec, cost)[1]

@@ -48,36 +48,38 @@ class Played(NamedTuple):
     cost: Array
 
 
+class Setting(NamedTuple):
+    """What is simulated: the arguments of `simulate`, checked."""
+
+    policy: Policy
+    world: World
+    spec: SafetySpec
+    dose: Dose
+    seeds: list[int]
+    rounds: int
+    points: int
+    observe: Callable[[Round], None] | None = None
+    record: Callable[[Played], None] | None = None
+
+
 class Batch:
     """The state of one simulation between chunks of `step` rounds. Results do not depend on their size."""
 
     step, engine, compile_seconds = 256, "numpy", 0.0
 
-    def __init__(
-        self,
-        policy: Policy,
-        world: World,
-        spec: SafetySpec,
-        *,
-        dose: Dose,
-        seeds: list[int],
-        rounds: int,
-        points: int,
-        observe: Callable[[Round], None] | None,
-        record: Callable[[Played], None] | None = None,
-    ) -> None:
-        self.record = record
-        self.world, self.spec, self.dose, self.observe = world, as_columns(spec), dose, observe
-        self.policy = policy = with_costs(policy, self.spec)
-        self.seeds = seeds
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.seeds = setting, setting.seeds
+        world, spec, dose = setting.world, setting.spec, setting.dose
+        self.world, self.spec, self.dose = world, as_columns(spec), dose
+        self.policy = policy = with_costs(setting.policy, self.spec)
         self.truth: Any = self.draw_truth()
         rows = check_grids(spec, several=True)
         alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.batch = 1 if alike else rows
-        learner, asked = bound(learner_of(policy, self.spec), self.spec, seeds)
+        learner, asked = bound(learner_of(policy, self.spec), self.spec, self.seeds)
         self.rule = Rule(policy, world, self.spec, dose, learner, asked, self.batch)
-        self.checkpoints = np.unique(np.linspace(0, rounds, points + 1).round().astype(np.int64))[1:]
-        self.totals = {name: np.zeros((rows, len(seeds))) for name in TOTALS}
+        self.checkpoints = np.unique(np.linspace(0, setting.rounds, setting.points + 1).round().astype(np.int64))[1:]
+        self.totals = {name: np.zeros((rows, len(self.seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {name: [] for name in CURVES}
         self.drawn = 0
         self.state = self.start()
@@ -90,8 +92,8 @@ class Batch:
         self.rngs = generators(self.seeds)
         return self.world.draw_truth(self.spec, self.rngs)
 
-    def draw(self, step: int) -> Draws:
-        """Draw the next chunk's randomness, one chunk ahead, in a separate thread."""
+    def draw(self, step: int) -> Draws | None:
+        """Draw the next chunk's randomness, one chunk ahead, in a separate thread; None if the device draws it."""
         self.drawn += step
         return self.world.draw_chunk(self.spec, self.rngs, step, self.drawn - step)
 
@@ -99,15 +101,16 @@ class Batch:
         """The checkpoints in the `step` rounds after `done`, counted from there."""
         return self.checkpoints[(self.checkpoints > done) & (self.checkpoints <= done + step)] - done
 
-    def chunk(self, done: int, draws: Draws) -> None:
+    def chunk(self, done: int, draws: Any) -> None:
+        """Play and score the rounds after `done`."""
         rounds = self._exposure(draws)
         steps = self.play(done, rounds, draws)
         rounds = rounds._replace(reward_intensity=steps.reward_intensity, cost_intensity=steps.cost_intensity)
         outcome = self.world.outcome(self.spec, rounds)
         self._account(done, rounds, outcome, steps)
-        if self.record:
+        if self.setting.record:
             action = self.dose.cost.action(rounds.cost_intensity)
-            self.record(Played(rounds.context, action, outcome.reward, outcome.cost))
+            self.setting.record(Played(rounds.context, action, outcome.reward, outcome.cost))
 
     def play(self, done: int, rounds: Exposure, draws: Draws) -> Step:
         """The decisions of a chunk, one round after the other."""
@@ -118,8 +121,8 @@ class Batch:
             if self.world.adversarial:
                 self._send(now, draws.context[index])
             prediction, choice = self.rule.decide(self.state, number, now, coin)
-            if self.observe:
-                self.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
+            if self.setting.observe:
+                self.setting.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
             self.state, step = self.rule.learn(self.state, now, prediction, choice, coin)
             for whole, part in zip(told, step, strict=True):
                 whole[index] = part

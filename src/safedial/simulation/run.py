@@ -29,7 +29,7 @@ from safedial.policies import Policy, as_policy, check_proved
 from safedial.policies.several_costs import takes_costs
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
-from safedial.simulation.loop import Batch, Played, Round
+from safedial.simulation.loop import Batch, Played, Round, Setting
 from safedial.worlds.world import World
 
 if TYPE_CHECKING:
@@ -171,21 +171,8 @@ def simulate(
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
     started = time.perf_counter()
-    run = start_batch(
-        engine,
-        policy,
-        world,
-        spec,
-        device=device,
-        draws=draws,
-        dtype=dtype,
-        dose=dose,
-        seeds=chosen,
-        rounds=rounds,
-        points=points,
-        observe=observe,
-        record=record,
-    )
+    setting = Setting(policy, world, spec, dose, chosen, rounds, points, observe, record)
+    run = start_batch(engine, setting, device=device, draws=draws, dtype=dtype)
     sizes = [min(run.step, rounds - start) for start in range(0, rounds, run.step)]
     with ThreadPoolExecutor(max_workers=1) as ahead:
         drawing = ahead.submit(run.draw, sizes[0])

@@ -69,8 +69,8 @@ def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, in
     def padded(part: Any, axes: dict[int, int]) -> Any:
         return jnp.pad(part, [(0, axes.get(axis, 0)) for axis in range(part.ndim)])
 
-    def kernel(first: Any, contexts: Any, *refs: Any) -> None:
-        before, shown, after, told = refs[:5], dict(zip(names, refs[5:-6], strict=True)), refs[-6:-1], refs[-1]
+    def kernel(fixed: tuple[Any, Any], before: Any, shown: dict[str, Any], after: Any, told: Any) -> None:
+        first, contexts = fixed
 
         def body(index: Any, state: Estimate) -> Estimate:
             index = jnp.asarray(index, jnp.int32)
@@ -89,33 +89,28 @@ def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, in
             ref[...] = part
 
     more = {0: missing, 1: wide - dim, 2: wide - dim}
-    parts = [padded(part[0], more) for part in state]
-    inputs = [padded(given["context"][:, 0], {1: missing, 2: wide - dim})]
-    noises = [padded(given[name][:, 0], {1: missing}) for name in names]
+    parts = tuple(padded(part[0], more) for part in state)
+    contexts = padded(given["context"][:, 0], {1: missing, 2: wide - dim})
+    noises = {name: padded(given[name][:, 0], {1: missing}) for name in names}
 
-    def blocks(shape: tuple[int, ...], axis: int) -> Any:
-        size = tuple(block if place == axis else length for place, length in enumerate(shape))
-        return pallas.BlockSpec(size, lambda at: tuple(at if place == axis else 0 for place in range(len(shape))))
+    def blocks(part: Any, axis: int) -> Any:
+        size = tuple(block if place == axis else length for place, length in enumerate(part.shape))
+        return pallas.BlockSpec(size, lambda at: tuple(at if place == axis else 0 for place in range(part.ndim)))
 
-    states = [blocks(part.shape, 0) for part in parts]
+    states, told = tuple(blocks(part, 0) for part in parts), jax.ShapeDtypeStruct((rounds, 2, count), dtype)
     options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": triton(1)}
-    *after, told = pallas.pallas_call(
+    after, told = pallas.pallas_call(
         kernel,
         grid=(count // block,),
         in_specs=[
-            pallas.BlockSpec((1,), lambda at: (0,)),
-            blocks(inputs[0].shape, 1),
-            *states,
-            *(blocks(part.shape, 1) for part in noises),
+            (pallas.BlockSpec((1,), lambda at: (0,)), blocks(contexts, 1)),
+            states,
+            {name: blocks(part, 1) for name, part in noises.items()},
         ],
-        out_specs=[*states, blocks((rounds, 2, count), 2)],
-        out_shape=[jax.ShapeDtypeStruct(part.shape, dtype) for part in parts]
-        + [jax.ShapeDtypeStruct((rounds, 2, count), dtype)],
+        out_specs=[states, blocks(told, 2)],
+        out_shape=[tuple(jax.ShapeDtypeStruct(part.shape, dtype) for part in parts), told],
         **options,
-    )(numbers[:1], inputs[0], *parts, *noises)
-    whole = (
-        after[0][:seeds, :dim, :dim],
-        *(part[:seeds, :dim] for part in after[1:3]),
-        *(part[:seeds] for part in after[3:]),
-    )
+    )((numbers[:1], contexts), parts, noises)
+    whole = (after[0][:seeds, :dim, :dim], *(part[:seeds, :dim] for part in after[1:3]))
+    whole = (*whole, *(part[:seeds] for part in after[3:]))
     return Estimate(*(part[None] for part in whole)), told[:, :, None, :seeds]
