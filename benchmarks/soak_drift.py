@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, post, serving
+from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, memory_mb, post, serving
 
 from safedial.client import Client
 from safedial.study import Store, create_study, verify_study
@@ -86,7 +86,7 @@ async def _play(port: int, seconds: float, seed: int, server: psutil.Process, gi
         windows.append(
             {
                 "operations_per_second": (counts[0] - before) / (now - at),
-                "memory_mb": server.memory_info().rss / 2**20,
+                "memory_mb": memory_mb(server),
             }
         )
         before, at = counts[0], now
