@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from safedial.client import Client
 
@@ -137,6 +138,15 @@ def serving(storage: str, *, workers: int = 1) -> Iterator[int]:
     finally:
         server.terminate()
         server.wait()
+
+
+def memory_mb(process: psutil.Process) -> float:
+    """A process's own memory, without the pages of the store's file that SQLite maps: the machine may drop those."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        return process.memory_info().rss / 2**20
+    (line,) = (each for each in status.read_text().splitlines() if each.startswith("RssAnon:"))
+    return int(line.split()[1]) / 1024
 
 
 def report(label: str, row: dict[str, float]) -> None:

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import psutil
-from benchmarks.service_load import SPEC, load, serving
+from benchmarks.service_load import SPEC, load, memory_mb, serving
 
 from safedial.study import Store, create_study
 from safedial.study.keys import create_key
@@ -61,7 +61,7 @@ def _print(name: str, row: dict[str, float], alone: dict[str, float]) -> None:
 
 def _measured(port: int, key: str, seconds: float, server: psutil.Process, attack: Any, many: int) -> dict[str, float]:
     """The deciders' load, with an attack from a process of its own."""
-    memory, over = [server.memory_info().rss], threading.Event()
+    memory, over = [memory_mb(server)], threading.Event()
     watching = threading.Thread(target=_watch, args=(server, memory, over))
     watching.start()
     done = multiprocessing.get_context("spawn").Value("q", 0)
@@ -81,12 +81,12 @@ def _measured(port: int, key: str, seconds: float, server: psutil.Process, attac
             attacker.kill()
             attacker.join()
     more = {} if attack is None else {"done": float(done.value)}
-    return row | more | {"memory_mb": max(memory) / 2**20}
+    return row | more | {"memory_mb": max(memory)}
 
 
-def _watch(server: psutil.Process, memory: list[int], over: threading.Event) -> None:
+def _watch(server: psutil.Process, memory: list[float], over: threading.Event) -> None:
     while not over.wait(0.1):
-        memory.append(server.memory_info().rss)
+        memory.append(memory_mb(server))
 
 
 def half_open(port: int, many: int, done: Any) -> None:

@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 import psutil
-from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, post, serving
+from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, memory_mb, post, serving
 
 from safedial.client import Client
 from safedial.study import Store, create_study, verify_study
 
-MISSING, CORRECTED = 0.05, 0.03
+MISSING, CORRECTED, GIVEN_UP = 0.05, 0.03, 25
+"""The shares of outcomes, and after how many further missing ones a caller declares one lost, as people do: until then
+the rounds after it wait to be learned from.
+"""
+
 CONNECTIONS, BATCH, CORRECTIONS = 8, 250, 1_000
 
 RESTART = """
@@ -34,18 +38,19 @@ with Store(sys.argv[1]) as store:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="safedial-soak-") as folder:
-        found = drift(f"sqlite:///{folder}/drift.db", 60.0 * options.minutes, options.seed)
+        given_up = 10**9 if options.keep_open else GIVEN_UP
+        found = drift(f"sqlite:///{folder}/drift.db", 60.0 * options.minutes, options.seed, given_up)
         return found | restart(f"sqlite:///{folder}/long.db", options.decisions, options.seed)
 
 
-def drift(storage: str, seconds: float, seed: int) -> dict[str, Any]:
+def drift(storage: str, seconds: float, seed: int, given_up: int) -> dict[str, Any]:
     """Operations a second and the service's memory, in 40 windows."""
     print(f"Drift: {seconds / 60:g} minutes, {MISSING:.0%} missing, {CORRECTED:.0%} corrected", flush=True)
     with serving(storage) as port:
         server = next(each for each in psutil.Process().children() if "serve" in each.cmdline())
         client = Client(f"http://127.0.0.1:{port}", timeout=30)
         client.create_study("drift", SPEC)
-        windows = asyncio.run(_play(port, seconds, seed, server))
+        windows = asyncio.run(_play(port, seconds, seed, server, given_up))
         state = client.study("drift")
         client.close()
     rates, memory = ([each[name] for each in windows] for name in ("operations_per_second", "memory_mb"))
@@ -70,10 +75,10 @@ def drift(storage: str, seconds: float, seed: int) -> dict[str, Any]:
     return found
 
 
-async def _play(port: int, seconds: float, seed: int, server: psutil.Process) -> list[dict[str, float]]:
+async def _play(port: int, seconds: float, seed: int, server: psutil.Process, given_up: int) -> list[dict[str, float]]:
     counts = [0]
     end = time.perf_counter() + seconds
-    playing = asyncio.gather(*(_connection(port, end, seed + n, counts) for n in range(CONNECTIONS)))
+    playing = asyncio.gather(*(_connection(port, end, seed + n, counts, given_up) for n in range(CONNECTIONS)))
     windows, length, before, at = [], seconds / 40.0, 0, time.perf_counter()
     while not playing.done() and len(windows) < 40:
         await asyncio.wait([playing], timeout=length)
@@ -81,7 +86,7 @@ async def _play(port: int, seconds: float, seed: int, server: psutil.Process) ->
         windows.append(
             {
                 "operations_per_second": (counts[0] - before) / (now - at),
-                "memory_mb": server.memory_info().rss / 2**20,
+                "memory_mb": memory_mb(server),
             }
         )
         before, at = counts[0], now
@@ -96,12 +101,13 @@ async def _play(port: int, seconds: float, seed: int, server: psutil.Process) ->
     return windows
 
 
-async def _connection(port: int, end: float, seed: int, counts: list[int]) -> None:
+async def _connection(port: int, end: float, seed: int, counts: list[int], given_up: int) -> None:
     """Ask and tell, one request after the other; some outcomes never come, some are corrected."""
     rng, drawn = np.random.default_rng(seed), contexts(1000, seed)
     units = np.array(drawn) @ TRUTH + 0.2 * rng.standard_normal((len(drawn), 2))
     _, wire = await asyncio.get_running_loop().create_connection(Wire, "127.0.0.1", port)
     told: list[tuple[str, float, float]] = []
+    missing: list[str] = []
 
     async def call(path: str, body: dict[str, Any]) -> dict[str, Any]:
         status, answer = await wire.call(post(path, json.dumps(body).encode()))
@@ -119,6 +125,10 @@ async def _connection(port: int, end: float, seed: int, counts: list[int]) -> No
             reward, cost = (said["intensity"] * units[row]).tolist()
             await call(f"/v1/decisions/{said['id']}/outcome", {"reward": reward, "cost": cost})
             told.append((said["id"], reward, cost))
+        else:
+            missing.append(said["id"])
+        if len(missing) > given_up:
+            await call(f"/v1/decisions/{missing.pop(0)}/void", {"reason": "never reported", "unrelated": True})
         if told and rng.random() < CORRECTED:
             which, reward, cost = told[int(rng.integers(len(told)))]
             fixed = {"reward": reward, "cost": cost * float(rng.uniform(0.9, 1.1)), "reason": "typing error"}
@@ -156,6 +166,7 @@ def _fill(storage: str, decisions: int, seed: int) -> None:
     drawn = contexts(1000, seed)
     units = (np.array(drawn) @ TRUTH + 0.2 * rng.standard_normal((len(drawn), 2))).tolist()
     told: list[tuple[str, float]] = []
+    lost: list[str] = []
     with Store(storage) as store:
         study = create_study("long", SPEC, storage=store)
         for first in range(0, decisions, BATCH):
@@ -169,6 +180,9 @@ def _fill(storage: str, decisions: int, seed: int) -> None:
             for receipt in [study.tell(name, reward=reward, cost=cost, wait=False) for name, reward, cost in known]:
                 receipt.result()
             told += [(name, cost) for name, _, cost in known]
+            lost += [each.id for each in made if each.id not in {name for name, *_ in known}]
+            while len(lost) > GIVEN_UP:
+                study.void(lost.pop(0), reason="never reported", unrelated=True, wait=False)
             for _ in range(fixes * (first + len(rows)) // decisions - fixes * first // decisions):
                 which, cost = told[int(rng.integers(len(told)))]
                 study.correct(which, cost=cost * float(rng.uniform(0.9, 1.1)), reason="typing error")
