@@ -106,6 +106,22 @@ def test_a_table_of_tolerance_factors_is_never_below_them_and_hardly_above(risk,
     assert none <= 2
 
 
+def test_tolerance_factors_of_unequal_degrees_widths_and_risks_are_each_their_own():
+    """In one table, in none (one degree of freedom; a width beyond it), and with risks that differ."""
+    degrees, widths = np.array([1.0, 8.0, 8.0, 30.0, 30.0]), np.array([0.3, 0.5, 40.0, 0.2, 5.0])
+    together = tolerance_factor(degrees, widths, 0.05, 0.01)
+    alone = [float(tolerance_factor(*pair, 0.05, 0.01)) for pair in zip(degrees.tolist(), widths.tolist(), strict=True)]
+    np.testing.assert_allclose(together, alone, rtol=1e-9)
+    np.testing.assert_allclose(tolerance_factor(degrees[[1, 3]], widths[[1, 3]], 0.05, 0.01), together[[1, 3]])
+    risks = np.array([[0.05], [0.01]])
+    table = tolerance_factor(np.full(2, 8.0), np.array([0.5, 0.6]), risks, 0.01)
+    for row, risk in enumerate((0.05, 0.01)):
+        exact = [float(tolerance_factor(8.0, width, risk, 0.01)) for width in (0.5, 0.6)]
+        np.testing.assert_allclose(table[row], exact, rtol=2e-8)
+    equal = tolerance_factor(np.full(2, 8.0), np.array([0.5, 0.6]), np.array([[0.05]]), np.array([[0.01]]))
+    np.testing.assert_allclose(equal, table[:1], rtol=2e-8)
+
+
 def searched(seen, width, risk, failure, shape):
     """max over σ of [zσ + w√q(σ)]/√RSS on a fine grid of V = RSS/2σ², each q(σ) by a root finder."""
     size = shape + seen.rounds / 2
@@ -157,6 +173,15 @@ def test_with_nothing_known_of_one_direction_no_anytime_bound_is_given():
         seen = Evidence(np.array([200.0, 200.0]), np.array([12.0, 12.0]), np.array([share, 0.1]))
         assert np.isinf(anytime_factor(seen, 0.2, 0.05, 0.01, shape=10.0)).tolist() == [True, False]
         assert anytime_factor(Evidence(200.0, 12.0, share), 0.2, 0.05, 0.01, shape=10.0) == math.inf
+
+
+def test_at_a_context_of_zero_the_anytime_bound_is_that_of_the_noise_alone():
+    """Where the steps to the best point are slow, or too few."""
+    cases = [(60.0, 2.2276631515517797, 0.44377376529377033, 0.49, 0.5), (20.0, 4.0, 0.21, 0.001, 0.5)]
+    for rounds, log_det, share, risk, shape in [*cases, (200.0, 52.69660542332721, 0.5380667485524875, 0.49, 100.0)]:
+        seen = Evidence(rounds, log_det, share)
+        found, best = anytime_factor(seen, 0.0, risk, 0.01, shape=shape), searched(seen, 0.0, risk, 0.01, shape)
+        assert best <= found <= 1.1 * best
 
 
 def test_the_anytime_bound_is_infinite_while_sigma_has_no_bound():

@@ -234,7 +234,8 @@ def _best_point(xp: Any, region: Region, ratio: Any) -> Any:
     slant = (1.0 + ratio * root) * side / xp.maximum(ratio * (size - shape), 1e-300)
     low, high = xp.maximum(share * size, shape) * (1.0 + 1e-6), (1.0 - 1e-6) * size
     at = xp.minimum(xp.maximum(size - 2.0 * side * root * slant / xp.sqrt(1.0 + slant * slant), low), high)
-    for _ in range(STEPS):
+    far, steps = True, 0
+    while far and steps < STEPS:
         part, over = size / at, at - shape
         rise, height = part - 1.0, size * xp.log(at) - at + total
         left, right = xp.maximum(rise * over - height, 0.0), free - share * rise
@@ -243,7 +244,6 @@ def _best_point(xp: Any, region: Region, ratio: Any) -> Any:
         half, before = 0.5 * at, at
         at = at + (pull * left - height * square) / fall
         at = xp.minimum(xp.maximum(at, half + 0.5 * low), half + 0.5 * high)
-        near = xp.abs(at - before) <= NEAR * size
-        if near if xp is FLOATS else np.all(near):
-            break
+        moved = xp.abs(at - before) > NEAR * size
+        far, steps = moved if xp is FLOATS else np.any(moved), steps + 1
     return at

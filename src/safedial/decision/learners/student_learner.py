@@ -94,8 +94,7 @@ class StudentLearner(Learner):
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
         self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
-        self._ratio = _ratio(rules)
-        self.mixture = Mixture(self.ridge, options["mixture_shape"])
+        self._ratio, self.mixture = _ratio(rules), Mixture(self.ridge, options["mixture_shape"])
         # The past and the context alone decided such a zero, which the anytime bound allows.
         self.leaves_own_zeros = self.anytime and rules.version > 3
         self.starts = 0
@@ -169,6 +168,7 @@ class StudentLearner(Learner):
         self.triangle, self.log_det, self.least = empty(self.dim), 0.0, 0.0
         self.samples = self.learned = self.opened = self.lost = self.measured = 0
         self.waits: dict[int, Waiting] = {}
+        self._latest: tuple[Any, ...] = (None, None, None)
 
     def begin(self) -> None:
         self._advance()
@@ -212,7 +212,9 @@ class StudentLearner(Learner):
             waiting, ready = sum(status == OPEN for status in late), False
         parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, fit.norm, fit.rounds)
         known = (self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
-        return Seen(*parts, *known, root=root, before_rules_4=self.rules.version < 4)
+        seen = Seen(*parts, *known, root=root, before_rules_4=self.rules.version < 4)
+        self._latest = context, self.triangle, seen
+        return seen
 
     def rounding(self, context: Array, norm: float) -> float:
         """Twice what rounding may have done to a prediction's numbers, as each of two processors may do it."""
@@ -232,11 +234,10 @@ class StudentLearner(Learner):
         place, upper = self.opened, math.inf
         if self.anytime:
             # A round counts as kept from its decision on, so that open and lost rounds hide nothing (core.monitor).
-            root, risk, failure = self._root(context), self.rules.spec.violation_risk, self.rules.spec.estimation_risk
-            seen = certified(self.triangle, context / root, 0.0)._replace(
-                log_det=self.log_det, least=self.least, before_rules_4=self.rules.version < 4
-            )
-            upper = root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
+            risk, failure = self.rules.spec.violation_risk, self.rules.spec.estimation_risk
+            asked, fit, latest = self._latest
+            seen: Any = latest if asked is context and fit is self.triangle else self.predict(context, 0.0)
+            upper = seen.root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
             if upper < math.inf:
                 self.monitor = monitor.update(self.monitor, False, risk)
         self.waits[place] = Waiting(OPEN, context, upper)
