@@ -208,3 +208,55 @@ def test_a_replay_that_fails_is_the_answer_to_its_correction_alone(study, monkey
     assert study.ask([0.1, 0.1]).seq == 14
     assert halved(study, asked[1]).seq == 15
     assert study.verify().ok
+
+
+def test_changes_of_several_rounds_that_wait_together_are_one_replay(study, storage, gate):
+    asked = rounds(study, 20)
+    first = halved(study, asked[2], wait=False)
+    assert gate.reached.wait(20)
+    others = [halved(study, each, wait=False) for each in asked[3:8]]
+    others.append(study.void(asked[9].id, reason="wrong patient", unrelated=True, wait=False))
+    again = halved(study, asked[5], key="again", wait=False)
+    study.ask([0.1, 0.1])
+    gate.open.set()
+    seqs = [each.result().seq for each in (first, *others, again)]
+    assert seqs == [43, 44, 45, 46, 47, 48, 49, 50]
+    assert gate.count == 3, "the first, those that waited for it, and the second of one round"
+    agrees(study, storage)
+
+
+def test_several_changes_begin_again_together_if_one_of_their_rounds_changes_meanwhile(study, storage, gate):
+    asked = rounds(study, 20)
+    first = halved(study, asked[2], wait=False)
+    assert gate.reached.wait(20)
+    others = [halved(study, each, wait=False) for each in asked[3:6]]
+    study.ask([0.1, 0.1])
+    gate.reached.clear()
+    gate.open.set()
+    first.result()
+    gate.open.clear()
+    assert gate.reached.wait(20)
+    changed = study.correct(asked[4].id, cost=0.02, reason="misread").seq
+    gate.open.set()
+    seqs = [each.result().seq for each in others]
+    assert sorted(seqs) == list(range(seqs[0], seqs[0] + 3))
+    body = study.events(seqs[1])["events"][0]["body"]
+    expected = (0.02, 0.5 * asked[4].action) if changed < seqs[0] else (body["cost"], body["applied_action"])
+    assert (body["cost"], body["applied_action"]) == expected
+    agrees(study, storage)
+
+
+def test_the_guard_looks_after_the_last_of_several_changes(storage, gate):
+    """The first change alone would raise the alarm; with the second it is not due."""
+    with Store(storage) as store:
+        study = create_study("trial", {**SPEC, "guard": {"max_void": 1}}, storage=store, actor="tester")
+        asked = rounds(study, 10)
+        study.void(study.ask([0.1, 0.1]).id, reason="device was off", unrelated=True)
+        first = halved(study, asked[2], wait=False)
+        assert gate.reached.wait(20)
+        others = [study.void(each.id, reason="wrong", unrelated=True, wait=False) for each in asked[3:5]]
+        gate.open.set()
+        seqs = [each.result().seq for each in (first, *others)]
+        kinds = [event["kind"] for event in study.events(seqs[1])["events"]]
+        assert kinds == ["voided", "voided", "alarm"]
+        agrees(study, storage)

@@ -63,7 +63,7 @@ def bench_log(
 ) -> dict[str, Any]:
     """Fill a study with `events` events, then verify and replay it; rates are per second, times in seconds."""
     require(events >= 10, "events", events, "must be at least 10")
-    rounds = (events - 1) // 2
+    rounds = (events - 1) * 100 // 201
     with _opened(storage) as store:
         study = create_study(f"log-{time.time_ns()}", study_spec(dim), storage=store)
         filled = _timed(lambda: _fill(study, rounds, progress))

@@ -101,7 +101,7 @@ def catch_up(source: Source, state: State, upto: int = 2**62, *, replay: bool = 
                 raise NeedsReplay
             changes = (change_of(each, each.fields()) for each in revisions(*source[:2], state.seq, upto))
             last = max(change.seq for change in changes if change is not None)
-            return catch_up(source, _replayed(source, state, last), upto)
+            return catch_up(source, replayed(source, state, last), upto)
         state = apply_event(source, state, event, body)
     return state
 
@@ -130,7 +130,7 @@ def apply_event(
     if body.get(IN_PLACE):
         fold_correction(source.connection, source.study, state, event)
     elif change_of(event, body) is not None:
-        state = _replayed(source, state, event.seq, trust=trust)
+        state = replayed(source, state, event.seq, trust=trust)
     else:
         state = update_state(state, event, body, known=known)
     return reached(state, event)
@@ -144,7 +144,7 @@ def reached(state: State, event: Event) -> State:
     return state
 
 
-def _replayed(source: Source, state: State, upto: int, *, trust: bool = True) -> State:
+def replayed(source: Source, state: State, upto: int, *, trust: bool = True) -> State:
     """The state after the event `upto`, which changes the past. Everything learned since depends on the old outcome, so
     it cannot be removed from the present state.
     """
@@ -159,21 +159,21 @@ def replay_again(
     upto: int,
     snapshots: Snapshots,
     *,
-    change: Change | None = None,
+    changes: Sequence[Change] = (),
     pause: Callable[[], None] | None = None,
 ) -> State:
     """The state after event `upto`, with every change up to it applied to the outcome that it changes.
 
-    The replay must start from a state that knows none of the outcomes changed after it. `change` is one that is not in
-    the log yet. `pause` is called after each event.
+    The replay must start from a state that knows none of the outcomes changed after it. `changes` are not in the log
+    yet. `pause` is called after each event.
     """
     for seq, make in snapshots:
-        past = _changes(source, seq, upto, change)
+        past = _changes(source, seq, upto, changes)
         state = make() if all(each.outcome > seq for each in past) else None
         if state is not None:
             break
     else:
-        state, past = State(spec.first), _changes(source, 0, upto, change)
+        state, past = State(spec.first), _changes(source, 0, upto, changes)
     fixes: dict[int, dict[str, Any]] = {}
     for each in past:  # a round may be corrected and then voided: its last cost stays known
         fixes[each.decision] = {**fixes.get(each.decision, {}), **each.values}
@@ -192,14 +192,15 @@ def replay_again(
     return state
 
 
-def extend(source: Source, state: State, upto: int, change: Change) -> State | None:
-    """The state after the events up to a seq, from one that was replayed with `change`, which is not in the log yet;
+def extend(source: Source, state: State, upto: int, changes: Sequence[Change]) -> State | None:
+    """The state after the events up to a seq, from one that was replayed with `changes`, which are not in the log yet;
     None if one of them changes the past too, so that the replay must begin again.
     """
+    changed = {change.decision for change in changes}
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
         body = event.fields()
-        if change_of(event, body) is not None or (body.get(IN_PLACE) and event.decision == change.decision):
+        if change_of(event, body) is not None or (body.get(IN_PLACE) and event.decision in changed):
             return None
         state = apply_event(source, state, event, body)
     return state
@@ -232,10 +233,10 @@ class Change(NamedTuple):
     values: dict[str, Any]
 
 
-def _changes(source: Source, after: int, upto: int, change: Change | None) -> list[Change]:
+def _changes(source: Source, after: int, upto: int, further: Sequence[Change]) -> list[Change]:
     """What a replay applies to the outcomes themselves: all changes of a round up to the last that needs a replay."""
     events = revisions(source.connection, source.study, after, upto)
-    found = [*(_change(event, event.fields()) for event in events), change]
+    found = [*(_change(event, event.fields()) for event in events), *further]
     changes = [each for each in found if each is not None]
     last = {each.decision: each.seq for each in changes if not each.values.get(IN_PLACE)}
     return [each for each in changes if each.seq <= last.get(each.decision, 0)]

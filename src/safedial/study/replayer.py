@@ -3,6 +3,9 @@
 The writer hands such an event over before it appends it. The log is read and replayed with the change, while decisions
 go on with the old values; then what was written meanwhile is applied. When little is left, the writer applies the rest
 and appends the event, so that it counts from its place in the log on, as if the writer had replayed the log itself.
+
+From version 4 of the rules on, changes of several rounds that wait together are one replay: their events follow each
+other in the log, and the guard looks after the last of them.
 """
 
 from __future__ import annotations
@@ -26,27 +29,31 @@ WORK_SECONDS, PAUSE_SECONDS = 1e-3, 1e-4
 """A replay pauses so often and so long, so that threads that write and answer get the interpreter at once."""
 
 
-class Ready(NamedTuple):
-    """A state that was replayed with a change."""
+MERGES = 4
+"""The version of the rules from which on changes are merged."""
 
-    change: Change
+
+class Ready(NamedTuple):
+    """A state that was replayed with changes."""
+
+    changes: tuple[Change, ...]
     state: State
 
 
 class Task(NamedTuple):
-    """A change of `source`'s log, for `job`; `kept` are states that this process packed before."""
+    """Changes of `source`'s log, each for one of `jobs`; `kept` are states that this process packed before."""
 
-    job: Any
+    jobs: list[Any]
     source: Source
     spec: StudySpec
     kept: Kept
-    change: Change
+    changes: tuple[Change, ...]
 
 
 class Replayer:
-    """Replays one log after the other; `back` gets each job with its state, or with the error."""
+    """Replays one log after the other; `back` gets the jobs of a replay with their state, or with the error."""
 
-    def __init__(self, engine: Any, back: Callable[[Any, Ready | Exception], None]) -> None:
+    def __init__(self, engine: Any, back: Callable[[list[Any], Ready | Exception], None]) -> None:
         self._engine, self._back = engine, back
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -67,29 +74,29 @@ class Replayer:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             try:
-                ready = replayed(self._engine, task)
+                ready = replay_for(self._engine, task)
             except Exception as error:
                 ready = error
-            self._back(task.job, ready)
+            self._back(task.jobs, ready)
 
 
-def replayed(engine: Any, task: Task) -> Ready:
-    """The state at the end of the log, or near it, with the change of a task."""
+def replay_for(engine: Any, task: Task) -> Ready:
+    """The state at the end of a task's log, or near it, with its changes."""
     with reading(engine) as connection:
         source = task.source._replace(connection=connection)
         head = read_head(connection, source.study).seq
         snapshots = latest_snapshots(source, task.spec, task.kept, head)
-        change = task.change._replace(seq=head + 1)
-        state = replay_again(source, task.spec, head, snapshots, change=change, pause=_Pauses())
+        placed = [change._replace(seq=head + number) for number, change in enumerate(task.changes, start=1)]
+        state = replay_again(source, task.spec, head, snapshots, changes=placed, pause=_Pauses())
     state.next_shot = 2**62
     for _ in range(MOST_ROUNDS):
         with reading(engine) as connection:
             source, head = task.source._replace(connection=connection), read_head(connection, source.study).seq
-            further = extend(source, state, head, change) if head > state.seq + FEW_EVENTS else None
+            further = extend(source, state, head, task.changes) if head > state.seq + FEW_EVENTS else None
         if further is None:
             break
         state = further
-    return Ready(task.change, state)
+    return Ready(task.changes, state)
 
 
 class _Pauses:

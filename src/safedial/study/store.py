@@ -23,8 +23,8 @@ from safedial.study import failpoints
 from safedial.study.database import is_read_only, reading, shown, writing
 from safedial.study.errors import StoreUnavailable
 from safedial.study.log import Head, lock_head
-from safedial.study.replay_log import NeedsReplay, Source
-from safedial.study.replayer import Replayer, Task
+from safedial.study.replay_log import Change, NeedsReplay, Source
+from safedial.study.replayer import MERGES, Ready, Replayer, Task
 from safedial.study.schema import meta
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
@@ -61,8 +61,9 @@ class Store(StoreReader):
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._replayer = Replayer(self.engine, lambda job, ready: self._jobs.put(job._replace(ready=ready)))
-        self._away = 0
+        self._replayer = Replayer(self.engine, lambda jobs, ready: self._jobs.put(_together(jobs, ready)))
+        self._changes: list[tuple[Job, Change]] = []
+        self._busy: set[int] = set()
         self._failed = self._written = -math.inf
 
     def __repr__(self) -> str:
@@ -132,7 +133,7 @@ class Store(StoreReader):
 
     def _work(self) -> None:
         last = False
-        while self._away or not last:
+        while self._changes or self._busy or not last:
             jobs: list[Job] = []
             while not jobs or not (self._jobs.empty() or len(jobs) == LARGEST_BATCH):
                 job = self._jobs.get()
@@ -141,10 +142,11 @@ class Store(StoreReader):
                     break
                 jobs.append(job)
             self._batch([job for job in jobs if job.ready or job.future.set_running_or_notify_cancel()])
+            self._hand_over()
 
     def _batch(self, jobs: list[Job]) -> None:
         """Run all jobs in one transaction; after a job's error run each in its own, so that it fails alone."""
-        self._away -= sum(job.ready is not None for job in jobs)
+        self._busy -= {job.study for job in jobs if job.ready is not None}
         answers: list[Any] = [(job, None, job.ready) for job in jobs if isinstance(job.ready, Exception)]
         jobs = [job for job in jobs if not isinstance(job.ready, Exception)]
         try:
@@ -153,21 +155,44 @@ class Store(StoreReader):
             self._failed = time.monotonic()
             answers += [(job, None, error) for job in jobs]
         except Exception as error:
-            if len(jobs) > 1:
-                for job in jobs:
-                    self._batch([job._replace(ready=None)])
+            alone = [part._replace(ready=None) for job in jobs for part in job.parts or (job,)]
+            if len(alone) > 1:
+                for job in alone:
+                    self._batch([job])
             else:
-                answers += [(job, None, error) for job in jobs]
+                answers += [(job, None, error) for job in alone]
         for job, answer, error in answers:
-            if error is None:
-                job.future.set_result(answer)
-            elif isinstance(error, NeedsReplay) and error.change is not None:
-                self._away += 1
-                source, spec = Source(None, job.study, *self._about(job.study)), self._studies[job.study][1]
-                again = job._replace(ready=None)
-                self._replayer.put(Task(again, source, spec, self._shots.get(job.study, ()), error.change))
+            self._answer(job, answer, error)
+
+    def _answer(self, job: Job, answer: Any, error: Exception | None) -> None:
+        """Tell the caller, or let the replayer go on with the job."""
+        refused = error is not None and isinstance(job.ready, Ready) and not isinstance(error, StoreUnavailable)
+        for number, part in enumerate(job.parts):
+            if refused:  # one of them was, perhaps not this one
+                self._batch([part])
             else:
-                job.future.set_exception(error)
+                self._answer(part, None if error else answer[number], error)
+        if job.parts:
+            return
+        if error is None:
+            job.future.set_result(answer)
+        elif isinstance(error, NeedsReplay) and error.change is not None:
+            self._changes.append((job._replace(ready=None), error.change))
+        else:
+            job.future.set_exception(error)
+
+    def _hand_over(self) -> None:
+        """Give changes that wait to the replayer, of each study one at a time, or of several rounds together."""
+        for study in {job.study for job, _ in self._changes} - self._busy:
+            spec, together = self._studies[study][1], {}
+            for job, change in self._changes:
+                if job.study == study and (not together or spec.rules_version >= MERGES):
+                    together.setdefault(change.decision, (job, change))
+            jobs, changes = zip(*together.values(), strict=True)
+            self._changes = [each for each in self._changes if all(each[0] is not job for job in jobs)]
+            self._busy.add(study)
+            source = Source(None, study, *self._about(study))
+            self._replayer.put(Task(list(jobs), source, spec, self._shots.get(study, ()), changes))
 
     def _attempt(self, jobs: list[Job]) -> list[tuple[Job, Any, Exception | None]]:
         wanted = sorted({job.study for job in jobs})
@@ -215,3 +240,17 @@ class Store(StoreReader):
         if (acknowledged is not None and head.seq < acknowledged.seq) or not transaction.follow(head, replay=False):
             raise self._taken_back(source.name, state.seq if acknowledged is None else acknowledged.seq)
         return transaction
+
+
+def _together(jobs: list[Job], ready: Ready | Exception) -> Job:
+    """One job, with its replay, or several that share one: either all of them append their events, or none."""
+    if len(jobs) == 1:
+        return jobs[0]._replace(ready=ready)
+
+    def operation(transaction: StudyTransaction) -> list[Any]:
+        answers = [job.operation(transaction) for job in jobs]
+        if transaction.ready is not None:
+            raise RuntimeError("a change that was replayed was not appended")
+        return answers
+
+    return Job(jobs[0].study, operation, Future(), None, jobs[0].spec, ready, tuple(jobs))

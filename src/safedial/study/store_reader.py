@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Job(NamedTuple):
-    """An operation on a study; `ready` is what the replay gave that it needed."""
+    """An operation on a study; `ready` is what the replay gave that it needed. `parts` are jobs that share a replay."""
 
     study: int
     operation: Operation
@@ -35,6 +35,7 @@ class Job(NamedTuple):
     key: str | None
     spec: StudySpec | None
     ready: Ready | Exception | None = None
+    parts: tuple[Job, ...] = ()
 
 
 class StoreReader:

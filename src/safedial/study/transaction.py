@@ -91,6 +91,8 @@ class StudyTransaction:
             self.state = apply_event(self.source, state, event, body, known=known)
         else:
             self.state = reached(update_state(state, event, body), event)
+        if self.ready is not None and self.ready.state is self.state:
+            return event  # further changes follow, which the state has already
         if self.state.due:
             self._alarm(self.state.due)
         return event
@@ -99,12 +101,17 @@ class StudyTransaction:
         """The state that was replayed with this change, followed to the end of the log."""
         ready, self.ready = self.ready, None
         self.flush()
-        if ready is None or ready.change[1:] != change[1:]:
+        if ready is None or change[1:] not in [each[1:] for each in ready.changes]:
             raise NeedsReplay(change)
-        state = extend(self.source, ready.state, self.state.seq, change)
-        if state is None:
-            raise NeedsReplay(change)
-        return state.continues(self.state)
+        state = ready.state
+        if state is not self.state:
+            state = extend(self.source, state, self.state.seq, ready.changes)
+            if state is None:
+                raise NeedsReplay(change)
+            state.continues(self.state)
+        left = tuple(each for each in ready.changes if each[1:] != change[1:])
+        self.ready = Ready(left, state) if left else None
+        return state
 
     def time_of_decision(self) -> int:
         """The present time, for the next decision. An outcome that is overdue raises its alarm first."""

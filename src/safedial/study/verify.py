@@ -29,7 +29,8 @@ from safedial.study.log import (
 )
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
 from safedial.study.reducer import decide_next, question_of
-from safedial.study.replay_log import Source, apply_event, first_spec, snapshot_body
+from safedial.study.replay_log import Source, apply_event, change_of, first_spec, replayed, snapshot_body
+from safedial.study.replayer import MERGES
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 
@@ -124,7 +125,7 @@ class _Check:
         self.state = start
         self.at = self.clock_back = 0
         self.shot: bytes | None = None
-        self.keeps = True
+        self.keeps, self.changed = True, False
         self.clock_back_at: int | None = None
 
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
@@ -146,9 +147,10 @@ class _Check:
                 )
                 raise _Bad(event.seq, f"does not match the checkpoint{other}")
             if self.recompute:
-                self.try_to_follow(event)
+                self.attempt(event.seq, lambda event=event: self.follow(event))
                 self.shot = stored.get(event.seq)
                 if self.shot is not None:
+                    self.attempt(event.seq, self.settle)
                     self.compare_snapshot(event.seq, self.shot)
             if progress and event.seq % 1000 == 0:
                 progress(1000)
@@ -167,6 +169,7 @@ class _Check:
             raise _Bad(self.seq, "is not the event that the head of the log names")
         if marks and max(marks) > self.seq:
             raise _Bad(self.seq + 1, f"is missing: a checkpoint was taken at {max(marks)}")
+        self.attempt(self.seq, self.settle)
         if self.recompute and self.state and self.state.due:
             raise _Bad(self.seq + 1, f"is missing: an alarm is due ({self.state.due})")
 
@@ -196,23 +199,35 @@ class _Check:
             self.clock_back_at = self.clock_back_at or event.seq
         self.seq, self.hash, self.at = event.seq, event.hash, event.at
 
-    def try_to_follow(self, event: Event) -> None:
-        """`follow`; a body that cannot be read is a finding, not a failure."""
+    def attempt(self, seq: int, work: Callable[[], None]) -> None:
+        """Apply the event at a seq; a body that cannot be read is a finding, not a failure."""
         try:
-            self.follow(event)
+            work()
         except StoreUnavailable:
             raise
         except StudyError as error:
             words = "was not checked" if error.code == "own_policy" else "cannot be applied"
-            raise _Bad(event.seq, f"{words} ({error})") from error
+            raise _Bad(seq, f"{words} ({error})") from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise _Bad(event.seq, f"cannot be applied ({type(error).__name__}: {str(error)[:200]})") from error
+            raise _Bad(seq, f"cannot be applied ({type(error).__name__}: {str(error)[:200]})") from error
+
+    def settle(self) -> None:
+        """Replay the log for the changes of the past that were read last."""
+        if self.state is not None and self.changed:
+            self.changed = False
+            self.state = replayed(self.source, self.state, self.state.seq, trust=False)
 
     def follow(self, event: Event) -> None:
         """Apply the event, after recomputing it if it is a decision or an alarm."""
         if self.state is None:
             self.state = State(first_spec(self.source))
-        state, body, means = self.state, event.fields(), EVENT_KINDS[event.kind]
+        body, means = event.fields(), EVENT_KINDS[event.kind]
+        changes = change_of(event, body) is not None and self.state.study.rules_version >= MERGES
+        if changes and self.changed:  # one replay for changes that follow each other
+            self.state.seq, self.state.hash = event.seq, event.hash
+            return
+        self.settle()
+        state = self.state
         if not self.keeps:
             state.next_shot = 2**62
         due = state.due_at(event.at) if means.decides or means.stops else state.due
@@ -225,6 +240,10 @@ class _Check:
         if means.imports and state.decisions:
             raise _Bad(event.seq, "imports a round after the first decision")
         self.check_snapshot_event(state, event, body)
+        self.changed = changes
+        if changes:
+            state.seq, state.hash = event.seq, event.hash
+            return
         asked = self.decide_again(state, event, body) if means.decides else None
         self.state = apply_event(self.source, state, event, body, known=asked, trust=False)
 
