@@ -30,6 +30,9 @@ from safedial.core import exchangeability, monitor
 from safedial.errors import require
 
 Array = NDArray[np.float64]
+REFERENCE = 100
+"""Rounds that MAPIE's martingales are given first, from which it takes those for its regression; the length of its own
+burn-in. Its regression takes a share of whatever comes first."""
 MARTINGALES = ("jumper_martingale", "plugin_martingale")
 
 
@@ -75,7 +78,8 @@ def by_martingale(name: str) -> Callable[[Array, float, float], list[int]]:
         for each in costs:
             own = {name: {"task": "regression", "random_state": 0}}
             test = mapie.OnlineExchangeabilityTest(method_names=name, test_level=level, warn=False, method_params=own)
-            test.update(np.zeros((each.size, 1)), each)
+            for part in (each[:REFERENCE], each[REFERENCE:]):
+                test.update(np.zeros((part.size, 1)), part)
             values = np.array(test.test_methods[0].martingale_value_history)
             first.append(_first(values >= 1.0 / level, each.size - values.size))
         return first
