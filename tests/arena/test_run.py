@@ -104,6 +104,12 @@ def test_a_peer_that_fails_says_why():
         play_with(setting)
 
 
+def test_a_python_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("SAFEDIAL_PEERS", "/nowhere/python")
+    with pytest.raises(InvalidInput, match="/nowhere/python"):
+        plan_arena(["paper"], ["VW CATS"], rounds=10, seeds=1)
+
+
 def play_with(setting):
     world = make_world("flat-then-steep", 0.05)
     player = peer.PeerPlayer(setting, world, [0], 0.05)

@@ -57,7 +57,11 @@ def _process(module: str) -> Any:
     environment = {**os.environ, **quiet, "PYTHONPATH": str(Path(__file__).parent)}
     command = [peers_python(), "-m", "peers.serve", module]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603 -- ours
+    try:
+        return subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603 -- ours
+    except OSError as error:
+        way_out = "name the Python of the peers' environment, or make peers"
+        raise InvalidInput(f"SAFEDIAL_PEERS = {command[0]!r}: cannot be run ({error.strerror}); {way_out}") from error
 
 
 @lru_cache

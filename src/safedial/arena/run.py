@@ -88,11 +88,7 @@ def plan_arena(
 def _chosen(policies: Sequence[str]) -> list[str]:
     wanted = []
     for name in policies or ["all"]:
-        same = [
-            each
-            for each in (*POLICIES, *PRINTED)
-            if name in (each, FAMILIES[each]) or (name == "all" and each in POLICIES)
-        ]
+        same = [each for each in POLICIES if name in ("all", each, FAMILIES[each])] or [name] * (name in PRINTED)
         names = ", ".join(dict.fromkeys([*OURS, *FAMILIES.values()]))
         require(same, "--policy", name, "is not in the arena", f"use all, or one of {names}")
         wanted += [each for each in same if each not in wanted]

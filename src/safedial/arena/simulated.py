@@ -13,10 +13,11 @@ from safedial.arena.world import ArenaWorld, Array, Outcome
 from safedial.core.brackets import additive, relative
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.simulation.run import CHUNK
 from safedial.worlds import DoseResponseWorld, LinearWorld
 from safedial.worlds.world import NOISY, Exposure, World, generators
 
+CHUNK = 256
+"""Rounds that are drawn at a time. Results do not depend on it."""
 UNIT: dict[str, Any] = {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 1.0, "context_bound": 1.0}
 
 

@@ -106,11 +106,17 @@ def monitor(
     rounds: Annotated[int, typer.Option(help="Rounds in each run.")] = 2000,
     risk: Annotated[float, typer.Option(help="The promised risk per round.")] = 0.05,
     level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
+    *,
+    peers: Annotated[bool, typer.Option("--peers", help="Our alarms beside MAPIE's, after a change.")] = False,
     json: Json = False,
 ) -> None:
     """Measure the monitor's false alarms at the promised rate, and how soon it catches three times that rate."""
     from safedial.bench.monitor_power import bench_monitor
     from safedial.cli.output import print_pairs
+
+    if peers:
+        _monitor_peers(runs=runs, rounds=rounds, risk=risk, level=level, json=json)
+        return
 
     report = bench_monitor(runs=runs, rounds=rounds, risk=risk, level=level)
     print_pairs("The monitor: false alarms, and rounds until the alarm at three times the risk", report, json)
@@ -149,3 +155,29 @@ def nonlinear(
 
     report = bench_nonlinear(functions=functions, rounds=rounds, points=points)
     print_pairs("Function classes (ratio: scikit-learn's time over ours)", report, json)
+
+
+def _monitor_peers(*, runs: int, rounds: int, risk: float, level: float, json: bool) -> None:
+    from safedial.bench.monitor_peers import compare_monitors
+    from safedial.cli.output import print_json, print_table
+
+    change = 3 * rounds // 10
+    report = compare_monitors(runs=runs, rounds=rounds, change=change, risk=risk, level=level)
+    finite = {
+        name: {key: value if value < float("inf") else None for key, value in row.items()}
+        for name, row in report["alarms"].items()
+    }
+    if json:
+        print_json(report | {"alarms": finite})
+        return
+    lines = (
+        (name, f"{row['false_alarms']:.3f}", f"{row['caught']:.2f}", "–" if wait is None else f"{wait:.0f}")
+        for name, row in finite.items()
+        for wait in [row["median_rounds"]]
+    )
+    title = (
+        f"Alarms at level {level:g}; from round {change} on {report['rate_after']:g} of the rounds exceed, not {risk:g}"
+    )
+    print_table(title, ("alarm", "false alarms", "caught", "median rounds"), lines)
+    for name, why in report["left_out"].items():
+        typer.echo(f"left out: {name}: {why}")
