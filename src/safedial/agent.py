@@ -52,8 +52,9 @@ class Agent(InMemoryRounds):
     Args:
         dim: the context's dimension (with `features`, their number, plus 1 for an intercept).
         spec: the promise and its assumptions, as plain numbers.
-        policy: a policy, or the name of one; by default the one that follows from the spec's promise: `hp_probe`,
-            `hp_conformal`, `hp_student` or `hp_shield`. The certificate says why.
+        policy: a policy, the name of one, or a mapping of its name and options; by default the one that follows from
+            the spec's promise: `hp_probe`, `hp_conformal`, `hp_student` or `hp_shield`. Options of `hp_probe` that a
+            name or a mapping leaves open follow a rule (docs/choosing.md). The certificate says why.
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.
@@ -79,7 +80,7 @@ class Agent(InMemoryRounds):
         dim: int,
         spec: SafetySpec,
         *,
-        policy: str | Policy | None = None,
+        policy: str | Policy | Mapping[str, Any] | None = None,
         dose: DoseCurve | Dose | None = None,
         dial: Dial | None = None,
         features: Features | None = None,

@@ -70,7 +70,7 @@ class SpecFile:
 
         size = dim if dim is not None else self.dim
         require(size is not None, "dim", size, "is not in the spec file", "give dim, or a [world] table with dim")
-        chosen = {"policy": named_policy(self.policy)} if self.policy else {}
+        chosen = {"policy": self.policy} if self.policy else {}
         parts = {"dose": self.dose, "dial": self.dial, "features": self.features}
         return Agent(size, self.spec, **(chosen | parts | options))  # pyright: ignore[reportArgumentType]
 
@@ -144,8 +144,8 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
     """
     told = dict(notes or {})
     lines = _comment(told.pop("", "What is promised, and what the promise rests on (safedial)."))
-    form = write_parts({name: getattr(file, name) for name in ("spec", "dose", "features", "dial")})
-    tables: dict[str, Mapping[str, Any]] = {"[spec]": form["spec"]}
+    form = write_parts({name: getattr(file, name) for name in ("dose", "features", "dial")})
+    tables: dict[str, Mapping[str, Any]] = {"[spec]": file.spec.stated()}
     if file.dim is not None:
         tables["[world]"] = {"dim": file.dim}
     if not file.dose.is_identity:

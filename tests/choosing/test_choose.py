@@ -35,7 +35,7 @@ def test_it_chooses_as_an_expert_would_and_the_forecast_comes_true(name):
 def test_the_ranking_is_by_the_simulated_share_and_follows_the_plan():
     """At few rounds the certified Gaussian margin beats conformal bounds, at many it does not."""
     both = LAB | {"noise": "both", "exchangeable": True, "start": None, "dim": 5, "seeds": 5}
-    few, many = choose(**both, rounds=40), choose(**both, rounds=400)
+    few, many = choose(**both, rounds=40), choose(**both, rounds=600)
     for found in (few, many):
         shares = [each.forecast.share for each in found.offers]
         assert shares == sorted(shares, reverse=True)

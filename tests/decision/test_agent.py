@@ -262,8 +262,14 @@ def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
         volume = model["log_det"] + 2 * math.log(1 / spec["estimation_risk"])
         radius = math.sqrt(spec["cost_noise"] ** 2 * volume + spec["ridge"] * spec["coefficient_bound"] ** 2)
         if name != "fixed":
+            upper = model["cost"] + radius * model["width"]
+            if facts["radius_name"] == "self-normalised":
+                noise, best = spec["cost_noise"] * math.sqrt(volume), facts["self_normalised"]
+                upper = best["cost"] + noise * best["width"] + spec["coefficient_bound"] * best["miss"]
+                radius = noise + math.sqrt(spec["ridge"]) * spec["coefficient_bound"]
+                upper = min(upper, model["cost"] + radius * model["width"])
             assert facts["radius"] == pytest.approx(radius, rel=1e-12)
-            upper = min(model["cost"] + radius * model["width"], spec["coefficient_bound"] * model["context_norm"])
+            upper = min(upper, spec["coefficient_bound"] * model["context_norm"])
             assert facts["cost_upper"] == pytest.approx(upper, rel=1e-12)
         index = facts["reward_index"]
         played = {"cost_bound": safe, "full_dose": safe, "no_expected_benefit": 0.0}.get(facts["limit"])

@@ -74,9 +74,9 @@ def test_the_setting_is_the_smallest_of_those_of_separate_agents(name, promise):
         "heat": Cost(threshold=2, noise=0.2, share=0.3),
         "load": Cost(threshold=1.5, noise=0.1, share=0.7),
     }
-    spec = SafetySpec(costs=shares, violation_risk=0.02, estimation_risk=0.01, promise=promise, **CONSTANTS)
+    stated = {"promise": promise, "ridge": 1.0, **CONSTANTS}
+    spec = SafetySpec(costs=shares, violation_risk=0.02, estimation_risk=0.01, **stated)
     both, rng = Agent(2, spec, policy=name, dial=DIAL), np.random.default_rng(1)
-    stated = {"promise": promise, **CONSTANTS}
     heat = SafetySpec(threshold=2, cost_noise=0.2, violation_risk=0.006, estimation_risk=0.003, **stated)
     load = SafetySpec(threshold=1.5, cost_noise=0.1, violation_risk=0.014, estimation_risk=0.007, **stated)
     alone = {"heat": Agent(2, heat, policy=name, dial=DIAL), "load": Agent(2, load, policy=name, dial=DIAL)}

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, LinearWorld, io, nonlinear_hp_probe, nonlinear_hp_ucb, simulate
+from safedial import Agent, InvalidInput, LinearWorld, hp_probe, io, nonlinear_hp_probe, nonlinear_hp_ucb, simulate
 from safedial.agent_file import FORM, FORM_VERSION, dump
 from safedial.core.scale import power_scale
 from safedial.function_classes import binary, finite, kernel, linear, parametric
@@ -189,7 +189,7 @@ def test_a_class_certificate_says_what_the_linear_one_says(changes):
     assumes of noise and sensors: "0.5 / (1 + noise margin 0.8504), at most 1: 0.07059" is no arithmetic.
     """
     spec = make_spec(cost_noise=0.3, reward_noise=0.3, violation_risk=0.02, **changes)
-    plain, over = Agent(2, spec), Agent(2, spec, policy=nonlinear_hp_probe())
+    plain, over = Agent(2, spec, policy=hp_probe()), Agent(2, spec, policy=nonlinear_hp_probe())
     for agent in (plain, over):
         agent.update([0.3, 0.2], 0.1, -0.5, 0.02)
     for baseline in (0.0, 0.1):

@@ -13,6 +13,7 @@ from safedial.decision.decide import setting_of
 from safedial.decision.learners import dual_vector
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.decision.learners.radius_state import read_many
+from safedial.decision.outcome import Sample
 from tests.conftest import make_spec
 from tests.core.test_rounding import hard_state
 
@@ -260,6 +261,21 @@ def test_the_certificate_shows_the_numbers_of_the_self_normalised_bound():
     assert facts["cost_upper"] < facts["cost_upper_uncut"]
     assert "for what it does not reach" in decision.explain()
     assert "self_normalised" not in Agent(3, spec, policy=make_policy("hp_probe")).decide([0.6, 0.6, 0.5]).certificate
+
+
+def test_the_slack_of_a_residual_covers_the_estimate_and_is_less_than_radius_times_width():
+    """Without noise a residual is never beyond its slack; a context of zeros has none."""
+    spec, policy = make_spec(cost_noise=0.3, reward_noise=0.3), make_policy("hp_probe", radius="self-normalised")
+    agent, rng, truth = Agent(3, spec, policy=policy), np.random.default_rng(4), np.array([0.6, -0.6, 0.5])
+    for number in range(60):
+        context = rng.uniform(-0.5, 0.5, 3) * (number % 9 > 0)
+        norm, mean = float(np.linalg.norm(context)), float(context @ truth)
+        seen = agent._learner._estimate(context, norm)
+        whole = bound(seen, agent.spec, radius="determinant", clip=True).cost_radius * seen.width
+        found = agent._learner.residuals(agent._rules, context, norm, Sample(mean, mean, 1.0, 1.0, mean, 0.0))
+        assert abs(found[2]) <= found[3] + 1e-12
+        assert found[3] <= whole + 1e-12
+        agent.update(context, 1.0, mean, mean)
 
 
 def test_a_plain_certificate_is_as_before():

@@ -6,7 +6,7 @@ Contexts have norm 0.85 and S = 1, so a mean cost of up to 0.85 a unit of intens
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, SafetySpec, create_study, io, make_policy
+from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_probe, io, make_policy
 from safedial.agent_file import FORM, FORM_VERSION
 from safedial.core.scale import power_scale
 from safedial.decision.outcome import Outcome, normalise
@@ -213,20 +213,25 @@ def test_costs_above_what_the_stated_norms_allow_refute_them(norm):
     assert (agent.decide(X).action, agent.decide(X).promise) == (0.0, "none")
 
 
-def test_costs_within_the_stated_norms_never_refute_them():
-    """At the very edge, ‖μ*‖ = S and x parallel to it: false with probability at most δ′ = 0.01 over all rounds."""
+@pytest.mark.parametrize(("policy", "most"), [(hp_probe(), 0), (hp_probe(radius="self-normalised"), 7)])
+def test_costs_within_the_stated_norms_never_refute_them(policy, most):
+    """At the very edge, ‖μ*‖ = S and x parallel to it: false with probability at most δ′ = 0.01 over all rounds.
+
+    `self-normalised` may refute whenever its set misses: more than 7 of 60 agents have probability below 1e-6.
+    """
     rng = np.random.default_rng(5)
     truth = np.array([1.0, 1.0]) / np.sqrt(2)
     refuted = 0
     for _ in range(60):
-        agent = Agent(2, make_spec(reward_noise=0.3, cost_noise=0.3))
+        agent, broken = Agent(2, make_spec(reward_noise=0.3, cost_noise=0.3), policy=policy), False
         for _ in range(100):
             decision = agent.decide(X)
-            refuted += decision.limit == "assumption_broken"
+            broken |= decision.limit == "assumption_broken"
             share = max(decision.intensity, 0.1)
             cost = share * (np.array(X) @ truth + 0.3 * rng.standard_normal())
             agent.update(X, share, 0.0, cost)
-    assert refuted == 0
+        refuted += broken
+    assert refuted <= most
 
 
 TRUTH = {"reward": np.array([0.3, -0.2]), "cost": np.array([0.3, 0.2])}
@@ -249,7 +254,7 @@ def test_an_agent_and_a_study_that_see_the_same_rounds_say_the_same_of_them(tmp_
     rng = np.random.default_rng(len(world))
     spec, waiting = make_spec(threshold=0.4, reward_noise=0.3, cost_noise=0.3), []
     agent = Agent(2, spec, policy=policy)
-    fields = {"dim": 2, **spec.to_dict(), "policy": policy, "folding": "arrival", "guard": {"max_unwatched": 1.0}}
+    fields = {"dim": 2, **spec.stated(), "policy": policy, "folding": "arrival", "guard": {"max_unwatched": 1.0}}
     study = create_study("twin", fields, storage=f"sqlite:///{tmp_path}/twin.db")
     with study.store:
         for _ in range(40):

@@ -14,7 +14,7 @@ from safedial import Agent, load_spec, open_study
 from safedial.study import Store, verify_store
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid
-from tests.recorded import shield, student
+from tests.recorded import certified, shield, student
 from tests.recorded.write import GRID, go_on, load_agent, play, restored
 
 HERE = Path(__file__).parent
@@ -61,7 +61,11 @@ def test_a_recorded_agent_decides_as_before(recorded, name):
     assert play(agent, 45, 8) == pytest.approx(expected["agents"][name], rel=0, abs=1e-12)
 
 
-LATER = {"shield": (shield, "said.json"), "student": (student, "student.json")}
+LATER = {
+    "shield": (shield, "said.json"),
+    "student": (student, "student.json"),
+    "certified": (certified, "certified.json"),
+}
 """Policies that were recorded later: what wrote their folders, and where it stands what was seen."""
 
 WRITTEN = [(policy, path) for policy, (_, name) in LATER.items() for path in sorted(HERE.glob(f"*/{name}"))]
@@ -78,7 +82,8 @@ def test_a_study_recorded_later_verifies_with_its_hash_and_goes_on_as_before(pol
         report = study.verify()
         assert (report.ok, report.hash, report.problem) == (True, said["hash"], "")
         now, before = study.status(), said["status"]
-        assert now["evidence"] == pytest.approx(before.pop("evidence"), rel=1e-9)
+        for key in MEASURED:
+            assert now[key] == pytest.approx(before.pop(key), rel=1e-9)
         assert {key: now[key] for key in before} == before
         assert LATER[policy][0].go_on(study) == pytest.approx(said["next_actions"], rel=0, abs=1e-9)
         assert study.verify().ok

@@ -67,7 +67,8 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, po
     """Lowered, raised, void, expired and corrected outcomes included."""
     spec = SafetySpec(costs=COSTS, promise=promise, **STATED, context_bound=1)
     study = make(shelf, spec=spec, policy=policy)
-    agent = Agent(2, study.spec.rules.spec, policy=policy, dial=DIAL)  # a log has costs in alphabetical order
+    rules = study.spec.rules
+    agent = Agent(2, rules.spec, policy=rules.policy, dial=DIAL)  # a log has costs in alphabetical order
     rng = np.random.default_rng(3)
     for number in range(60):
         context = draw(rng)

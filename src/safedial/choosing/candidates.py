@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from safedial.choosing.questions import ASSUMPTIONS
 from safedial.choosing.situation import ODDS, Situation
+from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
+from safedial.decision.defaults import open_options
+from safedial.decision.units import Dial
 from safedial.function_classes import binary
 from safedial.policies import Policy, make_policy
 
 EXACT = ("exact_curve", "linear", "constants")
 STARTED = "start|constants"
-MOST_CONSTRAINED = 50
-"""The largest dimension for the radius `constrained`, which keeps seven estimates."""
-SMALL_PROBE = 0.001
 MARGINAL = "P({event}) <= {risk:g} in every round, as seen before the study begins"
 GIVEN = (
     "P({event}) <= {risk:g} in every round, whatever the contexts do and whatever happened in the rounds before, but "
@@ -72,7 +72,8 @@ def made(candidate: Candidate, user: Situation) -> Made:
     """The candidate's policy and spec in this situation."""
     stated = {"costs": user.costs} if user.several else {"threshold": user.threshold}
     policy = make_policy(candidate.policy, **candidate.options(user))
-    return Made(candidate, policy, SafetySpec(**stated, **candidate.spec(user)))
+    spec = with_ridge(SafetySpec(**stated, **candidate.spec(user)), policy.options.get("radius"), user.dim)
+    return Made(candidate, policy, spec)
 
 
 def refusal(candidate: Candidate, user: Situation) -> str:
@@ -109,15 +110,9 @@ def _split(user: Situation) -> dict[str, Any]:
     return {"violation_risk": part, "estimation_risk": round(user.risk - part, 12)}
 
 
-def _ridged(user: Situation) -> dict[str, Any]:
-    """With the ridge that balances both parts of the radius."""
-    noise, size = user.constants["cost_noise"], user.constants["coefficient_bound"]
-    return _certified(user) | {"ridge": float(f"{user.dim * noise**2 / size**2:.4g}")}
-
-
 def _tight(user: Situation) -> dict[str, Any]:
-    """What earns most in a short study under the same promise (docs/choosing.md): most of it the small probe."""
-    return {"radius": "constrained" if user.dim <= MOST_CONSTRAINED else "mixture", "probe": SMALL_PROBE}
+    """What an agent or a study has by rule, which earns most under the same promise (docs/choosing.md)."""
+    return open_options(SafetySpec(threshold=1, **_certified(user)), user.dim, Dial())
 
 
 def _learning(promise: str) -> Callable[[Situation], dict[str, Any]]:
@@ -141,12 +136,12 @@ def _bracket(user: Situation) -> dict[str, Any]:
 CANDIDATES = (
     Candidate("hp_ucb", EXACT, GIVEN, _certified),
     Candidate("hp_probe", EXACT, GIVEN, _certified, costs=("measured", "several")),
-    Candidate("hp_probe", EXACT, GIVEN, _ridged, _tight, most=MOST_CONSTRAINED),
+    Candidate("hp_probe", EXACT, GIVEN, _certified, _tight),
     Candidate(
         "hp_probe",
         (*EXACT, "gaussian"),
         GIVEN,
-        lambda user: _ridged(user) | {"margin": "gaussian"},
+        lambda user: _certified(user) | {"margin": "gaussian"},
         _tight,
     ),
     Candidate(

@@ -50,11 +50,9 @@ def plan(
     from safedial.core.dose import Dose
     from safedial.core.promise import PROMISES
     from safedial.core.spec import CONSTANTS
-    from safedial.decision.rules import named_policy
     from safedial.errors import require
     from safedial.planning import plan as run
-    from safedial.planning import scenarios_of
-    from safedial.policies import as_policy
+    from safedial.planning import planned, scenarios_of
     from safedial.report.plan_page import write_plan
     from safedial.specfile import load_spec
 
@@ -65,7 +63,8 @@ def plan(
     assumed = {name: fields.pop(name) for name in open_ if name in fields}
     stated = stated_spec(fields, file)
     known: Any = dim if dim is not None else file and file.dim
-    chosen = named_policy(file.policy) if policy is None and file and file.policy else as_policy(policy or "hp_probe")
+    named = file.policy if policy is None and file and file.policy else policy or "hp_probe"
+    chosen, stated = planned(named, stated, known, file.dial if file else None)
     bracketed = PROMISES[chosen.promise].bracketed
     way_out = "give it, or a spec file with a [world] table"
     require(bracketed or known is not None, "--dim", dim, "is missing", way_out)

@@ -173,7 +173,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 
         file = load_spec(path)
         parts = {name: part for name, part in vars(file).items() if part is not None}
-        return {**parts.pop("spec").to_dict(), **parts}
+        return {**parts.pop("spec").stated(), **parts}
     from safedial.io import read_text
 
     try:

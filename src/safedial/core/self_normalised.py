@@ -48,8 +48,14 @@ def with_ridge(spec: SafetySpec, radius: str | None, dim: int) -> SafetySpec:
     """The spec with the ridge that is best for `self-normalised`, if that is the radius and the spec states none."""
     if radius != "self-normalised" or spec.states_ridge:
         return spec
-    noises = [spec.cost_noise] if spec.costs is None else [cost.noise or 0.0 for cost in spec.costs.values()]
-    return replace(spec, ridge=6.0 * dim**0.5 * max(noises) * spec.context_bound / spec.coefficient_bound)
+    ridge = 6.0 * dim**0.5 * largest_noise(spec) * spec.context_bound / spec.coefficient_bound
+    return replace(spec, ridge=float(f"{ridge:.3g}"))
+
+
+def largest_noise(spec: SafetySpec) -> float:
+    """κ of the cost, or the largest of several."""
+    noises = [spec.cost_noise] if spec.costs is None else [cost.noise for cost in spec.costs.values()]
+    return max(noise for noise in noises if noise is not None)
 
 
 def multipliers(spec: SafetySpec) -> list[float]:

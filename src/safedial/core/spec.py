@@ -277,6 +277,10 @@ class SafetySpec:
             plain["costs"] = {name: cost.to_dict() for name, cost in self.costs.items()}
         return plain if self.noise_scale is None else plain | {"noise_scale": self.noise_scale.to_dict()}
 
+    def stated(self) -> dict[str, Any]:
+        """`to_dict` without a ridge that was not stated, which an agent or a study may choose by rule."""
+        return {name: value for name, value in self.to_dict().items() if name != "ridge" or self.states_ridge}
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> SafetySpec:
         """The inverse of `to_dict`; an error lists unknown or missing names."""

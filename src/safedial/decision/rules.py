@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,7 +25,8 @@ RULES = 4
 """The version of the guard, of learning from outcomes and of the defaults. A study keeps the version it started with; a
 log whose first event states none has version 1. Since version 3 a corrected reward or cost changes what its round
 taught and counted (study/corrections.py); before, the log was replayed. Since version 4 the anytime bound of hp_student
-is the least that its proof allows (core/student.py)."""
+is the least that its proof allows (core/student.py), and the options that a certified policy's user leaves open follow
+a rule (decision/defaults.py); before, they were those of simulations."""
 
 
 class RuleFields(NamedTuple):
@@ -70,8 +72,21 @@ class Rules(RuleFields):
         """Why this policy: what is stated, or that it was named."""
         stated, name = PROMISES[self.spec.promise], self.policy.name
         if name == stated.default_policy:
-            return f"{name}, because {stated.because}"
+            return f"{name}, because {stated.because}{self._by_rule}"
         return f"{name}, because it was named; {stated.default_policy} is the default where {stated.because}"
+
+    @property
+    def _by_rule(self) -> str:
+        """Which options are those of the rule for new agents and studies, in words."""
+        from safedial.decision.defaults import by_rule
+
+        if self.version < 4 or not PROMISES[self.spec.promise].from_constants:
+            return ""
+        policy, spec = by_rule(None, replace(self.spec, ridge=None), self.dim, self.dial)
+        same = {name: value for name, value in policy.options.items() if value == self.policy.options[name]}
+        told = [f"{name} {same[name]}" for name in ("radius", "probe") if name in same]
+        told += [f"ridge {spec.ridge:.4g}"] if "radius" in same and spec.ridge == self.spec.ridge else []
+        return f"; by rule: {', '.join(told)}" if told else ""
 
     @cached_property
     def sentence(self) -> str:
@@ -97,9 +112,9 @@ class Rules(RuleFields):
         """The inverse of `to_dict`, with checks. A part may also be an object; without `dim` the features give it."""
         from safedial.decision.validation import make_rules
 
-        parts = read_parts(fields)
+        parts = read_parts({name: part for name, part in fields.items() if name != "policy"})
         dim = fields.get("dim", parts["features"].dim if "features" in parts else None)
-        rest = {name: fields.get(name) for name in ("start_action", "fallback_action", "baseline_range")}
+        rest = {name: fields.get(name) for name in ("policy", "start_action", "fallback_action", "baseline_range")}
         return make_rules(dim=dim, **parts, **rest, version=version)
 
 

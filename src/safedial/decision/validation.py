@@ -18,12 +18,13 @@ from safedial.core.rounding import NORM_SLACK
 from safedial.core.scale import check_rises
 from safedial.core.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.decision.decision import Decision
+from safedial.decision.defaults import by_rule
 from safedial.decision.learners.blas import dnrm2
 from safedial.decision.learners.kinds import kind_of, split_rules
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import longest_context
 from safedial.decision.rounds import Asked
-from safedial.decision.rules import RULES, Rules
+from safedial.decision.rules import RULES, Rules, named_policy
 from safedial.decision.units import Dial, Features, as_vector, real
 from safedial.errors import InvalidInput, refusal, require
 from safedial.policies import Policy, as_policy, check_proved, default_policy
@@ -64,7 +65,8 @@ def make_rules(
     if features is not None:
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
-    rule, learner = _policy(policy, spec, int(dim), version)
+    rule, spec = by_rule(policy, spec, int(dim), dial_) if version > 3 else (_as_named(policy, spec), spec)
+    learner = _learner_of(rule, spec, int(dim), version)
     is_identity = dial_.is_plain and curves.cost.name == "identity"
     between = _baseline_range(baseline_range, version)
     rules = Rules(
@@ -215,9 +217,15 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
         raise InvalidInput(f"row {row}: {error}", error.code) from error
 
 
-def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Policy, type[Learner]]:
-    """The policy and its learner's class, if they can run online under the spec."""
-    rule = default_policy(spec) if policy is None else as_policy(policy)
+def _as_named(policy: Any, spec: SafetySpec) -> Policy:
+    """The policy with its own defaults, as before version 4."""
+    if isinstance(policy, Mapping):
+        return named_policy(policy)
+    return default_policy(spec) if policy is None else as_policy(policy)
+
+
+def _learner_of(rule: Policy, spec: SafetySpec, dim: int, version: int) -> type[Learner]:
+    """The class of a policy's learner, if they can run online under the spec."""
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule, spec)
     given, stated = PROMISES[rule.promise], PROMISES[spec.promise]
@@ -245,7 +253,7 @@ def _policy(policy: Any, spec: SafetySpec, dim: int, version: int) -> tuple[Poli
         warnings.warn(
             f"{error}; it was saved before this was known, and continues unchanged", UserWarning, stacklevel=6
         )
-    return rule, learner
+    return learner
 
 
 def read_baseline(rules: Rules, baseline_cost: Any) -> float:

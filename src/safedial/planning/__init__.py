@@ -13,6 +13,8 @@ from typing import Any
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.decision.defaults import by_rule
+from safedial.decision.rules import named_policy
 from safedial.decision.units import Dial, significant
 from safedial.errors import require
 from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, columns, in_scales, learns, tolerances
@@ -155,7 +157,7 @@ class Plan:
 
 
 def plan(
-    policy: str | Policy,
+    policy: str | Policy | Mapping[str, Any],
     spec: SafetySpec,
     *,
     rounds: int,
@@ -171,6 +173,7 @@ def plan(
     """Simulate every scenario.
 
     Args:
+        policy: as for an `Agent`: options that a name or a mapping leaves open are those of a new study.
         dim: of the contexts; for a bracket only a learned base needs it.
         seeds: studies in each scenario, with different true coefficients.
         dose: the dose curve, assumed exact.
@@ -189,7 +192,8 @@ def plan(
     >>> found.table[0]["violation_rate"] <= 0.05
     True
     """
-    rule, added = as_policy(policy), dict(assumed or {})
+    rule, spec = planned(policy, spec, dim, dial)
+    added = dict(assumed or {})
     given = scenarios_of(rule, spec, added) if scenarios is None else tuple(scenarios)
     require(len(given), "scenarios", given, "must hold at least one")
     common: dict[str, Any] = {"rounds": rounds, "seeds": seeds}
@@ -216,6 +220,13 @@ def plan(
         baseline_cost=baseline_cost,
         dial=Dial() if dial is None else dial,
     )
+
+
+def planned(policy: Any, spec: SafetySpec, dim: int | None, dial: Dial | None) -> tuple[Policy, SafetySpec]:
+    """The policy and the spec that a new study would have (decision/defaults.py)."""
+    if dim is not None:
+        return by_rule(policy, spec, dim, dial or Dial())
+    return (named_policy(policy) if isinstance(policy, Mapping) else as_policy(policy)), spec
 
 
 def scenarios_of(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> tuple[Scenario, ...]:
@@ -245,4 +256,4 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
     return replace(spec, **assumed)
 
 
-__all__ = ["SCENARIOS", "Plan", "Scenario", "plan", "promise_kept", "scenarios_for", "scenarios_of"]
+__all__ = ["SCENARIOS", "Plan", "Scenario", "plan", "planned", "promise_kept", "scenarios_for", "scenarios_of"]

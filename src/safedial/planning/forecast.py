@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +23,7 @@ from safedial.simulation.loop import Played
 from safedial.simulation.run import simulate
 from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
-from safedial.worlds.world import generators
+from safedial.worlds.world import Exposure, generators
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,9 @@ def forecast(
     baseline_cost: float = 0.0,
     progress: Any = None,
 ) -> Forecast:
-    """Simulate the scenario with `seeds` different truths."""
+    """Simulate the scenario with `seeds` different truths. Shares are of the exact clairvoyant's reward at the whole
+    risk, in the same rounds.
+    """
     world = LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     stated = with_ridge(stated, policy.options.get("radius"), dim)
     true = scenario.true_spec(stated)
@@ -68,14 +70,16 @@ def forecast(
         chosen, world, true, rounds=rounds, seeds=seeds, dose=dose, points=1, progress=progress, record=chunks.append
     )
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
-    gain, best = _rewards(world, true, dose, context, action)
+    whole = replace(true, violation_risk=promised_risk(policy, stated))
+    gain, best = _rewards(world, whole, dose, context, action)
+    most = replace(run, spec=whole).attainable_reward
     over = cost > stated.threshold
     quantities = {
         "scenario": scenario.name,
         "promise_holds": promise_kept(policy, scenario, stated),
         **violations_of(over, stated, policy),
         **reward_of(gain, best),
-        "attainable_share": run.attainable_share,
+        "attainable_share": None if most is None else float(gain.sum() / most.sum()),
         "first_dose": float(action[0].mean()),
         "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
         "small_doses": float((action < SMALL).mean()),
@@ -89,15 +93,19 @@ def window(rounds: int) -> int:
     return max(rounds // 20, min(rounds, 10))
 
 
-def _rewards(world: LinearWorld, true: SafetySpec, dose: Dose, context: Array, action: Array) -> tuple[Array, Array]:
-    """Noise-free rewards of the policy and of the clairvoyant, (rounds, seeds)."""
-    truth = world.draw_truth(true, generators(list(range(action.shape[1]))))
-    reward, cost = world.means(true, truth, context)
-    numbers = np.arange(1.0, len(action) + 1.0)[:, None]
-    seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
-    baseline = world.baseline_cost
-    intensity = clairvoyant().decide(seen, true, round=numbers, coin=0.0, baseline_cost=baseline).intensity
-    best = np.asarray(dose.reward.effect(dose.cost.action(intensity)))
+def _rewards(world: LinearWorld, whole: SafetySpec, dose: Dose, context: Array, action: Array) -> tuple[Array, Array]:
+    """Noise-free rewards of the policy and of the exact clairvoyant at the whole risk, (rounds, seeds); where there is
+    no exact one, of the clairvoyant.
+    """
+    truth = world.draw_truth(whole, generators(list(range(action.shape[1]))))
+    reward, cost = world.means(whole, truth, context)
+    known = world.exact_intensity(whole, Exposure(context, reward, cost, *[np.zeros(reward.shape)] * 6))
+    if known is None:
+        numbers = np.arange(1.0, len(action) + 1.0)[:, None]
+        seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
+        baseline = world.baseline_cost
+        known = clairvoyant().decide(seen, whole, round=numbers, coin=0.0, baseline_cost=baseline).intensity
+    best = np.asarray(dose.reward.effect(dose.cost.action(np.where(reward >= 0.0, known, 0.0))))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 
 

@@ -52,7 +52,7 @@ def create_study(
         unit_key: the key for it, env:NAME, file:PATH or bytes. It never enters the log; you give it again to open the
             study.
     """
-    given = spec.to_dict() if isinstance(spec, SafetySpec) else {} if spec is None else spec
+    given = spec.stated() if isinstance(spec, SafetySpec) else {} if spec is None else spec
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be a SafetySpec or a mapping")
     units = UnitKey(pseudonymise, unit_key)
     opening = {"storage": storage, "load_if_exists": load_if_exists, "actor": actor}

@@ -107,7 +107,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     elif upper < facts["cost_upper_uncut"] and "self_normalised" in facts and upper < _norm_limit(decision):
         best = facts["self_normalised"]
         how = (
-            f"an estimate without a ridge, {best['cost']:.4g} + noise {best['noise_radius']:.4g} x {best['width']:.4g} + "
+            f"the estimate {best['cost']:.4g} + noise {best['noise_radius']:.4g} x width {best['width']:.4g} + "
             f"S {decision.rules.spec.coefficient_bound:.4g} x {best['miss']:.4g} for what it does not reach"
         )
     elif upper < facts["cost_upper_uncut"]:

@@ -107,13 +107,20 @@ class LinearLearner(Learner):
         if radius is None:
             return None
         seen = self.predict(context, norm) if radius == "noise-adaptive" else self._estimate(context, norm)
-        cost_radius = reward_radius = cost_radius_of(radius, seen, spec)
-        if not spec.same_noise or radius == "noise-adaptive":
-            reward_radius = reward_radius_of(radius, seen, spec)
         share = math.sqrt(sample.weight)
-        width = share * seen.width
+        if radius == "self-normalised":
+            slacks = [share * slack for slack in self._noise_slacks(spec, seen, context, norm)]
+        else:
+            slacks = [each(radius, seen, spec) * (share * seen.width) for each in (reward_radius_of, cost_radius_of)]
         reward, cost = share * (sample.reward - seen.reward), share * (sample.cost - seen.cost)
-        return reward, reward_radius * width, cost, cost_radius * width, share * seen.cost_slack
+        return reward, slacks[0], cost, slacks[1], share * seen.cost_slack
+
+    def _noise_slacks(self, spec: Any, seen: Prediction, context: Array, norm: float) -> list[float]:
+        """κ√V·width + S·λ‖Σ⁻¹x‖ of both, for μ̂ − μ* = Σ⁻¹(Xᵀξ − λμ*); y is off by at most ‖ρ‖/λ."""
+        _, _, direction, error = self._certified(context, norm)
+        rest = spec.coefficient_bound * (self.ridge * dnrm2(direction) + error * norm)
+        root = math.sqrt(seen.log_det + 2.0 * spec.log_inverse_risk) * seen.width
+        return [noise * root + rest for noise in (spec.reward_noise, spec.cost_noise)]
 
     def view(self, prediction: Prediction, choice: Choice) -> tuple[Prediction, Choice]:
         """Both unchanged, but refuted if even the lowest mean cost in the confidence set, ⟨x,μ̂⟩ − β·width, exceeds
