@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from safedial import growth
-from safedial.arena.cell import play
-from safedial.arena.world import ArenaWorld, Outcome
+from safedial.arena.arena_cell import play
+from safedial.arena.arena_world import ArenaWorld, Outcome
 
 TOLERANCE = {-1.0: 0.3, 1.0: 0.7}
 

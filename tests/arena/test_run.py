@@ -8,11 +8,11 @@ import pytest
 
 from safedial import InvalidInput, SafetySpec, make_policy
 from safedial.arena import peer
-from safedial.arena.cell import SAFEOPT, play
+from safedial.arena.arena_cell import SAFEOPT, play
+from safedial.arena.arena_run import arena_rows, plan_arena, run_arena, verdicts
 from safedial.arena.peer import PEERS
 from safedial.arena.players import OURS
 from safedial.arena.registry import PRINTED, make_world
-from safedial.arena.run import arena_rows, plan_arena, run_arena, verdicts
 from safedial.arena.simulated import UNIT
 from safedial.simulation import simulate
 from safedial.worlds import LinearWorld

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from safedial.arena.world import ArenaWorld, Array, Outcome, nothing
+from safedial.arena.arena_world import ArenaWorld, Array, Outcome, nothing
 from safedial.core.brackets import additive, relative
 from safedial.worlds import insulin, vancomycin
 
@@ -19,7 +20,7 @@ CLIPPED = 3.0
 """Standardised features end here."""
 
 
-def standardised(*columns: tuple[Array, float, float]) -> Array:
+def standardised(columns: Sequence[tuple[Array, float, float]]) -> Array:
     """An intercept, and (values − centre)/scale of each column, within ± `CLIPPED`."""
     rows = [np.clip((values - centre) / scale, -CLIPPED, CLIPPED) for values, centre, scale in columns]
     return np.stack([np.ones_like(rows[0]), *rows], axis=-1)
@@ -33,7 +34,7 @@ def bound(features: int) -> float:
 class Rounds:
     """Rounds known in advance, arrays (rounds, seeds): the place in them, and what is known before each."""
 
-    def __init__(self, context: Array, *, baseline: Array | None = None, **stated: Array) -> None:
+    def __init__(self, context: Array, stated: dict[str, Array], *, baseline: Array | None = None) -> None:
         self.contexts, self.place, seeds = context, 0, context.shape[1]
         self._baseline, self._stated = baseline, stated
         self.protocol = np.full(seeds, 1.0 / HIGHEST)
@@ -60,12 +61,9 @@ class Ward(Rounds):
         self.patients = {name: np.stack([one[name] for one in each], axis=-1) for name in each[0]}
         everyone = vancomycin.Patients(**self.patients)
         self.doses = vancomycin.protocol_dose(everyone)
-        context = standardised(
-            (np.log(self.doses), 7.6, 0.3),
-            (np.log(everyone.weight), 4.3, 0.2),
-            (np.log(everyone.creatinine_clearance), 4.4, 0.4),
-        )
-        super().__init__(context, one_dose=np.minimum(ONE_DOSE / HIGHEST / self.doses, 1.0))
+        columns = ((np.log(self.doses), 7.6, 0.3), (np.log(everyone.weight), 4.3, 0.2))
+        context = standardised((*columns, (np.log(everyone.creatinine_clearance), 4.4, 0.4)))
+        super().__init__(context, {"one_dose": np.minimum(ONE_DOSE / HIGHEST / self.doses, 1.0)})
 
     def act(self, setting: Array) -> Outcome:
         now: Any = vancomycin.Patients(**{name: each[..., self.place, :] for name, each in self.patients.items()})
@@ -85,10 +83,10 @@ class Table(Rounds):
         )
         self.responses = np.stack([one[1] for one in each], axis=1)
         columns = ((np.log(doses), 1.8, 0.5), (glucose, 140.0, 35.0), (np.log(counted), 4.0, 0.4))
-        context = standardised(*columns, (np.log(factor), 3.0, 0.4))
+        context = standardised((*columns, (np.log(factor), 3.0, 0.4)))
         slopes = HIGHEST * doses / FALL
         stated = {"least_fall": 4.0 * slopes, "steepest_fall": 1.2 * factor * slopes}
-        super().__init__(context, baseline=fallen(glucose), **stated)
+        super().__init__(context, stated, baseline=fallen(glucose))
 
     def act(self, setting: Array) -> Outcome:
         place = np.clip(setting, 0.0, 1.0) * (GRID - 1)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.arena.world import ArenaWorld, Array, Outcome, Stream
+from safedial.arena.arena_world import ArenaWorld, Array, Outcome, Stream
 from safedial.errors import InvalidInput
 
 PENALTIES = (0.0, 1.0, 3.0, 10.0)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from safedial.agent import Agent
-from safedial.arena.world import ArenaWorld, Array, Outcome, Stream
+from safedial.arena.arena_world import ArenaWorld, Array, Outcome, Stream
 from safedial.core.spec import SafetySpec
 from safedial.decision.units import Features
 from safedial.policies import make_policy
@@ -112,21 +112,22 @@ def certified(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Cal
 
 def conformal(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Callable[[], Agent]:
     spec = SafetySpec(threshold=world.threshold, violation_risk=risk, promise="conformal")
-    return _proportional(world, spec, options, start_action=world.start)
+    return _proportional(world, spec, options, world.start)
 
 
 def student(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Callable[[], Agent]:
     spec = SafetySpec(threshold=world.threshold, violation_risk=risk, promise="student")
-    return _proportional(world, spec, options, start_action=world.start)
+    return _proportional(world, spec, options, world.start)
 
 
-def _proportional(world: ArenaWorld, spec: SafetySpec, options: Mapping[str, Any], **start: Any) -> Callable[[], Agent]:
+def _proportional(
+    world: ArenaWorld, spec: SafetySpec, options: Mapping[str, Any], start: float | None = None
+) -> Callable[[], Agent]:
     given = dict(options)
     policy = make_policy(given.pop("name"), **given)
     ends = (-float("inf"), float("inf"))
-    return lambda: Agent(
-        world.dim, spec, policy=policy, dose=world.dose, baseline_range=ends, fallback_action=world.start, **start
-    )
+    given = {"policy": policy, "dose": world.dose, "baseline_range": ends, "fallback_action": world.start}
+    return lambda: Agent(world.dim, spec, start_action=start, **given)
 
 
 def shield(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Callable[[], Agent]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from safedial.arena import battery, clinic, simulated, warfarin
-from safedial.arena.world import ArenaWorld
+from safedial.arena import clinic, closed_loop_cell, simulated, warfarin
+from safedial.arena.arena_world import ArenaWorld
 from safedial.errors import InvalidInput, require
 
 WORLDS: dict[str, Callable[..., ArenaWorld]] = {
@@ -18,7 +18,7 @@ WORLDS: dict[str, Callable[..., ArenaWorld]] = {
     "flat-then-steep": simulated.flat_then_steep,
     "vancomycin": clinic.ward,
     "insulin": clinic.table,
-    "battery": battery.battery,
+    "battery": closed_loop_cell.battery,
     "warfarin": warfarin.warfarin,
 }
 PRINTED = "paper, as printed"

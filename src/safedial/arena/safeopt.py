@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from safedial.arena.world import ArenaWorld, Array, Outcome, Stream
+from safedial.arena.arena_world import ArenaWorld, Array, Outcome, Stream
 from safedial.function_classes.function_class import Outcomes
 from safedial.function_classes.kernel import State, View, kernel
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.arena.world import ArenaWorld, Array, Outcome
+from safedial.arena.arena_world import ArenaWorld, Array, Outcome
 from safedial.core.brackets import additive, relative
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
@@ -76,9 +76,10 @@ def printed(risk: float) -> ArenaWorld:
     return replace(made, name="paper, as printed", begin=begin, constants=UNIT | risks)
 
 
-def paper(risk: float, *, contexts: Any = "iid", name: str = "paper", **constants: Any) -> ArenaWorld:
+def paper(risk: float, *, contexts: Any = "iid", name: str = "paper", noise: float = 1.0) -> ArenaWorld:
     """The paper's synthetic world: d = 10, unit noise, τ = 0.5."""
-    world, unit = LinearWorld(dim=10, contexts=contexts), UNIT | constants
+    world = LinearWorld(dim=10, contexts=contexts)
+    unit: dict[str, Any] = UNIT | {"reward_noise": noise, "cost_noise": noise}
     spec = SafetySpec(threshold=0.5, total_risk=risk, **unit)
     exact = SafetySpec(threshold=0.5, violation_risk=risk, estimation_risk=0.01, **unit)
     return ArenaWorld(
@@ -98,7 +99,7 @@ def paper(risk: float, *, contexts: Any = "iid", name: str = "paper", **constant
 
 def drift(risk: float) -> ArenaWorld:
     """The paper's world with contexts that turn towards one axis, and with less noise."""
-    return paper(risk, contexts="drift", name="drift", reward_noise=0.3, cost_noise=0.3)
+    return paper(risk, contexts="drift", name="drift", noise=0.3)
 
 
 def flat_then_steep(risk: float) -> ArenaWorld:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from safedial.arena.arena_world import ArenaWorld, Array, Outcome
 from safedial.arena.clinic import HIGHEST, Rounds, bound, standardised
-from safedial.arena.world import ArenaWorld, Array, Outcome
 from safedial.core.brackets import relative
 from safedial.errors import require
 
@@ -67,7 +67,7 @@ def contexts(rows: list[dict[str, str]], dose: Array) -> Array:
     """What the algorithm uses, standardised, and the logarithm of its dose."""
     genes = [np.array([table.get(row[name], 0.0) for row in rows]) for name, table in _GENES.items()]
     taken = np.array([row["amiodarone"] in ("1", "1.0") for row in rows], dtype=float)
-    return standardised(
+    columns = [
         (np.log(dose), 3.4, 0.35),
         (numbers(rows, "age_decade"), 60.0, 15.0),
         (numbers(rows, "height_cm"), 168.0, 11.0),
@@ -76,7 +76,8 @@ def contexts(rows: list[dict[str, str]], dose: Array) -> Array:
         (genes[1], -0.2, 0.4),
         (np.array([row["race"] == "Asian" for row in rows], dtype=float), 0.3, 0.45),
         (taken, 0.05, 0.25),
-    )
+    ]
+    return standardised(columns)
 
 
 _GENES: dict[str, dict[str, float]] = {"vkorc1_1639": VKORC1, "cyp2c9": CYP2C9}
@@ -89,7 +90,7 @@ class Clinic(Rounds):
         context, dose, need = table
         order = np.stack([np.random.default_rng([seed, 9]).permutation(len(need))[:rounds] for seed in seeds], axis=-1)
         self.doses, self.need = dose[order], need[order]
-        super().__init__(context[order], one_dose=np.minimum(ONE_DOSE / HIGHEST / self.doses, 1.0))
+        super().__init__(context[order], {"one_dose": np.minimum(ONE_DOSE / HIGHEST / self.doses, 1.0)})
 
     def act(self, setting: Array) -> Outcome:
         dose, need = HIGHEST * setting * self.doses[self.place], self.need[self.place]

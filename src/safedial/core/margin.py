@@ -26,7 +26,8 @@ from typing import Any
 
 from safedial.core.namespace import namespace
 from safedial.core.promise import PROMISES
-from safedial.core.spec import SafetySpec, tail
+from safedial.core.risks import tail
+from safedial.core.spec import SafetySpec
 
 
 def round_risk(spec: SafetySpec, round: Any) -> Any:

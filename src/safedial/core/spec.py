@@ -24,8 +24,9 @@ from typing import Any, Literal
 import numpy as np
 
 from safedial.core.costs import read_costs, split_spec
-from safedial.core.namespace import is_zero, namespace, normal_quantile
+from safedial.core.namespace import is_zero, namespace
 from safedial.core.promise import CERTIFIED, PROMISES, PROVED
+from safedial.core.risks import log_inverse, tail
 from safedial.core.scale import NoiseScale, scale_from_dict
 from safedial.core.tolerated import Cost
 from safedial.errors import InvalidInput, require
@@ -139,7 +140,7 @@ class SafetySpec:
         self._check_margin()
         self._check_scale()
         known = self.estimation_risk is not None
-        object.__setattr__(self, "log_inverse_risk", _log_inverse(self.estimation_risk) if known else None)
+        object.__setattr__(self, "log_inverse_risk", log_inverse(self.estimation_risk) if known else None)
         object.__setattr__(self, "tail", tail(self.violation_risk, self.margin))
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
@@ -305,18 +306,6 @@ OPTIONAL = (*RISKS, "margin_risk", "noise_low", "noise_high")
 NUMBERS = (*POSITIVE, *OPTIONAL, "reward_sensor_noise", "cost_sensor_noise")
 
 
-def tail(risk: Any, margin: str = "subgaussian") -> Any:
-    """q, in units of κ, that noise exceeds with probability at most `risk`: √(2 ln 1/δ), or Φ⁻¹(1−δ) if Gaussian.
-
-    >>> [f"{tail(0.01, margin):.4f}" for margin in ("subgaussian", "gaussian")]
-    ['3.0349', '2.3263']
-    """
-    if margin == "gaussian":
-        quantile = -normal_quantile(risk)
-        return namespace(quantile).maximum(quantile, 0.0 * quantile)
-    return (2.0 * _log_inverse(risk)) ** 0.5
-
-
 def _number(name: str, value: Any) -> Any:
     """A Python float, or an array of floats; bool, text, NaN and infinity are refused."""
     way_out = (
@@ -331,10 +320,6 @@ def _number(name: str, value: Any) -> Any:
     if numbers.ndim == 0:
         return float(numbers)
     return value if hasattr(value, "dtype") and numbers.dtype.kind == "f" else numbers.astype(float)
-
-
-def _log_inverse(risk: Any) -> Any:
-    return -namespace(risk).log(risk)
 
 
 def _of_usual_size(name: str, value: Any) -> None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from safedial.core.estimate import Estimate, Prediction
 from safedial.errors import InvalidInput, import_extra, require
+from safedial.jax_device import device_named, x64
 from safedial.replay_engines.arguments import WAY_OUT, Rounds, check_norms
-from safedial.replay_engines.jax_device import device_named, x64
 from safedial.replay_engines.record import Trace, empty_trace
 from safedial.replay_engines.round_step import write_shared_rows
 

@@ -26,6 +26,7 @@ from jax import lax
 
 from safedial.core.estimate import Prediction, sample_weight
 from safedial.core.spec import SafetySpec
+from safedial.jax_device import triton
 
 TRACE = (
     "gain",
@@ -187,14 +188,6 @@ def _stacked(gram: Any, means: Any) -> tuple[Any, Any]:
     """G above the identity, and the means padded beside it."""
     size = gram.shape[0]
     return jnp.concatenate([gram, jnp.eye(size, dtype=gram.dtype)]), jnp.pad(means, ((0, 0), (0, size)))
-
-
-def triton(warps: int) -> Any:
-    """The compiler parameters that choose Triton, under the name this JAX has for them."""
-    from jax.experimental.pallas import triton as backend
-
-    parameters = getattr(backend, "CompilerParams", None) or backend.TritonCompilerParams  # pyright: ignore
-    return parameters(num_warps=warps, num_stages=1)
 
 
 def input_rows(names: Any) -> int:

@@ -18,7 +18,7 @@ from jax.experimental import pallas
 
 from safedial.core.estimate import Estimate, Prediction
 from safedial.core.tighter_radii import Learner
-from safedial.replay_engines.jax_kernel import triton
+from safedial.jax_device import triton
 from safedial.simulation.rule import Rule
 from safedial.worlds.world import Exposure
 

@@ -27,8 +27,8 @@ from safedial.core.namespace import is_zero
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.core.tighter_radii import PLAIN, Learner
 from safedial.errors import InvalidInput, import_extra, require
+from safedial.jax_device import device_named, x64
 from safedial.policies import POLICIES
-from safedial.replay_engines.jax_device import device_named, x64
 from safedial.simulation import counter
 from safedial.simulation.loop import Batch, Setting
 from safedial.simulation.rule import CURVES, Rule, Step, exceeded

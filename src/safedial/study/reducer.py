@@ -331,7 +331,7 @@ def _resumed(state: State, event: Event, body: Body) -> None:
             phase.watch.crossed = False
         for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):
             phase.watch.resumed(each, phase.rounds)
-            _restart_counts(phase, each)
+            phase.restart_counts(each)
     if forget:
         state.learner.forget()
         for waiting in (part for phase in state.learned_in for part in (phase.open, phase.expired)):
@@ -339,14 +339,3 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     state.stop_reason = ""
     if now:
         state.resumes.append([event.seq, rule, event.at])
-
-
-def _restart_counts(state: State, rule: str) -> None:
-    """Restart what a resumed rule counts outside the watch."""
-    if rule == "assumption_broken":
-        state.broken = False
-    elif rule == "too_many_void":
-        state.new_void = 0
-    elif rule == "stop_rule":
-        state.recent.clear()
-        state.new_decisions = 0

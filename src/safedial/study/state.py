@@ -185,6 +185,16 @@ class State:
         wait = math.inf if hours is None else hours * HOUR
         return before + [one.at + int(wait) for one in self.open.values() if at - one.at > wait]
 
+    def restart_counts(self, rule: str) -> None:
+        """Restart what a resumed rule counts outside the watch."""
+        if rule == "assumption_broken":
+            self.broken = False
+        elif rule == "too_many_void":
+            self.new_void = 0
+        elif rule == "stop_rule":
+            self.recent.clear()
+            self.new_decisions = 0
+
     def _is_blind(self, share: float) -> bool:
         return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)
 

@@ -29,7 +29,6 @@ from safedial.core.estimate import Dual, Prediction, Ridges
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
 from safedial.decision.outcome import Sample, cost_at_advice
-from safedial.decision.rounds import Asked
 from safedial.decision.written_choice import plain_choice
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
@@ -329,29 +328,3 @@ class Learner(ABC):
     @abstractmethod
     def restore(self, arrays: dict[str, Any]) -> None:
         """Restore, bit for bit, what `state` gave."""
-
-
-class QuestionLearner(Learner):
-    """A learner that takes more from a question than its context, and answers in the dial's units.
-
-    If its `written` prediction lists rounds by their numbers, under "exceeding", a study lists their ids there.
-    """
-
-    reads_questions = awaits_all = True
-
-    @classmethod
-    @abstractmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
-        """The question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
-
-    @abstractmethod
-    def ask(self, asked: Asked, *, preview: bool = False) -> Any:
-        """`predict`, or `foresee` for a preview, for a question."""
-
-    @abstractmethod
-    def settings(self, prediction: Any) -> tuple[float, float]:
-        """The setting of a viewed prediction and the largest safe one, in the dial's units."""
-
-    @abstractmethod
-    def opened(self, asked: Asked, decision: Decision) -> Any:
-        """`open`, with the question and its decision."""

@@ -22,7 +22,7 @@ from safedial.core.safe_set import SafeSet
 from safedial.core.tolerated import Cost, tolerated_scale
 from safedial.decision.certificates import shield_scale_terms, shield_terms
 from safedial.decision.learners import shield_options
-from safedial.decision.learners.protocol import QuestionLearner
+from safedial.decision.learners.question_learner import QuestionLearner
 from safedial.decision.learners.shield_cap import Cap, read_cap, written_cap
 from safedial.decision.learners.shield_chooser import Chooser
 from safedial.decision.learners.shield_history import ShieldHistory
@@ -318,8 +318,8 @@ class ShieldLearner(QuestionLearner):
         keys = list(self.histories)
         arrays["groups"] = np.array(keys, dtype=str)
         arrays["where"] = np.array([keys.index(group) for group, _ in self.where], dtype=np.int64)
-        for number, history in enumerate(self.histories.values()):
-            arrays |= {f"group{number}_{name}": part for name, part in history.state().items()}
+        for number, kept in enumerate(self.histories.values()):
+            arrays |= {f"group{number}_{name}": part for name, part in kept.state().items()}
         return arrays
 
     def restore(self, arrays: dict[str, Any]) -> None:
@@ -328,11 +328,8 @@ class ShieldLearner(QuestionLearner):
             self.levels.restore_one(float(arrays["level"]), [*tally, self.count])
         else:
             self.levels.restore(arrays)
-        numbers = list(range(self.before + 1, self.decided + 1))
-        if self.options["group"] is None:
-            self.history.restore(arrays, numbers)
-        else:
-            self._restore_groups(arrays, numbers)
+        one, numbers = self.options["group"] is None, list(range(self.before + 1, self.decided + 1))
+        (self.history.restore if one else self._restore_groups)(arrays, numbers)
         shield_options.check_functions(self.rules, self.histories)
         self.watch.restore(arrays)
         self.chooser.restore(arrays)
@@ -346,6 +343,6 @@ class ShieldLearner(QuestionLearner):
             own[group].append(number)
         for place, key in enumerate(keys):
             start = f"group{place}_"
-            saved = {name.removeprefix(start): part for name, part in arrays.items() if name.startswith(start)}
+            saved = {name[len(start) :]: part for name, part in arrays.items() if name.startswith(start)}
             self.histories[key] = ShieldHistory(self.rules)
             self.histories[key].restore(saved, own[place])

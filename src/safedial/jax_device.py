@@ -27,3 +27,11 @@ def device_named(name: str | None) -> Any:
     except RuntimeError:
         require(False, "device", name, f"is not one that JAX sees ({jax.default_backend()} only)", "use device=None")
         raise
+
+
+def triton(warps: int) -> Any:
+    """The compiler parameters that choose Triton, under the name this JAX has for them."""
+    from jax.experimental.pallas import triton as backend
+
+    parameters = getattr(backend, "CompilerParams", None) or backend.TritonCompilerParams  # pyright: ignore
+    return parameters(num_warps=warps, num_stages=1)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from safedial.arena.arena_world import ArenaWorld
 from safedial.arena.peer import PEERS, PeerPlayer
 from safedial.arena.players import Player, make_player
 from safedial.arena.registry import make_world
 from safedial.arena.safeopt import SafeOpt
-from safedial.arena.world import ArenaWorld
 
 SAFEOPT = {f"SafeOpt's rule (ours), β {beta:g}": beta for beta in (2.0, 3.0)}
 

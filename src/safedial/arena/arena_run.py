@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safedial.arena.cell import SAFEOPT, run_arena_cell
+from safedial.arena.arena_cell import SAFEOPT, run_arena_cell
 from safedial.arena.peer import PEERS, how_to_install, installed
 from safedial.arena.players import OURS, PRINTED, RULES, UNPROMISED
 from safedial.arena.registry import NEEDS_DATA, WORLDS, make_world

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.arena.world import ArenaWorld, Array, Outcome
+from safedial.arena.arena_world import ArenaWorld, Array, Outcome
 from safedial.core.brackets import relative
 from safedial.core.dose import Dose, identity, power
 from safedial.worlds.battery import BatteryWorld
