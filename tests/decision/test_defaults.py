@@ -34,7 +34,7 @@ def chosen(agent):
     ({"spec": make_spec(cost_noise=0.3, **QUANTILE)}, ("mixture", 0.001, 0.18)),
     ({"dim": 50}, ("self-normalised", 0.001, 12.7)),
     ({"dim": 51}, ("mixture", 0.001, 4.59)),
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_the_rule(options, expected):
     given = {"dim": 2, "spec": SPEC} | options
     assert chosen(Agent(given.pop("dim"), given.pop("spec"), **given)) == expected
