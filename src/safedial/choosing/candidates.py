@@ -14,7 +14,6 @@ from safedial.choosing.situation import ODDS, Situation
 from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
 from safedial.decision.defaults import open_options
-from safedial.decision.units import Dial
 from safedial.function_classes import binary
 from safedial.policies import Policy, make_policy
 
@@ -112,7 +111,7 @@ def _split(user: Situation) -> dict[str, Any]:
 
 def _tight(user: Situation) -> dict[str, Any]:
     """What an agent or a study has by rule, which earns most under the same promise (docs/choosing.md)."""
-    return open_options(SafetySpec(threshold=1, **_certified(user)), user.dim, Dial())
+    return open_options(SafetySpec(threshold=1, **_certified(user)), user.dim)
 
 
 def _learning(promise: str) -> Callable[[Situation], dict[str, Any]]:

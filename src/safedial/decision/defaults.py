@@ -7,7 +7,6 @@ Since version 4 of the rules, a certified `hp_probe` that is named without these
 | radius and ridge, d ≤ 50 | `self-normalised` and its ridge | the largest doses under the same promise |
 | the same, d > 50, or a margin that learns | `mixture`, λ = d·κ²/S² | decisions stay fast; a small ellipsoid |
 | radius, where a ridge is stated | `mixture` | the ridge, or the constants with it, were chosen for that |
-| probe | .001, or 1/√t with levels or a `noise_scale` | as informative as a larger one, where it can be given |
 
 docs/choosing.md has what each is worth. Simulations keep the defaults of the policies themselves.
 """
@@ -22,23 +21,20 @@ from safedial.core.promise import PROMISES
 from safedial.core.self_normalised import largest_noise, with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.decision.rules import named_policy
-from safedial.decision.units import Dial
 from safedial.policies import Policy, as_policy
 
 MOST_SOLVED = 50
 """The largest dimension for which the radius is `self-normalised` by rule."""
 
-SMALL_PROBE = 0.001
 
-
-def by_rule(policy: Any, spec: SafetySpec, dim: int, dial: Dial) -> tuple[Policy, SafetySpec]:
+def by_rule(policy: Any, spec: SafetySpec, dim: int) -> tuple[Policy, SafetySpec]:
     """The policy and the spec of a new agent or study; what its user states is kept.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
-    >>> policy, spec = by_rule(None, spec, 4, Dial())
-    >>> policy.options["radius"], policy.options["probe"], round(spec.ridge, 6)
-    ('self-normalised', 0.001, 3.6)
+    >>> policy, spec = by_rule(None, spec, 4)
+    >>> policy.options["radius"], round(spec.ridge, 6)
+    ('self-normalised', 3.6)
     """
     stated = PROMISES[spec.promise]
     if policy is None:
@@ -47,18 +43,17 @@ def by_rule(policy: Any, spec: SafetySpec, dim: int, dial: Dial) -> tuple[Policy
         made = as_policy(policy)
         return made, with_ridge(spec, made.options.get("radius"), dim)
     given = {"name": policy} if isinstance(policy, str) else policy
-    options = OPEN[given["name"]](spec, dim, dial) if stated.from_constants and given.get("name") in OPEN else {}
+    options = OPEN[given["name"]](spec, dim) if stated.from_constants and given.get("name") in OPEN else {}
     made = named_policy({**options, **given})
     if options.get("radius") == "mixture" and "radius" not in given and not spec.states_ridge:
         spec = replace(spec, ridge=float(f"{dim * (largest_noise(spec) / spec.coefficient_bound) ** 2:.3g}"))
     return made, with_ridge(spec, made.options.get("radius"), dim)
 
 
-def open_options(spec: SafetySpec, dim: int, dial: Dial) -> dict[str, Any]:
+def open_options(spec: SafetySpec, dim: int) -> dict[str, Any]:
     """The options of a certified `hp_probe` whose user states none."""
     tight = dim <= MOST_SOLVED and not spec.states_ridge and not spec.learns_noise
-    coarse = dial.levels is not None or spec.noise_scale is not None
-    return {"radius": "self-normalised" if tight else "mixture", "probe": "sqrt" if coarse else SMALL_PROBE}
+    return {"radius": "self-normalised" if tight else "mixture"}
 
 
 OPEN = {"hp_probe": open_options}

@@ -82,9 +82,9 @@ class Rules(RuleFields):
 
         if self.version < 4 or not PROMISES[self.spec.promise].from_constants:
             return ""
-        policy, spec = by_rule(None, replace(self.spec, ridge=None), self.dim, self.dial)
+        policy, spec = by_rule(None, replace(self.spec, ridge=None), self.dim)
         same = {name: value for name, value in policy.options.items() if value == self.policy.options[name]}
-        told = [f"{name} {same[name]}" for name in ("radius", "probe") if name in same]
+        told = [f"radius {same['radius']}"] if "radius" in same else []
         told += [f"ridge {spec.ridge:.4g}"] if "radius" in same and spec.ridge == self.spec.ridge else []
         return f"; by rule: {', '.join(told)}" if told else ""
 

@@ -65,7 +65,7 @@ def make_rules(
     if features is not None:
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
-    rule, spec = by_rule(policy, spec, int(dim), dial_) if version > 3 else (_as_named(policy, spec), spec)
+    rule, spec = by_rule(policy, spec, int(dim)) if version > 3 else (_as_named(policy, spec), spec)
     learner = _learner_of(rule, spec, int(dim), version)
     is_identity = dial_.is_plain and curves.cost.name == "identity"
     between = _baseline_range(baseline_range, version)

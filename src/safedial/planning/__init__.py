@@ -225,7 +225,7 @@ def plan(
 def planned(policy: Any, spec: SafetySpec, dim: int | None, dial: Dial | None) -> tuple[Policy, SafetySpec]:
     """The policy and the spec that a new study would have (decision/defaults.py)."""
     if dim is not None:
-        return by_rule(policy, spec, dim, dial or Dial())
+        return by_rule(policy, spec, dim)
     return (named_policy(policy) if isinstance(policy, Mapping) else as_policy(policy)), spec
 
 
