@@ -66,6 +66,7 @@ def test_every_linear_policy_runs_in_jax(name):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_blocks_runs_masks_and_tails_do_not_matter(count, block, run, shown, seed):
+    block = min(block, jax_blocked.RUNS * run)
     rounds = make_rounds("duplicated", count, 4, seed=seed)
     informative = np.random.default_rng(seed).random(count) < shown
     spec = make_spec(**QUIET, threshold=0.3, ridge=0.1)

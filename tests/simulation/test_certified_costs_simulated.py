@@ -53,7 +53,7 @@ def test_a_simulation_decides_as_an_agent_that_is_told_its_rounds(policy, promis
     costs = {"heat": COSTS["heat"], "load": Cost(threshold=0.3, noise=0.3, share=0.7, curve=curve)}
     spec = SafetySpec(costs=costs, promise=promise, **RISKS, **CONSTANTS)
     _, (context, action, reward), chunks = played(policy, spec, rounds=80, seeds=[4])
-    agent = Agent(3, spec, policy=policy)
+    agent = Agent(3, spec, policy=make_policy(policy))
     cost = {name: np.concatenate([chunk.cost[name] for chunk in chunks]) for name in costs}
     for row in range(80):
         decision = agent.decide(context[row, 0, 0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from safedial import InvalidInput, LinearWorld, hill, make_policy, simulate
+from safedial import Dose, DoseCurve, InvalidInput, LinearWorld, hill, identity, make_policy, simulate
 from safedial.simulation import counter, jax_engine
 from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
@@ -64,6 +64,24 @@ def test_one_program_serves_all_specs_of_a_form():
     again = simulate("hp_probe", LinearWorld(dim=2), other, **told)
     assert len(jax_engine.PROGRAMS) == before
     agree(again, simulate("hp_probe", LinearWorld(dim=2), other, rounds=30, seeds=2))
+
+
+def test_a_program_is_not_taken_for_another():
+    """Grids that NumPy prints alike, own curves of one name, and a package's policy with another rule."""
+    grids = [np.linspace(0.1, 1.0, 1200), np.linspace(0.1, 1.0, 1200)]
+    grids[1][600] = 0.9
+    curves = [
+        DoseCurve("mine", {}, lambda a, p=power: a**p, lambda z, p=power: z ** (1 / p) * (1 - 1e-14), 16.0)
+        for power in (2.0, 4.0)
+    ]
+    plain, told = make_policy("hp_ucb", radius="constrained"), {"rounds": 12, "seeds": 2}
+    other = plain._replace(decide=make_policy("fixed").decide)
+    cases = [(plain, make_spec(threshold=grid), None) for grid in grids]
+    cases += [(make_policy("hp_probe"), make_spec(), Dose(curve, identity())) for curve in curves]
+    cases += [(policy, make_spec(), None) for policy in (plain, other)]
+    for policy, spec, dose in cases:
+        given = (policy, LinearWorld(dim=2), spec)
+        agree(simulate(*given, **told, dose=dose, engine="jax"), simulate(*given, **told, dose=dose))
 
 
 def test_counters_are_threefry():

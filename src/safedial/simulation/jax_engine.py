@@ -28,7 +28,7 @@ from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.core.tighter_radii import PLAIN, Learner
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.jax_device import device_named, x64
-from safedial.policies import POLICIES
+from safedial.policies import POLICIES, make_policy
 from safedial.simulation import counter
 from safedial.simulation.loop import Batch, Setting
 from safedial.simulation.rule import CURVES, Rule, Step, exceeded
@@ -249,11 +249,11 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     form is not known, compile anew.
     """
     make = jax.jit(partial(_play, rule, plan), donate_argnums=0).lower
-    if rule.policy.name not in POLICIES or rule.world.is_own or rule.spec.noise_scale is not None:
+    if not _known(rule):
         return make(*arguments).compile()
     # Only the scan of the plain learner takes the spec's numbers as arguments; elsewhere they are part of the program.
     passed = arguments[1]["numbers"] if plan.form == "scan" else ()
-    fixed = {name: value for name, value in vars(rule.spec).items() if name not in passed}
+    fixed = {name: _exactly(value) for name, value in vars(rule.spec).items() if name not in passed}
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
     device = str(jax.config.jax_default_device)
     key = repr((device, rule.policy.name, rule.policy.options, rule.world.to_dict(), rule.dose.to_dict()))
@@ -261,6 +261,20 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     if key not in PROGRAMS:
         PROGRAMS[key] = make(*arguments).compile()
     return PROGRAMS[key]
+
+
+def _known(rule: Rule) -> bool:
+    """Whether names and options determine the rule: nothing in it is the user's own."""
+    policy, own = rule.policy, rule.world.is_own or rule.spec.noise_scale is not None
+    if own or policy.name not in POLICIES or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost)):
+        return False
+    plain: Any = make_policy(policy.name, **policy.options).decide
+    return getattr(policy.decide, "__code__", None) is plain.__code__
+
+
+def _exactly(value: Any) -> Any:
+    """A value whose text tells it from every other; that of a NumPy array leaves out digits and places."""
+    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
 
 
 def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any]:

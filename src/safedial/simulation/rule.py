@@ -36,6 +36,9 @@ class Step(NamedTuple):
     informative: Any
 
 
+TIE = 1e-12
+"""A dose this near the largest safe one, relatively, is a full one: engines round differently."""
+
 CURVES = ("violations", "regret", "reward", "exact_clairvoyant_reward")
 """The totals that are kept at checkpoints too."""
 
@@ -76,7 +79,7 @@ class Rule(NamedTuple):
     def learn(self, state: Any, now: Exposure, prediction: Any, choice: Choice, coin: Any) -> tuple[Any, Step]:
         """The state after a round, and what the round adds to the results."""
         harm, gain = self.applied(choice.intensity)
-        full = choice.intensity >= choice.safe.intensity
+        full = choice.intensity >= choice.safe.intensity * (1.0 - TIE)
         if not self.policy.learns:
             return state, Step(gain, harm, full, choice.safe.certified, False)
         # Where rows learn alike, the learner is shown the first one's rounds.
