@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, LinearWorld, hill, identity, power
+from safedial import Agent, InvalidInput, LinearWorld, hill, identity, make_policy, power
 from safedial.core.dose import Dose
 from safedial.decision.units import Dial, Features
 from safedial.rounds_io import log_text, parse_log, read_log
@@ -35,7 +35,7 @@ def test_a_simulated_log_holds_the_outcomes_that_were_counted(contexts):
 def test_an_agent_that_is_told_a_simulated_log_advises_the_same():
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)
     log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=200, dose=hill(0.4))
-    agent = Agent(3, spec, dose=hill(0.4))
+    agent = Agent(3, spec, policy=make_policy("hp_probe"), dose=hill(0.4))
     for context, action, reward, cost in zip(log.context, log.action, log.reward, log.cost, strict=True):
         decision = agent.decide(context)
         assert decision.action == pytest.approx(action, rel=1e-9)

@@ -466,7 +466,7 @@ def test_several_costs_are_told_corrected_and_counted_as_an_agent_does(shelf):
     assert study.status()["informative_rounds"] == agent.informative_rounds == 36 - unknown
     assert "fallen below 70 (glucose) or exceeded 2 mg/l (trough)" in advice.certificate["statement"]
     assert study.verify().ok
-    assert "cost_glucose" in study.explain(advice.id)
+    assert "cost glucose" in study.explain(advice.id)
     told = [event["body"] for event in study.events()["events"] if event["kind"] == "outcome"]
     assert list(told[1]["cost"]) == ["glucose", "trough"]
     assert told[4]["cost"]["glucose"] is None
