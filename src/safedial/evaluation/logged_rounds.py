@@ -43,6 +43,7 @@ class Rounds:
         unrelated: of a lost outcome, whether its reason is stated to be unrelated; None where nothing is stated.
         past: rounds from before the first decision, as the arguments of `Agent.update`.
         study, events: the specification of a study and its events.
+        exported: the rows are those of a study, without its specification.
         corrected, amended: rounds of a study whose outcome was corrected, and rounds after its first amendment.
     """
 
@@ -63,6 +64,7 @@ class Rounds:
     events: list[Any] = field(default_factory=list)
     corrected: int = 0
     amended: int = 0
+    exported: bool = False
 
     def __len__(self) -> int:
         return len(self.setting)
@@ -92,7 +94,7 @@ def read_rounds(
         return _from_events(_lines(Path(log)), None, "")
     text = read_text(log, "log")
     if is_export(dict.fromkeys(_heads(text), ())):
-        return _from_rows(csv.DictReader(io.StringIO(text)), _stated(spec), features)
+        return replace(_from_rows(csv.DictReader(io.StringIO(text)), _stated(spec), features), exported=True)
     return _from_text(text, _stated(spec), dial=dial, features=features, context_columns=context_columns)
 
 
