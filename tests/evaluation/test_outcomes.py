@@ -113,3 +113,29 @@ def test_under_a_bracket_figures_are_lower_and_upper_and_selection_is_a_doubt():
     assert row["reward"] is None
     assert row["share"] > 0
     assert "selection of the logged doses" in [each.name for each in found.doubts]
+
+
+def test_costs_of_zero_or_one_do_not_scale_under_a_linear_policy_either():
+    """Events that are the same at every dose above 0: scaled with the dose, none would exceed below 0.4."""
+    rng = np.random.default_rng(0)
+    event = (rng.random(60) < 0.3).astype(float)
+    log = log_of(np.full(60, 0.8), event, rng.normal(0.1, 0.1, 60))
+    found = evaluate(log, ["hp_ucb", "on_expectation"], spec=SPEC)
+    for each, row in zip(found.policies, found.table()[1:], strict=True):
+        truth = int(event[each.scores.applied > 0].sum())
+        assert row["excesses"] <= truth <= row["excesses_upper"]
+        assert "costs of 0 or 1" in [doubt.name for doubt in found.doubts if doubt.policy == each.name]
+    told = outcomes_of(log, SPEC, "hp_ucb")
+    assert told.told(0, 0.3) == (0.8, log.reward[0], event[0])
+
+
+def test_costs_of_zero_or_one_by_chance_are_no_events_without_a_dose_or_below_the_threshold():
+    assert outcomes_of(log_of([0, 0.5], [0, 1]), SPEC, "hp_ucb").exact
+    high = SafetySpec(threshold=2.0, violation_risk=0.15, estimation_risk=0.05, reward_noise=0.3, cost_noise=0.3,
+                      coefficient_bound=1, context_bound=1)  # fmt: skip
+    assert outcomes_of(log_of([0.5, 0.5], [0, 1]), high, "hp_ucb").exact
+
+
+def test_a_policy_does_not_learn_a_reward_that_is_missing_where_costs_are_events():
+    told = outcomes_of(log_of([0.5, 0.5], [0, 1], [np.nan, 1]), SPEC, "hp_ucb")
+    assert told.told(0, 0.3) is None

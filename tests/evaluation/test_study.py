@@ -39,7 +39,7 @@ def run(study, count, *, seed=0, lag=3, odd=True, scale=1.0):
     waiting = []
 
     def tell(place, decision):
-        kind = place % 17 if odd else 0
+        kind = place % 17 if odd and decision.action > 0.0 else 0  # without a dose no outcome is waited for
         if kind == 5:
             study.void(decision.id, reason="wrong sample", unrelated=True)
         elif kind == 9:

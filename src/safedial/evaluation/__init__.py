@@ -53,7 +53,7 @@ def evaluate(
             also give the times of outcomes and the coins, and their own spec, dial, dose curve and features.
         policies: names, policies, spec files (`SpecFile` or a path ending in .toml, each with its own promise and
             policy), or one of these; by default the policy of the spec, or of the study. Options that are left open are
-            those of a new `Agent`. A policy whose promise is not the spec's gets the same threshold, constants and risk.
+            those of a new `Agent`. A policy of another promise than the spec's gets its threshold, constants and risk.
         spec: the promise: a `SafetySpec`, or a spec file, which may also state dose, dial, features and policy.
         dose, dial, features: as for an `Agent`. context_columns: the columns of a CSV that are the context.
         start_action, fallback_action: as for an `Agent`, where the policy takes them.

@@ -52,6 +52,10 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
         add("sensor noise", (moved & outcomes.usable).sum() if errs else 0, "have their sensor's error scaled with "
             "the dose, which a sensor would not do.")  # fmt: skip
     else:
+        add("costs of 0 or 1", (moved & outcomes.usable).sum() if outcomes.events else 0, "have another setting than "
+            "the logged one, and a cost of 0 or 1, which does not scale with the dose: figures are lower and upper "
+            "ones, by nothing but that a higher setting does not lower a cost. This policy's model is of costs that "
+            "scale.")  # fmt: skip
         add("selection of the logged doses", (moved & outcomes.usable).sum(), "were learned from at the logged "
             "setting, not at this policy's own: had it been in use, it would have seen other costs. If people chose "
             "doses by what they knew of the unit, what was tolerated at them is no fair sample.")  # fmt: skip
