@@ -26,7 +26,7 @@ from safedial.core.tolerated import Cost, tolerated_setting
 from safedial.decision.learners.shield_options import costs_of
 from safedial.decision.rules import Rules
 from safedial.errors import require
-from safedial.evaluation.logged_rounds import Array, Rounds
+from safedial.evaluation.logged_rounds import SETTING, Array, Rounds
 
 SAME = 1e-12
 """Settings that differ by less, as shares of the dial, are the same."""
@@ -37,13 +37,15 @@ MONOTONE = spread(2.0, 1.0)
 
 class Scores(NamedTuple):
     """Each round at a policy's settings, n rows: `over`: it exceeded, or with bounds it must have; `may`: it may have,
-    or nothing is known; `reward`: NaN where not known; `applied`: the setting.
+    or nothing is known; `reward`: NaN where not known; `applied`: the setting; `known`: all costs are known, with
+    bounds at the log's setting, or none may have exceeded.
     """
 
     over: NDArray[np.bool_]
     may: NDArray[np.bool_]
     reward: Array
     applied: Array
+    known: NDArray[np.bool_]
 
 
 class Outcomes:
@@ -131,17 +133,19 @@ class Outcomes:
         rounds, same = self.rounds, self.is_logged(advised)
         over, may = np.zeros((2, len(rounds)), dtype=bool)
         for name, cost in self.costs.items():
-            measured = rounds.costs[name]
             must, can = self._exact(name, cost, advised) if self.exact else self._bounded(name, cost, advised)
-            kept = ~np.asarray(cost.exceeded(measured)) & np.isfinite(measured)
-            over |= np.where(same, np.asarray(cost.exceeded(measured)), must)
-            may |= np.where(same, ~kept, can)
+            excess = np.asarray(cost.excess(rounds.scored(name)))
+            error = cost.growth.error if cost.growth is not None and cost.on == "true" else 0.0
+            over |= np.where(same, excess > error, must)
+            may |= np.where(same, ~(excess <= -error), can)
         reward = np.where(same, rounds.reward, math.nan)
         if self.exact:
             gain = self.rules.dose.reward.effect(self.dial.action(advised))
             scaled = rounds.reward * gain / np.where(self.usable, self.reward_at_log, math.nan)
             reward = np.where(same, rounds.reward, np.where(gain > 0.0, scaled, 0.0))
-        return Scores(over, may | over, reward, np.where(same, rounds.setting, advised))
+        may |= over
+        whole = np.where(same, np.isfinite([rounds.scored(name) for name in self.costs]).all(axis=0), self.usable)
+        return Scores(over, may, reward, np.where(same, rounds.scored(SETTING), advised), whole | ~may)
 
     def _exact(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any]:
         rounds, effect = self.rounds, self.effect(name, advised)
