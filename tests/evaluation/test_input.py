@@ -86,9 +86,10 @@ def test_a_file_of_events_must_be_a_studys(files, text):
         evaluate(files / "bad.jsonl")
 
 
-def test_the_command_prints_a_table_that_fits_and_writes_a_page(files):
+def test_the_command_prints_a_table_that_fits_and_writes_a_page(files, monkeypatch):
+    monkeypatch.chdir(files)  # so that the path that it prints is a short one
     named = [word for name in ("on_expectation", "epsilon_greedy", "hp_student") for word in ("--policy", name)]
-    words = ("--start-action", "0.1", "--out", files / "page.html")
+    words = ("--start-action", "0.1", "--out", "page.html")
     found = run(files / "log.csv", "--spec", files / "spec.toml", *named, *words)
     assert found.exit_code == 0, found.output
     assert max(map(len, found.output.splitlines())) <= 80

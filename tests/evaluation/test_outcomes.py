@@ -113,3 +113,74 @@ def test_under_a_bracket_figures_are_lower_and_upper_and_selection_is_a_doubt():
     assert row["reward"] is None
     assert row["share"] > 0
     assert "selection of the logged doses" in [each.name for each in found.doubts]
+
+
+def test_costs_of_zero_or_one_do_not_scale_under_a_linear_policy_either():
+    """Events that are the same at every dose above 0: scaled with the dose, none would exceed below 0.4."""
+    rng = np.random.default_rng(0)
+    event = (rng.random(60) < 0.3).astype(float)
+    log = log_of(np.full(60, 0.8), event, rng.normal(0.1, 0.1, 60))
+    found = evaluate(log, ["hp_ucb", "on_expectation"], spec=SPEC)
+    for each, row in zip(found.policies, found.table()[1:], strict=True):
+        truth = int(event[each.scores.applied > 0].sum())
+        assert row["excesses"] <= truth <= row["excesses_upper"]
+        assert "costs of 0 or 1" in [doubt.name for doubt in found.doubts if doubt.policy == each.name]
+    told = outcomes_of(log, SPEC, "hp_ucb")
+    assert told.told(0, 0.3) == (0.8, log.reward[0], event[0])
+
+
+def test_costs_of_zero_or_one_by_chance_are_no_events_without_a_dose_or_below_the_threshold():
+    assert outcomes_of(log_of([0, 0.5], [0, 1]), SPEC, "hp_ucb").exact
+    high = SafetySpec(threshold=2.0, violation_risk=0.15, estimation_risk=0.05, reward_noise=0.3, cost_noise=0.3,
+                      coefficient_bound=1, context_bound=1)  # fmt: skip
+    assert outcomes_of(log_of([0.5, 0.5], [0, 1]), high, "hp_ucb").exact
+
+
+def test_a_policy_does_not_learn_a_reward_that_is_missing_where_costs_are_events():
+    told = outcomes_of(log_of([0.5, 0.5], [0, 1], [np.nan, 1]), SPEC, "hp_ucb")
+    assert told.told(0, 0.3) is None
+
+
+CONSTANTS = {"reward_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}
+
+
+def test_a_round_that_lacks_one_of_several_costs_is_not_known_because_another_exceeds():
+    costs = {name: Cost(threshold=0.5, noise=0.3) for name in "ab"}
+    extra = {"cost_a": np.array([0.1, 0.9, np.nan, np.nan]), "cost_b": np.array([0.1, 0.1, 0.1, 0.9])}
+    log = log_of([0.9] * 4, [0] * 4, **extra)
+    found = evaluate(log, "fixed", spec=SafetySpec(costs=costs, total_risk=0.05, **CONSTANTS))
+    logged = found.table()[0]
+    assert (logged["rounds"], logged["excesses"], logged["unknown"]) == (2, 1, 2)
+    told = outcomes_of(log, found.policies[0].rules.spec)
+    assert told.at(np.full(4, 0.9)).known.tolist() == [True, True, False, False]
+    assert told.at(np.full(4, 0.8)).known.tolist() == [True, True, False, False]
+    assert told.at(np.zeros(4)).known.all()  # nothing given: none may exceed
+
+
+def test_a_round_left_out_though_a_known_cost_exceeds_is_named():
+    costs = {name: Cost(threshold=0.1, noise=0.3) for name in "ab"}
+    extra = {"cost_a": np.array([0.0] * 5 + [np.nan]), "cost_b": np.array([0.0] * 5 + [900.0])}
+    log = log_of([0.9] * 6, [0] * 6, np.ones(6), **extra)
+    spec = SafetySpec(costs=costs, total_risk=0.05, **CONSTANTS)
+    found = evaluate(log, "fixed", spec=spec)
+    (words,) = [each.words for each in found.doubts if each.name == "unknown outcomes"]
+    assert "also the 1 in which a known cost exceeds" in words
+    assert [row["round"] for row in found.rows()] == [6]
+
+
+def test_an_excess_of_the_true_cost_is_one_beyond_the_error():
+    costs = {"q": Cost(threshold=6.0, growth=growth.additive(0.5, 2.0, error=0.5), on="true")}
+    spec = SafetySpec(costs=costs, promise="bracket", violation_risk=0.1)
+    log = log_of([0.5] * 4, [0] * 4, cost_q=np.array([6.6, 6.3, 5.7, 5.4]))
+    policy = make_policy("hp_shield", base=0, growth=None, start_scale=0.1)
+    scores = outcomes_of(log, spec, policy).at(np.full(4, 0.5))
+    assert scores.over.tolist() == [True, False, False, False]
+    assert scores.may.tolist() == [True, True, True, False]
+    assert scores.known.all()
+
+
+@pytest.mark.parametrize(("on", "named"), [("true", True), ("measured", False)])
+def test_measured_costs_are_a_doubt_where_the_promise_is_on_the_true_one(on, named):
+    parts = {"threshold": 0.5, "total_risk": 0.05, "cost_noise": 0.3, "cost_sensor_noise": 1.0, "threshold_on": on}
+    found = evaluate(log_of([0.5] * 4, [0.1, 0.7, 0.2, 0.3]), "hp_ucb", spec=SafetySpec(**parts, **CONSTANTS))
+    assert ("measured costs" in [each.name for each in found.doubts]) is named

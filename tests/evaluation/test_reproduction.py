@@ -98,3 +98,14 @@ def test_a_replay_of_a_long_log_agrees_with_the_agent():
         slow, fast = (evaluate(other, policy, spec=SPEC, engine=engine) for engine in ("agent", "replay"))
         np.testing.assert_allclose(slow.policies[0].played.advised, fast.policies[0].played.advised, rtol=0, atol=1e-9)
         assert [each.name for each in fast.doubts if each.name == "alarms"] == ["alarms"]
+
+
+@pytest.mark.parametrize("policy", [None, "hp_probe", {"name": "hp_probe", "radius": "mixture"}])
+@pytest.mark.parametrize("ridge", [None, 2.0])
+def test_options_that_are_left_open_are_those_of_a_new_agent(policy, ridge):
+    spec = SafetySpec(threshold=0.5, violation_risk=0.15, estimation_risk=0.05, ridge=ridge, **CONSTANTS)
+    log, _ = live(Agent(3, SPEC, policy="fixed"), 2)
+    (found,) = evaluate(log, policy, spec=spec).policies
+    agent = Agent(3, spec, policy=policy)
+    assert found.rules.policy.options == agent.policy.options
+    assert found.rules.spec == agent.spec

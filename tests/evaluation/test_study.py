@@ -39,7 +39,7 @@ def run(study, count, *, seed=0, lag=3, odd=True, scale=1.0):
     waiting = []
 
     def tell(place, decision):
-        kind = place % 17 if odd else 0
+        kind = place % 17 if odd and decision.action > 0.0 else 0  # without a dose no outcome is waited for
         if kind == 5:
             study.void(decision.id, reason="wrong sample", unrelated=True)
         elif kind == 9:
@@ -168,4 +168,25 @@ def test_several_costs_of_which_one_is_missing_are_repeated(tmp_path):
     study.export(tmp_path / "trial.csv")
     (read,) = evaluate(tmp_path / "trial.csv", "hp_probe", spec=study.spec.rules.spec).policies
     np.testing.assert_allclose(read.played.advised, found.policies[0].played.advised, rtol=0, atol=1e-12)
+    study.store.close()
+
+
+def test_a_void_hides_no_excess_and_is_not_learned_from(tmp_path):
+    study = made("hp_ucb", tmp_path)
+    for place, (context, reward, _) in enumerate(zip(*rounds_of(10), strict=True)):
+        decision = study.ask(context)
+        study.tell(decision.id, reward=decision.action * reward, cost=9.0 if place in (2, 6) else 0.1)
+        if place in (2, 6, 8):
+            study.void(decision.id, reason="wrong tube", unrelated=place == 2)
+        if study.status()["stopped"]:
+            study.resume("a person looked")
+    found = evaluate(study)
+    agrees(found.policies[0], study)
+    for row in found.table():
+        assert (row["rounds"], row["excesses"], row["unknown"]) == (9, study.status()["violations"], 1)
+    assert [row["logged_cost"] for row in found.rows()] == [9.0, 9.0]
+    assert ("void rounds that exceeded", 2) in [(each.name, each.rounds) for each in found.doubts]
+    assert found.policies[0].outcomes.told(2, found.policies[0].played.advised[2]) is None
+    study.export(tmp_path / "trial.csv")
+    assert evaluate(tmp_path / "trial.csv", "fixed", spec=SPEC).table()[0]["excesses"] == 2
     study.store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.decision.defaults import by_rule
 from safedial.decision.rules import Rules, named_policy
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import make_rules
@@ -50,8 +52,8 @@ def evaluate(
         log: a `Log`, the path of a log or of a study's export (.csv, .jsonl), or a `Study`. A .jsonl export and a study
             also give the times of outcomes and the coins, and their own spec, dial, dose curve and features.
         policies: names, policies, spec files (`SpecFile` or a path ending in .toml, each with its own promise and
-            policy), or one of these; by default the policy of the spec, or of the study. A policy whose promise is not
-            the spec's gets the same threshold, constants and risk.
+            policy), or one of these; by default the policy of the spec, or of the study. Options that are left open are
+            those of a new `Agent`. A policy of another promise than the spec's gets its threshold, constants and risk.
         spec: the promise: a `SafetySpec`, or a spec file, which may also state dose, dial, features and policy.
         dose, dial, features: as for an `Agent`. context_columns: the columns of a CSV that are the context.
         start_action, fallback_action: as for an `Agent`, where the policy takes them.
@@ -142,9 +144,22 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
     columns = f"{dim} context columns ({', '.join(rounds.names)})"
     require(fits, "log", columns, f"do not fit the spec file's dim = {getattr(file, 'dim', None)}", way_out)
     try:
-        return make_rules(dim=dim, spec=_spec_for(policy, spec), policy=policy, **parts, **_started(policy, actions))
+        held = _spec_for(policy, spec)
+        named = given if given is None or isinstance(given, (str, Mapping)) else policy  # open options are by rule
+        held = _left_open(held, dim) if rounds.exported and named is not policy else held
+        return make_rules(dim=dim, spec=held, policy=named, **parts, **_started(policy, actions))
     except InvalidInput as error:
         raise InvalidInput(f"policy {policy.name}: {error}", error.code) from error
+
+
+def _left_open(spec: SafetySpec, dim: int) -> SafetySpec:
+    """The spec of a study, which holds the ridge that the rule gave it, with that ridge left open again: else the rule
+    (decision/defaults.py) would take it for a stated one, and choose another radius than the study's.
+    """
+    if not (spec.states_ridge and PROMISES[spec.promise].from_constants):
+        return spec
+    left = replace(spec, ridge=None)
+    return left if by_rule(None, left, dim)[1].ridge == spec.ridge else spec
 
 
 def _started(policy: Policy, actions: dict[str, Any]) -> dict[str, Any]:

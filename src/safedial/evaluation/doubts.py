@@ -33,7 +33,10 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
     moved = ~outcomes.is_logged(played.advised)
     wanted = np.asarray(outcomes.effect(next(iter(outcomes.curves)), played.advised)) > 0.0
     zero = outcomes.known & ~outcomes.given & wanted & moved
-    lost = ~outcomes.known & (wanted | ~outcomes.exact)
+    lost = ~outcomes.known & ~scores.known
+    partly = int((scores.over & ~scores.known).sum())
+    also = f", also the {partly:,} in which a known cost exceeds" if partly else ""
+    void = np.any([np.isfinite(values) for values in rounds.void.values()] or [moved & False], axis=0)
 
     def add(name: str, concerned: int | np.integer, words: str) -> None:
         if concerned:
@@ -41,17 +44,26 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
 
     add("no dose", zero.sum(), "were given nothing, and this policy would have given something: not replayable, so "
         "left out of the figures, and nothing is learned from them.")  # fmt: skip
-    add("unknown outcomes", lost.sum(), "have no known outcome: left out. If rounds are missing because of what "
-        "happened in them, the share of excesses is too low.")  # fmt: skip
+    add("unknown outcomes", lost.sum(), f"have no known outcome, or lack one of several costs: left out{also}. If "
+        "rounds are missing because of what happened in them, the share of excesses is too low.")  # fmt: skip
+    add("void rounds that exceeded", void.sum(), "were made void after their cost had exceeded: they count as "
+        "exceeding where this policy advises what was advised then, else they are left out; nothing is learned from "
+        "them.")  # fmt: skip
     add("lowered settings", (rounds.throttled & moved).sum(), "had their setting lowered because of the outcome: it "
         "says nothing about another setting.")  # fmt: skip
+    errs, true = outcomes.rules.spec.sensors_err, any(cost.on == "true" for cost in outcomes.costs.values())
+    add("measured costs", outcomes.known.sum() if errs and true else 0, "are counted by their measured costs, with the "
+        "sensor's error; the promise is on the true one.")  # fmt: skip
     if outcomes.exact:
         add("far from the log", far_from_log(outcomes, scores), f"have a setting that is more than {FAR:g} times the "
             "logged one, or less than a tenth: the figures lean on the dose curve there.")  # fmt: skip
-        errs = outcomes.rules.spec.sensors_err
         add("sensor noise", (moved & outcomes.usable).sum() if errs else 0, "have their sensor's error scaled with "
             "the dose, which a sensor would not do.")  # fmt: skip
     else:
+        add("costs of 0 or 1", (moved & outcomes.usable).sum() if outcomes.events else 0, "have another setting than "
+            "the logged one, and a cost of 0 or 1, which does not scale with the dose: figures are lower and upper "
+            "ones, by nothing but that a higher setting does not lower a cost. This policy's model is of costs that "
+            "scale.")  # fmt: skip
         add("selection of the logged doses", (moved & outcomes.usable).sum(), "were learned from at the logged "
             "setting, not at this policy's own: had it been in use, it would have seen other costs. If people chose "
             "doses by what they knew of the unit, what was tolerated at them is no fair sample.")  # fmt: skip

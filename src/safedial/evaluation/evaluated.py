@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safedial.core.promise import PROMISES
 from safedial.decision.rules import Rules
 from safedial.evaluation.doubts import Doubt, doubts
-from safedial.evaluation.logged_rounds import Array, Rounds
+from safedial.evaluation.logged_rounds import SETTING, Array, Rounds
 from safedial.evaluation.outcomes import Outcomes, Scores
 from safedial.evaluation.play import Played
 from safedial.policies import promised_risk
@@ -47,9 +47,10 @@ class PolicyResult:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Rounds of which it is known whether they exceeded; under a bracket also those with bounds."""
-        unknown = self.scores.may & ~self.scores.over & ~self.outcomes.usable
-        return ~unknown
+        """Rounds of which it is known whether they exceeded; under a bracket also those with bounds. A round with a
+        missing cost is not known even if another cost exceeds: else rounds would count because they exceed.
+        """
+        return self.scores.known
 
     @property
     def risk(self) -> float | None:
@@ -115,22 +116,25 @@ class Evaluation:
         return [each.summary() for each in (self.logged, *self.policies)]
 
     def rows(self, *, exceeding: bool = True) -> list[dict[str, Any]]:
-        """The rounds in which a policy would have exceeded, or may have; or all rounds. A row for each policy."""
+        """The rounds in which a policy would have exceeded, or may have; or all rounds. A row for each policy. Rounds
+        that exceed while another cost is missing are among them, though the table does not count them.
+        """
         found, rounds = [], self.rounds
         for each in self.policies:
             scores = each.scores
-            for index in np.flatnonzero(scores.may & each.known if exceeding else np.ones(len(rounds), dtype=bool)):
+            chosen = scores.over | (scores.may & each.known)
+            for index in np.flatnonzero(chosen if exceeding else np.ones(len(rounds), dtype=bool)):
                 found.append({
                     "policy": each.name,
                     "round": _whole(rounds.number[index]),
                     **{name: labels[index] for name, labels in rounds.labels.items()},
                     "exceeds": _word(each, index),
                     "dose": _number(scores.applied[index]),
-                    "logged_dose": _number(rounds.setting[index]),
+                    "logged_dose": _number(rounds.scored(SETTING)[index]),
                     "reward": _number(scores.reward[index]),
                     **{
-                        "logged_" + ("cost" if name == "cost" else f"cost_{name}"): _number(values[index])
-                        for name, values in rounds.costs.items()
+                        "logged_" + ("cost" if name == "cost" else f"cost_{name}"): _number(rounds.scored(name)[index])
+                        for name in rounds.costs
                     },
                     **{name: float(value) for name, value in zip(rounds.names, rounds.raw[index], strict=True)},
                 })  # fmt: skip

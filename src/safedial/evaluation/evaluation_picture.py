@@ -23,10 +23,10 @@ def draw(found: Evaluation) -> bytes:
         look["linestyle"] = "--" if each is found.logged else "-"
         _over_time(dose, found, each, look)
         number = found.rounds.number
-        counts.step(number, np.cumsum(each.scores.over & each.known), where="post", **look)
-        may = np.cumsum(each.scores.may & each.known)
-        if may[-1] > np.sum(each.scores.over):
-            counts.fill_between(number, np.cumsum(each.scores.over), may, color=colour, alpha=0.2, linewidth=0)
+        over, may = (np.cumsum(part & each.known) for part in (each.scores.over, each.scores.may))
+        counts.step(number, over, where="post", **look)
+        if may[-1] > over[-1]:
+            counts.fill_between(number, over, may, color=colour, alpha=0.2, linewidth=0)
     table = found.table()
     _rates(rates, table, lines)
     _earned(earned, table, lines, exact=found.policies[0].outcomes.exact)

@@ -27,6 +27,8 @@ from safedial.rounds_io import CONTEXT, KNOWN, Log, is_export, parse_log, raw_co
 
 Array = NDArray[np.float64]
 
+SETTING = "applied setting"
+
 LABELS = ("unit", "visit")
 """Columns that say whose round it is."""
 
@@ -39,10 +41,13 @@ class Rounds:
         raw: contexts before centring and scaling, (n, k), with `names`.
         setting: as applied, in the dial's units. advised: NaN where the log does not say.
         reward, costs: as measured, NaN where not known; costs by name, "cost" if there is one.
+        void: of rounds that were made void after a cost exceeded, the costs and, as `SETTING`, the setting; NaN
+            elsewhere. They count where the advice is the logged one, and are not learned from.
         throttled: the setting was lowered because of the outcome, which says nothing about other settings.
         unrelated: of a lost outcome, whether its reason is stated to be unrelated; None where nothing is stated.
         past: rounds from before the first decision, as the arguments of `Agent.update`.
         study, events: the specification of a study and its events.
+        exported: the rows are those of a study, without its specification.
         corrected, amended: rounds of a study whose outcome was corrected, and rounds after its first amendment.
     """
 
@@ -63,9 +68,16 @@ class Rounds:
     events: list[Any] = field(default_factory=list)
     corrected: int = 0
     amended: int = 0
+    exported: bool = False
+    void: dict[str, Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.setting)
+
+    def scored(self, name: str) -> Array:
+        """The costs of that name, or the settings, as they count: with those of void rounds that exceeded."""
+        values = self.setting if name == SETTING else self.costs[name]
+        return np.where(np.isnan(values), self.void[name], values) if self.void else values
 
 
 def cost_columns(spec: SafetySpec) -> dict[str, str]:
@@ -92,7 +104,7 @@ def read_rounds(
         return _from_events(_lines(Path(log)), None, "")
     text = read_text(log, "log")
     if is_export(dict.fromkeys(_heads(text), ())):
-        return _from_rows(csv.DictReader(io.StringIO(text)), _stated(spec), features)
+        return replace(_from_rows(csv.DictReader(io.StringIO(text)), _stated(spec), features), exported=True)
     return _from_text(text, _stated(spec), dial=dial, features=features, context_columns=context_columns)
 
 
@@ -185,6 +197,7 @@ def _from_rows(rows: Iterable[Mapping[str, Any]], spec: SafetySpec, features: Fe
     told = [column(name, earlier) for name in ("applied_action", "reward", *costs, "baseline_cost")]
     idle = np.array([row["status"] == "nothing given" for row in decided])
     gone = np.array([row["status"] in ("open", "void", "expired") for row in decided])
+    hidden = np.array([row["status"] == "void" and str(row.get("violated")) == "True" for row in decided])
     unrelated = [str(row["unrelated"]) == "True" if "unrelated" in row else None for row in decided]
     advised, numbers = column("action"), column("round")  # numbers may begin again after an amendment
     applied = np.where(idle & ~np.isfinite(column("applied_action")), advised, column("applied_action"))
@@ -199,6 +212,10 @@ def _from_rows(rows: Iterable[Mapping[str, Any]], spec: SafetySpec, features: Fe
                 gone, math.nan, np.where(idle & np.isnan(column(head)), column("baseline_cost"), column(head))
             )
             for head, name in costs.items()
+        },
+        void={
+            name: np.where(hidden, column(head), math.nan)
+            for head, name in {**costs, "applied_action": SETTING}.items()
         },
         baseline=column("baseline_cost"),
         number=numbers if np.all(np.diff(numbers) > 0) else np.arange(1.0, len(decided) + 1.0),

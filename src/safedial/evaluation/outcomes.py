@@ -3,9 +3,10 @@
 **Exact** (an exact dose curve). With C = b₀ + g(s)(c + ξ), the same round at the setting a would have cost
 b₀ + (C − b₀)·g(a)/g(s), and earned R·g_r(a)/g_r(s). A round at intensity 0 says nothing about any other setting.
 
-**Bounded** (a growth bracket, or costs of 0 or 1). With B the bracket's bound (core/brackets.py), what the round would
-have cost at a is at most B(C, s → a), so it *may* have exceeded where that is above τ. And a cost of at most τ at a
-would have been at most B(τ, a → s) at s, so it *must* have exceeded where C is above that. The reward is not known.
+**Bounded** (a growth bracket, or costs of 0 or 1, which do not scale with the dose). With B the bracket's bound
+(core/brackets.py), what the round would have cost at a is at most B(C, s → a), so it *may* have exceeded where that is
+above τ. And a cost of at most τ at a would have been at most B(τ, a → s) at s, so it *must* have exceeded where C is
+above that. The reward is not known.
 
 Where a policy advises what was advised then, the round went as the log says, whoever changed the setting afterwards.
 """
@@ -25,7 +26,7 @@ from safedial.core.tolerated import Cost, tolerated_setting
 from safedial.decision.learners.shield_options import costs_of
 from safedial.decision.rules import Rules
 from safedial.errors import require
-from safedial.evaluation.logged_rounds import Array, Rounds
+from safedial.evaluation.logged_rounds import SETTING, Array, Rounds
 
 SAME = 1e-12
 """Settings that differ by less, as shares of the dial, are the same."""
@@ -36,13 +37,15 @@ MONOTONE = spread(2.0, 1.0)
 
 class Scores(NamedTuple):
     """Each round at a policy's settings, n rows: `over`: it exceeded, or with bounds it must have; `may`: it may have,
-    or nothing is known; `reward`: NaN where not known; `applied`: the setting.
+    or nothing is known; `reward`: NaN where not known; `applied`: the setting; `known`: all costs are known, with
+    bounds at the log's setting, or none may have exceeded.
     """
 
     over: NDArray[np.bool_]
     may: NDArray[np.bool_]
     reward: Array
     applied: Array
+    known: NDArray[np.bool_]
 
 
 class Outcomes:
@@ -56,21 +59,31 @@ class Outcomes:
         )
         self.rules, self.rounds, self.dial = rules, rounds, rules.dial
         bracketed = PROMISES[rules.policy.promise].bracketed
-        self.exact = not (bracketed or rules.takes_zero_one)
         parts = rules.parts or {}
         self.curves = {name: (parts[name] if parts else rules).dose.cost for name in rounds.costs}
-        self.costs: Mapping[str, Cost] = (
-            costs_of(rules) if bracketed else spec.costs or {"cost": Cost(threshold=spec.threshold, growth=MONOTONE)}
-        )
+        self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
+        stated = spec.costs or {"cost": Cost(threshold=spec.threshold, growth=MONOTONE, on=spec.threshold_on)}
+        self.needs_reward = not (bracketed or rules.takes_zero_one)
+        self.events = self.needs_reward and any(self._are_events(name, cost) for name, cost in stated.items())
+        self.exact = self.needs_reward and not self.events
+        self.costs: Mapping[str, Cost] = costs_of(rules) if bracketed else stated
+        if not (bracketed or self.exact):
+            self.costs = {
+                name: Cost(threshold=cost.threshold, growth=MONOTONE, on=cost.on) for name, cost in stated.items()
+            }
         self.logged = np.where(np.isfinite(rounds.advised), rounds.advised, rounds.setting)
         self.at_log = {name: self.measure(name, rounds.setting) for name in self.curves}
         self.reward_at_log = rules.dose.reward.effect(self.dial.action(rounds.setting))
         measured = np.array([np.isfinite(values) for values in rounds.costs.values()])
         self.known = measured.all(axis=0) & np.isfinite(rounds.setting)
         self.reported = measured.any(axis=0) & np.isfinite(rounds.setting)
-        self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
         self.scales = self.given & ~rounds.throttled
         self.usable = self.known & self.scales
+
+    def _are_events(self, name: str, cost: Cost) -> bool:
+        """Whether a cost is an event, 0 or 1 in every round with a dose: that does not scale with the dose."""
+        told = self.rounds.costs[name][self.given & np.isfinite(self.rounds.costs[name])]
+        return set(np.unique(told)) == {0.0, 1.0} and 0.0 <= cost.threshold < 1.0
 
     def effect(self, name: str, setting: Any) -> Any:
         """The intensity of a setting, of one cost."""
@@ -110,7 +123,7 @@ class Outcomes:
             return None
         else:
             applied = float(rounds.setting[index])
-        if self.exact and not math.isfinite(reward):
+        if self.needs_reward and not math.isfinite(reward):
             return None
         reward = reward if math.isfinite(reward) else 0.0
         return (applied, reward, costs["cost"] if self.rules.spec.costs is None else costs)
@@ -120,17 +133,19 @@ class Outcomes:
         rounds, same = self.rounds, self.is_logged(advised)
         over, may = np.zeros((2, len(rounds)), dtype=bool)
         for name, cost in self.costs.items():
-            measured = rounds.costs[name]
             must, can = self._exact(name, cost, advised) if self.exact else self._bounded(name, cost, advised)
-            kept = ~np.asarray(cost.exceeded(measured)) & np.isfinite(measured)
-            over |= np.where(same, np.asarray(cost.exceeded(measured)), must)
-            may |= np.where(same, ~kept, can)
+            excess = np.asarray(cost.excess(rounds.scored(name)))
+            error = cost.growth.error if cost.growth is not None and cost.on == "true" else 0.0
+            over |= np.where(same, excess > error, must)
+            may |= np.where(same, ~(excess <= -error), can)
         reward = np.where(same, rounds.reward, math.nan)
         if self.exact:
             gain = self.rules.dose.reward.effect(self.dial.action(advised))
             scaled = rounds.reward * gain / np.where(self.usable, self.reward_at_log, math.nan)
             reward = np.where(same, rounds.reward, np.where(gain > 0.0, scaled, 0.0))
-        return Scores(over, may | over, reward, np.where(same, rounds.setting, advised))
+        may |= over
+        whole = np.where(same, np.isfinite([rounds.scored(name) for name in self.costs]).all(axis=0), self.usable)
+        return Scores(over, may, reward, np.where(same, rounds.scored(SETTING), advised), whole | ~may)
 
     def _exact(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any]:
         rounds, effect = self.rounds, self.effect(name, advised)

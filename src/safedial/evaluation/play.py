@@ -57,7 +57,7 @@ def play(rules: Rules, rounds: Rounds, outcomes: Outcomes, *, seed: int, engine:
 def _check_columns(rules: Rules, rounds: Rounds, outcomes: Outcomes) -> None:
     """Refuse a policy that needs what the log lacks."""
     options, name = rules.policy.options, rules.policy.name
-    rewarded = not outcomes.exact or bool(np.isfinite(rounds.reward).any())
+    rewarded = not outcomes.needs_reward or bool(np.isfinite(rounds.reward).any())
     require(rewarded, "log", list(rounds.names), f"lacks the column `reward`, which {name} learns from", "add it")
     rule = f"lacks the column `proposal`, which {name} scales"
     way_out = "add what was proposed in each round, or name another `base`"
