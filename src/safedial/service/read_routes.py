@@ -101,7 +101,8 @@ async def over_time(service: Service, request: Request, caller: Caller, fields: 
 def draw(track: Any, points: int) -> bytes:
     """The page's content, shared by concurrent requests."""
     content = series(track, points)
-    if content["counts"]["evidence"] is None:
+    # Which phase a resume restarted is not in the columns.
+    if content["counts"]["evidence"] is None or track.amendments:
         content["counts"]["evidence"] = track.study.status()["evidence"]
     return orjson.dumps(content)
 
