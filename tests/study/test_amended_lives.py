@@ -2,11 +2,15 @@
 
 import pytest
 
+from safedial import InvalidInput
+from safedial.service.charts import series
 from safedial.service.read_routes import draw
 from safedial.service.timeline import Track
-from safedial.study import Store, create_study
+from safedial.service.visits import ALL, rows_page, unit_page
+from safedial.study import Store, create_study, open_study, operations
 from safedial.study.event import orjson
 from tests.study.conftest import SPEC
+from tests.study.test_amend import SEVERAL
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WHY = {"reason": "a new guideline"}
@@ -41,3 +45,37 @@ def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
         study.correct(each.id, cost=0.0, applied_action=0.5 * each.action, reason="typing error")
     assert study.status()["evidence"] == evidence
     assert study.verify().ok
+
+
+def test_a_study_is_amended_a_hundred_times_at_most(store, monkeypatch):
+    monkeypatch.setattr(operations, "MOST_AMENDMENTS", 2)
+    study = create_study("trial", SPEC, storage=store)
+    for threshold in (0.6, 0.7):
+        made = study.amend(changes={"threshold": threshold}, key=f"{threshold}", **WHY)
+    with pytest.raises(InvalidInput, match=r"'trial': has 2 amendments, the most .*create a new study"):
+        study.amend(changes={"threshold": 0.8}, **WHY)
+    assert study.amend(changes={"threshold": 0.7}, key="0.7", **WHY).seq == made.seq
+    assert study.ask([0.1, 0.1]).promise == "certified"
+
+
+@pytest.mark.parametrize("after", [SPEC, {**SEVERAL, "costs": {"warmth": SEVERAL["costs"]["heat"]}}])
+def test_the_page_shows_costs_that_an_amendment_dropped_or_renamed(store, after):
+    study = create_study("trial", SEVERAL, storage=store)
+    watching, told = Track(study), [{"heat": 0.3, "wear": 0.2}]
+    for _ in range(2):
+        study.tell(study.ask([0.3, 0.2], unit="a").id, reward=0.1, cost=told[-1])
+        told.append(0.3 if after == SPEC else {"warmth": 0.3})
+        watching.refresh(fresh=True)
+        study.amend(after, **WHY) if len(told) == 2 else None
+    for track in (watching, Track(open_study("trial", storage=store))):
+        track.refresh(fresh=True)
+        assert series(track, 50)["counts"]["outcomes"] == 2
+        assert [row["cost"] for row in rows_page(track, None, 9, ALL)["rows"]] == told[1::-1]
+        assert len(unit_page(track, "a", True)["course"]) == 2
+
+
+def test_the_page_says_that_a_missing_cost_ended_learning(store):
+    study = create_study("trial", SEVERAL, storage=store)
+    study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost={"heat": 0.1, "wear": None})
+    shown, said = page(study)["counts"], study.status()
+    assert (shown["frozen"], shown["void"]) == (said["frozen"], said["void"]) == (True, 1)

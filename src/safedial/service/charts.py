@@ -245,5 +245,6 @@ def _due_at(track: Track, row: int) -> str | None:
 
 def _costs(track: Track, row: int) -> dict[str, Any]:
     """Several costs of a row, by name, None where one is not known."""
-    several = {name: None if math.isnan(each[row]) else each[row] for name, each in track.costs.items()}
+    named = track.study.spec.at(int(track.value("seq", row))).rules.spec.costs or ()
+    several = {name: None if math.isnan(each := track.costs[name][row]) else each for name in named}
     return {"cost": several if any(value is not None for value in several.values()) else None} if several else {}

@@ -26,6 +26,10 @@ from safedial.study.spec import StudySpec
 from safedial.study.transaction import StudyTransaction
 
 
+MOST_AMENDMENTS = 100
+"""Each keeps the state before it, in the memory and in the snapshots of a study."""
+
+
 def request_digest(request: Any) -> bytes:
     """The digest of a request, which is stored with its idempotency key."""
     return hashlib.sha256(canonical(request).encode()).digest()
@@ -277,6 +281,9 @@ def amend(
     spec = amended_spec(before, read(before))
 
     def make() -> Event:
+        few = len(state.amendments) < MOST_AMENDMENTS
+        rule = f"has {len(state.amendments)} amendments, the most that one log may hold"
+        require(few, "study", transaction.source.name, rule, "create a new study")
         first = state.decisions + 1
         stated = first if from_round is None else from_round
         rule = f"must be the next round, {first}: " + ("it is in the past" if stated < first else "no later")
