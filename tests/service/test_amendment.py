@@ -7,9 +7,13 @@ import pytest
 
 from safedial.client import Client
 from safedial.errors import InvalidInput
+from safedial.service import running
 from safedial.service.charts import counts, series
 from safedial.service.timeline import Track
-from safedial.study import create_study, open_study
+from safedial.study import Store, create_study, open_study
+from safedial.study.database import writing
+from safedial.study.schema import sa
+from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 from tests.study.test_cli import study  # noqa: F401 -- a fixture
 
@@ -153,3 +157,26 @@ def test_the_page_says_what_was_amended(service, store):
     track.refresh()
     drawn = series(track, 100)
     assert (drawn["threshold"], len(drawn["amendments"])) == (0.65, 1)
+
+
+@pytest.mark.parametrize("kind", ["study_created", "amended"])
+def test_a_changed_specification_is_found_over_http_and_spares_the_other_studies(storage, kind):
+    with Store(storage) as store:
+        for name in ("trial", "other"):
+            study = create_study(name, {**SPEC, "fallback_action": 0.1}, storage=store)
+            study.amend(changes={"threshold": 0.6}, **WHY)
+            study.ask([0.3, 0.2])
+        with writing(store.engine) as connection:
+            changed = "UPDATE events SET body = replace(body, '0.3', '0.4') WHERE kind = :kind AND study_id = :study"
+            connection.execute(sa.text(changed), {"kind": kind, "study": store.find("other")})
+    with Store(storage) as store, running(store) as url:
+        service = Caller(url)
+        found = service.get("/v1/studies/other/verify")
+        assert (found.status, found.json()["ok"]) == (200, False)
+        assert found.json()["first_bad"] == (1 if kind == "study_created" else 2)
+        assert service.get("/v1/studies/none/verify").code == "unknown_study"
+        assert service.get("/v1/studies/n%20ne/verify").code == "unknown_study"
+        told = service.get("/metrics")
+        assert told.status == 200
+        assert b'safedial_study_decisions{study="trial"} 1.0' in told.content
+        assert b'study="other"' not in told.content

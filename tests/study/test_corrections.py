@@ -178,3 +178,22 @@ def test_a_value_that_dwarfs_all_others_is_taken_out_by_a_replay(store):
             assert "in_place" not in study.about(asked.id)[-1]["body"]
             study.resume("it was a typing error")
     same(first, later)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_correction_after_a_resume_changes_its_own_rounds_mark_and_no_other(store):
+    guard = {"alarm_level": 1e-9, "stop": {"violations": 2, "of_last": 5}}
+    study = create_study("trial", {**SPEC, "threshold": 1.0, "cost_noise": 0.6, "guard": guard}, storage=store)
+    asked = [study.ask([0.3, 0.2]) for _ in range(5)]
+    for each in asked[:2]:
+        study.tell(each.id, reward=0.1, cost=1.05)
+    assert study.status()["stopped"] == "stop_rule"
+    study.resume("looked at it")
+    study.tell(asked[2].id, reward=0.1, cost=0.1)
+    study.correct(asked[2].id, cost=0.2, reason="typing error")
+    study.tell(asked[3].id, reward=0.1, cost=1.05)
+    study.correct(asked[1].id, cost=0.1, reason="typing error")  # from before the resume
+    assert study.status()["stopped"] == ""
+    study.tell(asked[4].id, reward=0.1, cost=1.05)
+    assert study.status()["stopped"] == "stop_rule"
+    assert study.verify().ok

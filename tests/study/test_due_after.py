@@ -8,7 +8,9 @@ import pytest
 from safedial.cli.study_output import with_age
 from safedial.decision.rules import RULES
 from safedial.errors import InvalidInput
-from safedial.study import Store, create_study
+from safedial.service.timeline import Track
+from safedial.service.visits import ALL, rows_page
+from safedial.study import Store, create_study, guard
 from safedial.study.spec import read_spec
 from tests.program import run
 from tests.study.conftest import SPEC
@@ -91,3 +93,22 @@ def test_several_costs_have_names_of_their_own():
     with pytest.raises(InvalidInput, match=r"labels\.cost_unit = 'mg/l': is for one cost"):
         read_spec({**several, "labels": {"cost_unit": "mg/l"}})
     assert read_spec({**several, "labels": {"unit": "patient"}}).fields["labels"] == {"unit": "patient"}
+
+
+@pytest.mark.parametrize("name", ["due_after", "max_open_hours"])
+def test_hours_that_no_calendar_holds_are_refused(name):
+    with pytest.raises(
+        InvalidInput, match=rf"guard\.{name} = 100000000.0: must be > 0 and at most 1000000 hours; leave"
+    ):
+        read_spec({**SPEC, "guard": {name: 1e8}}, quiet=True)
+    assert read_spec({**SPEC, "guard": {name: 1e8}}, quiet=True, version=3).guard.deadline == 1e8
+
+
+def test_the_page_shows_no_due_date_that_no_calendar_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "MOST_HOURS", 1e300)
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        study = create_study("trial", {**SPEC, "fallback_action": 0.1, "guard": {"due_after": 1e8}}, storage=store)
+        study.ask([0.3, 0.2])
+        track = Track(study)
+        track.refresh()
+        assert rows_page(track, None, 5, ALL)["rows"][0]["due_at"] is None

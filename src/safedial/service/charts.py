@@ -19,6 +19,8 @@ from safedial.study.ids import id_text
 from safedial.study.reducer import TAG
 from safedial.study.state import HOUR
 
+LATEST = 2.5e17
+"""In the year 9892, in microseconds."""
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
     *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations"),
@@ -236,14 +238,16 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
 
 
 def _due_at(track: Track, row: int) -> str | None:
-    """When an open outcome is due, where the study states it."""
+    """When an open outcome is due, where the study states it and a calendar holds it."""
     hours = track.study.spec.at(int(track.value("seq", row))).guard.deadline
     if hours is None or track.value("status", row) != OPEN:
         return None
-    return moment(int(track.value("at", row) + hours * HOUR))
+    due = track.value("at", row) + hours * HOUR
+    return moment(int(due)) if due < LATEST else None
 
 
 def _costs(track: Track, row: int) -> dict[str, Any]:
     """Several costs of a row, by name, None where one is not known."""
-    several = {name: None if math.isnan(each[row]) else each[row] for name, each in track.costs.items()}
+    named = track.study.spec.at(int(track.value("seq", row))).rules.spec.costs or ()
+    several = {name: None if math.isnan(each := track.costs[name][row]) else each for name in named}
     return {"cost": several if any(value is not None for value in several.values()) else None} if several else {}

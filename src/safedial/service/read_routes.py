@@ -16,8 +16,9 @@ from safedial.service.charts import counts, series
 from safedial.service.problem import Problem
 from safedial.service.routing import number, reply, route
 from safedial.service.visits import Wanted, rows_page, unit_page, units_page
-from safedial.study import StoreUnavailable, StudyError, list_studies
+from safedial.study import StoreUnavailable, StudyError, list_studies, verify_study
 from safedial.study.event import Event, orjson
+from safedial.study.ids import NAME
 from safedial.version import __version__
 
 PAGE = 1_000
@@ -65,11 +66,14 @@ async def verify(service: Service, request: Request, caller: Caller, fields: dic
 
     A long log takes a while, so a worker runs one verification at a time and answers 503 to another.
     """
-    study = await service.study(request.path_params["name"])
+    name = request.path_params["name"]
+    if name not in service.studies and not NAME.fullmatch(name):
+        raise Problem("unknown_study")
     if service.verifying.locked():
         raise Problem("overloaded", "a log is being verified already")
     async with service.verifying:
-        report = await asyncio.to_thread(study.verify, checkpoint=request.query_params.get("checkpoint"))
+        mark = request.query_params.get("checkpoint")
+        report = await asyncio.to_thread(verify_study, service.store, name, checkpoint=mark)  # it may be unreadable
         return reply(report.to_dict())
 
 
@@ -101,7 +105,8 @@ async def over_time(service: Service, request: Request, caller: Caller, fields: 
 def draw(track: Any, points: int) -> bytes:
     """The page's content, shared by concurrent requests."""
     content = series(track, points)
-    if content["counts"]["evidence"] is None:
+    # Which phase a resume restarted is not in the columns.
+    if content["counts"]["evidence"] is None or track.amendments:
         content["counts"]["evidence"] = track.study.status()["evidence"]
     return orjson.dumps(content)
 
@@ -178,10 +183,10 @@ async def metrics(service: Service, request: Request, caller: Caller, fields: di
         if caller.study in ("", row["name"]):
             try:
                 track = await service.track(row["name"], LOOK_SECONDS)
-            except StudyError as error:
-                if error.code == "own_policy":
-                    continue
+            except StoreUnavailable:
                 raise
+            except StudyError:  # it cannot be read; the others can
+                continue
             if track.complete:
                 seen[row["name"]] = await asyncio.to_thread(counts, track)
     return Response(service.metrics.text(seen), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -104,7 +104,7 @@ class Track:
         self.imported = 0
         self.lock = threading.RLock()
         self._columns = {name: array("d") for name in COLUMNS}
-        self.costs = {name: array("d") for name in study.spec.rules.spec.costs or ()}
+        self.costs = {name: array("d") for spec in study.spec.chain for name in spec.rules.spec.costs or ()}
         self._row_of: dict[int, int] = {}
         self._looked = -1e9
         self._query = _query(study.store.engine.dialect.name)
@@ -156,7 +156,6 @@ class Track:
 
     def _event(self, event: Row) -> None:
         means = EVENT_KINDS[event.kind]
-        self.seq = event.seq
         if means.decides:
             self._decided(event.seq, event.at, int(event.tag, 16), event.fields)
         elif event.decision in self._row_of:
@@ -168,13 +167,14 @@ class Track:
             self.learned_from = self.learned_from if stated["keep_learning"] else self.rows
             self.amendments.append(Turn(event.seq, event.at, ""))
             study.store.spec(study.store.find(study.name), study.name, since=event.seq)
-            for name in study.spec.rules.spec.costs or ():
+            for name in (name for spec in study.spec.chain for name in spec.rules.spec.costs or ()):
                 self.costs.setdefault(name, array("d", [nan] * self.rows))
         elif means.stops or means.resumes:
             stated = dict(zip(_OTHERS, event.fields, strict=True))
             turns = self.stops if means.stops else self.resumes
             self.stopped = stated["rule"] if means.stops else ""
             turns.append(Turn(event.seq, event.at, stated["rule"] or "", stated["evidence"]))
+        self.seq = event.seq
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
         *numbers, intensity, doubt, promise, habit = fields[:-4]
@@ -210,7 +210,8 @@ class Track:
             columns["reward"][row] = known.values["reward"]
             several = spec.rules.spec.costs
             columns["cost"][row] = self._share(row, several, told, over=over) if several else told
-            nothing = CODE[known.status] in KNOWN and applied <= spec.rules.dial.low
+            partial = bool(several) and None in told.values()
+            nothing = CODE[known.status] in KNOWN and (applied <= spec.rules.dial.low or partial)
             withheld = nothing and spec.rules_version > 1 and bool(known.unrelated or not spec.learner.awaits_all)
             lost = bool(known.values["throttled"]) or (withheld and lost)
         columns["withheld"][row], columns["blocked"][row] = withheld, lost

@@ -3,13 +3,15 @@
 The rounds before an amendment stay with their own state, rules and evidence: a late outcome, a correction or a void
 goes to the state that decided the round, and may still stop the study. The rounds after it begin a new promise, with
 new evidence. What is open, and for how long, is limited by the latest guard, for all rounds. Nothing else carries over
-but what an amendment must not hide: a stop, the resumes, the earlier amendments, the count of the stop rule and, on the
-same dial, the last setting.
+but what an amendment must not hide: a stop, the resumes, the earlier amendments, the stop rule's count of decisions
+and, on the same dial, the last setting. The stop rule's count of outcomes above the threshold (`stop.violations`) does
+not carry over: each phase counts those of its own rounds, against its own threshold.
 
 The new promise begins with an empty learner, as a new study would, unless what was learned does not depend on what has
 changed:
 
-* the guard's rules that only stop a study (`STOPS`): whatever the learner, it learns the same with other limits;
+* the guard's rules that only stop a study (`STOPS`), and what is only shown (`SHOWN`): whatever the learner, it learns
+  the same with others;
 * what the learner of a certified policy of this package names (`Learner.kept_through`). The linear estimate names the
   threshold, the fallback and the guard: its confidence set is made of contexts and outcomes, without τ, and holds for
   all rounds at once, so it holds for a τ chosen at any time, from whatever was seen, and whatever lowers an action. Its
@@ -29,13 +31,17 @@ from safedial.core.spec import NAMES, SafetySpec
 from safedial.errors import require
 from safedial.policies import FACTORIES
 from safedial.study.event import Event
-from safedial.study.guard import DEFAULTS
+from safedial.study.guard import DEFAULTS, STATED
 from safedial.study.spec import StudySpec, check_fallback, read_spec
 from safedial.study.state import State
 
 FIXED = ("dim", "features")
-STOPS = tuple(name for name in DEFAULTS if name not in ("caps", "max_step"))
-"""The rules of a guard that only stop a study."""
+STOPS = (*(name for name in DEFAULTS if name not in ("caps", "max_step")), *STATED)
+"""The rules of a guard that only stop a study, or only show something."""
+MOST_AMENDMENTS = 100
+"""Each keeps the state before it, in the memory and in the snapshots of a study."""
+SHOWN = ("labels",)
+"""The fields that are for readers alone."""
 
 
 def new_fields(spec: StudySpec, given: Any, *, whole: bool) -> dict[str, Any]:
@@ -74,6 +80,13 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
     return replace(made, unit_check=before.unit_check, before=before, since=since)
 
 
+def check_amendable(name: str, state: State) -> None:
+    """Refuse an amendment too many."""
+    count = len(state.amendments)
+    rule = f"has {count} amendments, the most that one log may hold"
+    require(count < MOST_AMENDMENTS, "study", name, rule, "create a new study")
+
+
 def changed_in(before: StudySpec, after: StudySpec) -> list[str]:
     """The fields that differ."""
     old, new = before.fields, after.fields
@@ -90,7 +103,7 @@ def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> b
     limits = all(old.get(name) == new.get(name) for name in {*old, *new} if name not in STOPS)
     policy, spec = before.rules.policy, before.rules.spec
     certified = policy.name in FACTORIES and PROMISES[policy.promise].from_constants and not spec.learns_noise
-    free = (*(before.learner.kept_through if certified else ()), *(("guard",) if limits else ()))
+    free = (*(before.learner.kept_through if certified else ()), *(("guard",) if limits else ()), *SHOWN)
     bound = [name for name in changed_in(before, after) if name not in free]
     rule = f"has no proof here: what was learned may depend on {', '.join(bound)}"
     require(not (wanted and bound), "keep_learning", wanted, rule, "leave it out, and learning starts again")

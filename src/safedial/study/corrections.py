@@ -58,8 +58,9 @@ def fold_correction(connection: Any, study: int, state: State, event: Event) -> 
     was, now = (state.learner.is_over(rules, sample.measured) for sample in (before, after))
     state.violations += now - was
     state.corrected_violations += was and not now
-    if decision in state.recent_of:
-        state.recent[state.recent_of.index(decision)] = now
+    last = list(state.recent_of)[len(state.recent_of) - len(state.recent) :]  # a resume clears `recent` alone
+    if decision in last:
+        state.recent[last.index(decision)] = now
     if decision in state.held:
         state.held[decision] = round_, after, False
     elif not state.frozen or (decision if state.study.ordered else known.outcome.seq) < state.frozen_at:

@@ -38,6 +38,8 @@ from safedial.decision.units import Dial, real
 from safedial.errors import require
 
 MAX_OPEN, MOST = 10_000, 1_000_000_000
+MOST_HOURS = 1e6
+"""More than a century. Earlier rules allowed more, beyond what a calendar holds."""
 DEFAULTS: Mapping[str, Any] = {
     "alarm_level": 0.01,
     "max_open": MAX_OPEN,
@@ -126,10 +128,12 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     share = fields.get("max_unwatched")
     if share is not None:
         require(0.0 < real("guard.max_unwatched", share) <= 1.0, "guard.max_unwatched", share, "must lie in (0, 1]")
-    hours, due = _hours("max_open_hours", fields), _hours("due_after", fields)
+    most = MOST_HOURS if rules.version > 3 else math.inf
+    hours, due = _hours("max_open_hours", fields, most), _hours("due_after", fields, most)
     rule = "must be at most max_open_hours, when the study stops"
     require(due is None or hours is None or due <= hours, "guard.due_after", due, rule)
     stop = fields.get("stop") or {}
+    require(isinstance(stop, Mapping), "guard.stop", stop, "must be an object", "name violations, of_last or decisions")
     odd = sorted(set(stop) - {"violations", "of_last", "decisions"})
     require(not odd, "guard.stop", odd, "has unknown names", "violations, of_last, decisions")
     violations = _count("guard.stop.violations", stop.get("violations"))
@@ -200,9 +204,11 @@ def _range(name: str, feature: Any, part: Any, rules: Rules) -> tuple[int, float
     return names.index(str(feature)), -math.inf if low is None else low, math.inf if high is None else high
 
 
-def _hours(name: str, fields: Mapping[str, Any]) -> float | None:
+def _hours(name: str, fields: Mapping[str, Any], most: float) -> float | None:
     value = fields.get(name)
-    require(value is None or real(f"guard.{name}", value) > 0.0, f"guard.{name}", value, "must be > 0")
+    fits = value is None or 0.0 < real(f"guard.{name}", value) <= most
+    rule = "must be > 0" + ("" if most == math.inf else f" and at most {most:.0f} hours")
+    require(fits, f"guard.{name}", value, rule, "leave it out if there is no such limit")
     return None if value is None else float(value)
 
 

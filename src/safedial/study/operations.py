@@ -12,7 +12,7 @@ from typing import Any
 from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.decision.rules import Rules
 from safedial.errors import require
-from safedial.study.amendment import amended_spec, keeps_learning
+from safedial.study.amendment import amended_spec, check_amendable, keeps_learning
 from safedial.study.answer import Receipt, StudyDecision, decided, receipt
 from safedial.study.corrections import IN_PLACE, folds
 from safedial.study.errors import StudyError
@@ -275,17 +275,21 @@ def amend(
     seq = None if key is None else transaction.seq_of(key)
     before = state.study if seq is None or transaction.is_old(seq) else state.study.at(seq)
     spec = amended_spec(before, read(before))
+    kept = keeps_learning(before, spec, keep_learning)
 
     def make() -> Event:
+        check_amendable(transaction.source.name, state)
         first = state.decisions + 1
         stated = first if from_round is None else from_round
         rule = f"must be the next round, {first}: " + ("it is in the past" if stated < first else "no later")
         require(stated == first, "from_round", from_round, rule, "leave it out")
-        kept = keeps_learning(before, spec, keep_learning)
         body = {"spec": spec.fields, "from_round": first, "keep_learning": kept}
         return transaction.append("amended", body, decision=1, actor=actor, reason=reason)
 
-    return receipt(None, *once(transaction, key, amending(spec.fields, reason), make))
+    event, created = once(transaction, key, amending(spec.fields, reason), make)
+    if event.fields()["keep_learning"] != kept:
+        raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used with another keep_learning; give a new key")
+    return receipt(None, event, created)
 
 
 def checkpoint(transaction: StudyTransaction, *, reason: str, actor: str) -> dict[str, Any]:

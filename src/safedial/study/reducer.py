@@ -323,7 +323,7 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     """Clear the rule that stopped the study, in the phases where it has fired; version 1 cleared all of the watch."""
     now, rule, forget = state.study.rules_version > 1, body["rule"], body.get("forget")
     fired = [each for each in state.phases if rule in each.fired(latest=each is state)]
-    if state not in fired and (forget or not fired):
+    if state not in fired and (forget or not (fired or state.before)):
         fired.append(state)
     for phase in fired:
         if phase.learner.watches_itself and (not now or rule in phase.learner.stop_rules or forget):

@@ -171,6 +171,8 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     if isinstance(given, Policy):
         given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
+    proper = isinstance(given, (str, Mapping))
+    require(proper, "policy", given, "must be a name, or an object of a name and options", 'give {"name": "hp_probe"}')
     if isinstance(given, Mapping):
         given, options = given.get("name"), {name: value for name, value in given.items() if name != "name"}
     options |= {name: fields[name] for name in OPTIONS if name in fields}

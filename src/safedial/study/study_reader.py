@@ -131,8 +131,9 @@ class StudyReader:
         """Events before a seq, the latest first: what stands out (alarms, resumes, amendments, corrections, rounds
         taken out), or the `whole` log.
         """
+        last, most = min(max(1, int(before)), 2**62), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
-            rows = trail(connection, self._id, before, limit, whole=whole)
+            rows = trail(connection, self._id, last, most, whole=whole)
             wanted = sorted({row.decision for row in rows if row.decision > 1})
             ids = self._ids(event_hashes(connection, self._id, wanted))
         return [shown_event(row, ids.get(row.decision)) for row in rows]

@@ -1,0 +1,129 @@
+"""What becomes of evidence, marks and costs when a study that was amended goes on."""
+
+import pytest
+
+from safedial import InvalidInput
+from safedial.service.charts import series
+from safedial.service.read_routes import draw
+from safedial.service.timeline import Track
+from safedial.service.visits import ALL, rows_page, unit_page
+from safedial.study import Store, StudyError, amendment, create_study, open_study
+from safedial.study.event import orjson
+from tests.study.conftest import SPEC
+from tests.study.test_amend import SEVERAL
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+WHY = {"reason": "a new guideline"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/trial.db") as opened:
+        yield opened
+
+
+def page(study):
+    """The data of the operator page."""
+    track = Track(study)
+    track.refresh()
+    return orjson.loads(draw(track, 50))
+
+
+def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
+    study = create_study("trial", {**SPEC, "threshold": 3.0, "cost_noise": 1.2, "reward_noise": 0.5}, storage=store)
+    first = [study.ask([0.3, 0.2]) for _ in range(8)]
+    study.amend(changes={"threshold": 2.9}, **WHY)
+    study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=3.01)
+    evidence, told = study.status()["evidence"], []
+    while not study.status()["stopped"]:
+        told.append(first.pop())
+        study.tell(told[-1].id, reward=0.1, cost=3.01)
+    study.resume("looked at it")
+    assert study.status()["evidence"] == evidence > 1.5
+    assert page(study)["counts"]["evidence"] == evidence
+    for each in told:
+        study.correct(each.id, cost=0.0, applied_action=0.5 * each.action, reason="typing error")
+    assert study.status()["evidence"] == evidence
+    assert study.verify().ok
+
+
+def test_a_study_is_amended_a_hundred_times_at_most(store, monkeypatch):
+    monkeypatch.setattr(amendment, "MOST_AMENDMENTS", 2)
+    study = create_study("trial", SPEC, storage=store)
+    for threshold in (0.6, 0.7):
+        made = study.amend(changes={"threshold": threshold}, key=f"{threshold}", **WHY)
+    with pytest.raises(InvalidInput, match=r"'trial': has 2 amendments, the most .*create a new study"):
+        study.amend(changes={"threshold": 0.8}, **WHY)
+    assert study.amend(changes={"threshold": 0.7}, key="0.7", **WHY).seq == made.seq
+    assert study.ask([0.1, 0.1]).promise == "certified"
+
+
+@pytest.mark.parametrize("after", [SPEC, {**SEVERAL, "costs": {"warmth": SEVERAL["costs"]["heat"]}}])
+def test_the_page_shows_costs_that_an_amendment_dropped_or_renamed(store, after):
+    study = create_study("trial", SEVERAL, storage=store)
+    watching, told = Track(study), [{"heat": 0.3, "wear": 0.2}]
+    for _ in range(2):
+        study.tell(study.ask([0.3, 0.2], unit="a").id, reward=0.1, cost=told[-1])
+        told.append(0.3 if after == SPEC else {"warmth": 0.3})
+        watching.refresh(fresh=True)
+        study.amend(after, **WHY) if len(told) == 2 else None
+    for track in (watching, Track(open_study("trial", storage=store))):
+        track.refresh(fresh=True)
+        assert series(track, 50)["counts"]["outcomes"] == 2
+        assert [row["cost"] for row in rows_page(track, None, 9, ALL)["rows"]] == told[1::-1]
+        assert len(unit_page(track, "a", True)["course"]) == 2
+
+
+def test_the_page_says_that_a_missing_cost_ended_learning(store):
+    study = create_study("trial", SEVERAL, storage=store)
+    study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost={"heat": 0.1, "wear": None})
+    shown, said = page(study)["counts"], study.status()
+    assert (shown["frozen"], shown["void"]) == (said["frozen"], said["void"]) == (True, 1)
+
+
+@pytest.mark.parametrize("changes", [{"labels": {"reward": "relief"}}, {"guard": {"due_after": 5}}])
+def test_what_is_only_shown_changes_without_learning_anew(store, changes):
+    conformal = {"dim": 2, "threshold": 1.0, "violation_risk": 0.2, "promise": "conformal", "start_action": 0.2}
+    for name, spec in (("certified", SPEC), ("conformal", conformal)):
+        study = create_study(name, spec, storage=store)
+        for _ in range(3):
+            study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=0.1)
+        known = study.status()["informative_rounds"]
+        study.amend(changes=changes, keep_learning=True, **WHY)
+        assert study.status()["informative_rounds"] == known == 3
+        assert study.verify().ok
+
+
+def test_a_key_is_for_one_choice_of_keep_learning(store):
+    study = create_study("trial", SPEC, storage=store)
+    made = study.amend(changes={"threshold": 0.6}, keep_learning=False, key="a", **WHY)
+    for other in (True, None):
+        with pytest.raises(
+            StudyError, match=r"key = 'a': was used with another keep_learning; give a new key"
+        ) as found:
+            study.amend(changes={"threshold": 0.6}, keep_learning=other, key="a", **WHY)
+        assert found.value.code == "key_reused"
+    assert study.amend(changes={"threshold": 0.6}, keep_learning=False, key="a", **WHY).seq == made.seq
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"guard": {"stop": -1}}, r"guard\.stop = -1: must be an object; name violations"),
+        ({"guard": {"stop": [1]}}, r"guard\.stop = \[1\]: must be an object; name violations"),
+        ({"policy": []}, r"policy = \[\]: must be a name, or an object"),
+        ({"policy": 3}, r"policy = 3: must be a name, or an object"),
+    ],
+)
+def test_changes_of_the_wrong_kind_are_refused_in_one_sentence(store, changes, words):
+    study = create_study("trial", SPEC, storage=store)
+    with pytest.raises(InvalidInput, match=words):
+        study.amend(changes=changes, **WHY)
+
+
+def test_the_trail_takes_any_number(store):
+    study = create_study("trial", SPEC, storage=store)
+    assert len(study.trail(2**70, whole=True)) == 1
+    assert len(study.trail(limit=-1, whole=True)) == 1
+    study.ask([0.3, 0.2])
+    assert len(study.trail(limit=-1, whole=True)) == 1
