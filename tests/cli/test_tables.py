@@ -1,8 +1,11 @@
 """Tables on a console of 80 columns: no number is cut, nothing is read as markup, and no line is too long."""
 
+import json
+
 import numpy as np
 import pytest
 
+from safedial import open_study
 from safedial.bench import simulation_speed
 from safedial.cli.output import print_table
 from safedial.study import Store, create_study
@@ -60,3 +63,23 @@ def test_words_are_parted_before_numbers_and_numbers_never(capsys):
     assert max(map(len, out.splitlines())) <= 80
     print_table("", ("a", *"stuvwxyz"), [("label", *numbers, *numbers)])
     assert set(numbers) <= set(capsys.readouterr().out.split())
+
+
+def test_the_status_names_the_decision_that_learning_waits_for(tmp_path):
+    storage = f"sqlite:///{tmp_path}/t.db"
+    with Store(storage) as store:
+        study = create_study("t", SPEC, storage=store)
+        first, second = study.ask([0.2, 0.1]), study.ask([0.2, 0.1])
+        study.tell(second.id, reward=0.0, cost=0.0)
+    words = ["study", "status", "t", "--storage", storage]
+    assert f"learning waits for {first.id}" in " ".join(run(*words).stdout.split())
+    assert json.loads(run(*words, "--json").stdout)["waits_for"] == first.seq
+    with Store(storage) as store:
+        open_study("t", storage=store).tell(first.id, reward=0.0, cost=0.0)
+    assert "learning waits for none" in " ".join(run(*words).stdout.split())
+
+
+def test_the_title_of_a_simulation_says_policy_and_world():
+    size = ("--dim", "2", "--rounds", "5", "--seeds", "1", "--threshold", "0.5")
+    done = run("simulate", "--policy", "fixed", *size)
+    assert done.stdout.startswith("Fixed action, linear world"), done.stderr
