@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, SafetySpec, make_policy
-from safedial.arena import peer
+from safedial.arena import peer, picture
 from safedial.arena.arena_cell import SAFEOPT, play
 from safedial.arena.arena_run import arena_rows, plan_arena, run_arena, verdicts
 from safedial.arena.peer import PEERS
@@ -141,3 +141,13 @@ def test_every_peer_has_its_settings():
     assert len({setting.family for setting in PEERS.values()}) == 6
     assert len(PEERS) == 22
     assert len(SAFEOPT) == 2
+
+
+@pytest.mark.parametrize(("worlds", "shape"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (7, (4, 2))])
+def test_the_picture_has_at_most_two_panels_side_by_side(tmp_path, monkeypatch, worlds, shape):
+    made = []
+    monkeypatch.setattr(picture, "save", lambda figure, path: made.append(figure) or path)
+    row = {"policy": "HP-Shield", "family": "ours", "risk": 0.05, "excess_rate": 0.02, "excess_low": 0.01}
+    row |= {"excess_high": 0.03, "reward": 0.5, "unit": "share", "best_in_hindsight": False}
+    picture.draw_arena([row | {"world": f"world {number}"} for number in range(worlds)], tmp_path)
+    assert made[0].axes[0].get_gridspec().get_geometry() == shape
