@@ -19,13 +19,13 @@ def x64(wanted: bool) -> Any:
 
 def device_named(name: str | None) -> Any:
     """JAX's first device of this kind; None: its default."""
-    require(name in (None, "cpu", "gpu"), "device", name, "must be 'cpu', 'gpu' or None")
+    require(name in (None, "cpu", "gpu"), "device", name, "must be 'cpu' or 'gpu'", "leave it out for JAX's default")
     if name is None:
         return jax.devices()[0]
     try:
         return jax.devices(name)[0]
     except RuntimeError:
-        require(False, "device", name, f"is not one that JAX sees ({jax.default_backend()} only)", "use device=None")
+        require(False, "device", name, f"is not one that JAX sees ({jax.default_backend()} only)", "leave it out")
         raise
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, SafetySpec, make_policy
-from safedial.arena import peer
+from safedial.arena import peer, picture
 from safedial.arena.arena_cell import SAFEOPT, play
 from safedial.arena.arena_run import arena_rows, plan_arena, run_arena, verdicts
 from safedial.arena.peer import PEERS
@@ -16,7 +16,7 @@ from safedial.arena.registry import PRINTED, make_world
 from safedial.arena.simulated import UNIT
 from safedial.simulation import simulate
 from safedial.worlds import LinearWorld
-from tests.arena.problems import solved
+from tests.arena.problems import one_feature, solved
 from tests.program import run
 
 
@@ -63,7 +63,8 @@ def test_a_peer_solves_the_world_of_one_feature(policy, least, most):
 def test_the_arena_resumes_and_shows_what_is_left_out(tmp_path):
     wanted = {"rounds": 30, "seeds": 2}
     plan = plan_arena(["flat-then-steep"], ["HP-Shield", "the usual rule", "VW CATS"], **wanted)
-    assert "pip install vowpalwabbit" in plan.left_out["VW CATS"]
+    assert plan.left_out["VW CATS"].startswith("vowpalwabbit not installed: make peers")
+    assert "pip" not in plan.left_out["VW CATS"]
     state = run_arena(plan, tmp_path, jobs=1)
     assert (state.computed, state.failed) == (5, {})
     assert run_arena(plan, tmp_path, jobs=1).computed == 0
@@ -82,6 +83,26 @@ def test_the_command_prints_one_json_object_and_names_what_is_not_installed(tmp_
     assert "mabwiser" in content["left_out"]["MABWiser LinUCB"]
     assert (tmp_path / "arena.csv").exists()
     assert (tmp_path / "arena.png").exists()
+
+
+def test_where_every_peer_is_left_out_no_star_is_explained(tmp_path):
+    done = run("arena", "--world", "paper", "--policy", "coba LinTS", "--out", str(tmp_path), "--no-picture")
+    assert "left out: coba LinTS: coba not installed: make peers" in done.stdout
+    assert "*" not in done.stdout
+
+
+def test_a_world_of_your_own_stands_under_its_own_name(tmp_path):
+    (tmp_path / "own.py").write_text("from tests.arena.problems import one_feature as factory")
+    chosen = ["--world", f"{tmp_path}/own.py:factory", "--policy", "the usual rule × 0.5", "--rounds", "5"]
+    done = run("arena", *chosen, "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--no-picture")
+    assert done.stdout.startswith("one feature: 1 seeds × 5 rounds")
+    assert (tmp_path / "arena.csv").read_text().splitlines()[1].startswith("one feature,")
+
+
+def test_two_worlds_of_one_name_are_refused():
+    worlds = ["tests.arena.problems:one_feature", f"{__name__}:{one_feature.__name__}"]
+    with pytest.raises(InvalidInput, match=r"has the name of tests\.arena\.problems:one_feature"):
+        plan_arena(worlds, ["HP-Shield"], rounds=5, seeds=1)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +141,13 @@ def test_every_peer_has_its_settings():
     assert len({setting.family for setting in PEERS.values()}) == 6
     assert len(PEERS) == 22
     assert len(SAFEOPT) == 2
+
+
+@pytest.mark.parametrize(("worlds", "shape"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (7, (4, 2))])
+def test_the_picture_has_at_most_two_panels_side_by_side(tmp_path, monkeypatch, worlds, shape):
+    made = []
+    monkeypatch.setattr(picture, "save", lambda figure, path: made.append(figure) or path)
+    row = {"policy": "HP-Shield", "family": "ours", "risk": 0.05, "excess_rate": 0.02, "excess_low": 0.01}
+    row |= {"excess_high": 0.03, "reward": 0.5, "unit": "share", "best_in_hindsight": False}
+    picture.draw_arena([row | {"world": f"world {number}"} for number in range(worlds)], tmp_path)
+    assert made[0].axes[0].get_gridspec().get_geometry() == shape

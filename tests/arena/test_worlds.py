@@ -86,6 +86,7 @@ OWN = """
 from tests.arena.problems import one_feature
 def made(risk): return one_feature(risk)
 def wrong(risk): return risk
+def deaf(): return one_feature(0.05)
 """
 
 
@@ -96,6 +97,9 @@ def test_a_world_of_your_own_by_a_file_or_a_module(tmp_path):
     assert make_world("tests.arena.problems:one_feature", 0.05).dim == 2
     with pytest.raises(InvalidInput, match="did not make an ArenaWorld"):
         make_world(f"{path}:wrong", 0.05)
+    for name in ("deaf", "__name__"):
+        with pytest.raises(InvalidInput, match="the factory must take the risk"):
+            make_world(f"{path}:{name}", 0.05)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_epsilon_zero_is_hp_ucb_and_epsilon_one_the_first_action(results):
     }
     for dim in (5, 10):
         assert by_share[dim, "all", 0.0] == pytest.approx(last[dim, "HP-UCB"])
-        assert by_share[dim, "all", 1.0] == pytest.approx(last[dim, "First action for ever"])
+        assert by_share[dim, "all", 1.0] == pytest.approx(last[dim, "Fixed action"])
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_contexts_may_live_on_the_device():
 
 
 BAD = [
-    ({"device": "tpu"}, "device = 'tpu': must be 'cpu', 'gpu' or None"),
+    ({"device": "tpu"}, "device = 'tpu': must be 'cpu' or 'gpu'; leave it out"),
     ({"kernel": "fast"}, "kernel = 'fast': must be one of"),
     ({"kernel": "pallas", "device": "cpu"}, "kernel = 'pallas': needs a GPU"),
     ({"run": 3}, "run = 3: must be a power of two"),

@@ -45,6 +45,17 @@ def test_another_address_without_keys_is_refused_in_one_sentence(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_port_that_was_free_is_named(tmp_path, monkeypatch, host):
+    asked = []
+    monkeypatch.setattr("safedial.service.server.serve", lambda storage, *, port, **options: asked.append(port))
+    done = run("serve", "--storage", f"sqlite:///{tmp_path}/t.db", "--port", "0", "--host", host)
+    assert asked[0] > 0
+    assert f"at http://{host}:{asked[0]}/ " in done.stderr
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", asked[0]))
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_serve_runs_until_it_is_told_to_stop_and_keeps_everything(storage, workers):
     port = free_port()

@@ -136,10 +136,12 @@ def test_auto_compiles_where_it_pays_and_can(monkeypatch):
 
 REFUSED = [
     ({"engine": "torch"}, "engine = 'torch': must be one of numpy, jax, auto"),
-    ({"draws": "counter"}, "engine = 'numpy': has none of the options"),
+    ({"draws": "counter"}, "draws = 'counter': is for engine jax only; choose that engine, or leave draws out"),
+    ({"dtype": "float32"}, "dtype = 'float32': is for engine jax only"),
+    ({"device": "cpu"}, "device = 'cpu': is for engine jax only"),
     ({"engine": "jax", "draws": "dice"}, "draws = 'dice': must be one of"),
     ({"engine": "jax", "dtype": "half"}, "dtype = 'half': must be one of"),
-    ({"engine": "jax", "device": "gpu"}, "device = 'gpu': is not one that JAX sees"),
+    ({"engine": "jax", "device": "gpu"}, r"device = 'gpu': is not one that JAX sees (.*; leave it out"),
     ({"engine": "jax", "record": print}, "is not for engine 'jax'"),
 ]
 

@@ -67,17 +67,28 @@ def plan_arena(
         missing = installed(PEERS[name].module).get("missing") if name in PEERS else None
         if missing:
             chosen.remove(name)
-            left_out[PEERS[name].family] = f"not installed: {how_to_install(missing)}"
+            left_out[PEERS[name].family] = how_to_install(missing)
     blocks = [list(range(at, min(at + SEED_BLOCK, seeds))) for at in range(0, seeds, SEED_BLOCK)]
-    cells = []
+    cells, shown = [], {}
     for world in worlds or [name for name in WORLDS if data or name not in NEEDS_DATA]:
         made = make_world(world, risk, data)
         enough = made.most_rounds is None or rounds <= made.most_rounds
         require(enough, "--rounds", rounds, f"are more than the {made.most_rounds} of {world}")
+        own = {} if world in (*WORLDS, PRINTED_WORLD) else {"name": made.name}
+        other = shown.setdefault(own.get("name", world), world)
+        require(other == world, "--world", world, f"has the name of {other}", "give each ArenaWorld a name of its own")
         where = {"data": str(Path(data).absolute()), "digest": digest(data)} if data and world in NEEDS_DATA else {}
         for name in chosen:
             if name != "one dose for all" or "one_dose" in made.stated:
-                setting = {"arena": FORMAT, "world": world, "policy": name, "rounds": rounds, "risk": risk, **where}
+                setting = {
+                    "arena": FORMAT,
+                    "world": world,
+                    "policy": name,
+                    "rounds": rounds,
+                    "risk": risk,
+                    **where,
+                    **own,
+                }
                 peer = installed(PEERS[name].module) if name in PEERS else {}
                 cells += [{**setting, **peer, "unit": made.unit, "seeds": block} for block in blocks]
     settings = {"worlds": list(worlds), "policies": chosen, "rounds": rounds, "seeds": seeds, "risk": risk}
@@ -145,7 +156,7 @@ def _row(cells: list[dict[str, Any]]) -> dict[str, Any]:
         name: sum(sum(each["measures"][name]) for each in results) / seeds / rounds for name in results[0]["measures"]
     }
     return {
-        "world": cell["world"],
+        "world": cell.get("name", cell["world"]),
         "policy": cell["policy"],
         "family": FAMILIES[cell["policy"]],
         "rounds": rounds,

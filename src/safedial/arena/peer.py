@@ -75,8 +75,10 @@ def installed(module: str) -> dict[str, Any]:
 
 
 def how_to_install(missing: list[str]) -> str:
-    """The line that adds packages to the peers' environment."""
-    return f"make peers (or {peers_python()} -m pip install {' '.join(missing)})"
+    """How the peers' environment gets these packages; never by adding them to safedial's own."""
+    line = f"{', '.join(missing)} not installed: make peers, in safedial's source folder (an environment of its own)"
+    named = os.environ.get("SAFEDIAL_PEERS")
+    return f"{line}; SAFEDIAL_PEERS names another one, {named}" if named else line
 
 
 class PeerPlayer:

@@ -10,6 +10,8 @@ from safedial.plots.style import legend_below, new_figure, save, title
 SHADES = ("#0072B2", "#009E73", "#56B4E9", "#004D40", "#1B4F72", "#5E3C99", "#3F7F00", "#2E7D8C")
 WARM = ("#D55E00", "#E69F00", "#CC79A7", "#8C6D31", "#A52A2A", "#999999", "#666666", "#000000", "#B8860B")
 MARKERS = "osDv^PX*"
+COLUMNS = 2
+"""Panels side by side, so that a picture of many worlds is legible at the width of a page."""
 MOST_SHOWN = 0.3
 """Excess rates beyond this are drawn at the edge."""
 
@@ -17,7 +19,7 @@ MOST_SHOWN = 0.3
 def draw_arena(rows: list[dict[str, Any]], out: str | Path) -> Path:
     """`arena.png`. Filled: ours. Hollow: peers, one mark for each setting, larger where it is the best in hindsight."""
     worlds = list(dict.fromkeys(row["world"] for row in rows))
-    columns = min(4, len(worlds))
+    columns = min(COLUMNS, len(worlds))
     figure, panels = new_figure(columns=columns, rows=-(-len(worlds) // columns), height=2.7)
     looks = _looks(rows)
     for panel, world in zip(panels, worlds, strict=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
@@ -39,9 +40,22 @@ def make_world(name: str, risk: float, data: str | None = None) -> ArenaWorld:
         return simulated.printed(risk)
     if name in WORLDS:
         return WORLDS[name](risk)
-    made = _own(name)(risk)
+    factory = _own(name)
+    require(_takes_one(factory), "--world", name, "the factory must take the risk", "write def factory(risk): ...")
+    made = factory(risk)
     require(isinstance(made, ArenaWorld), "--world", name, "did not make an ArenaWorld", "see docs/arena.md")
     return made
+
+
+def _takes_one(factory: Any) -> bool:
+    """Whether it can be called with the risk alone; what has no signature, such as a built-in, is tried."""
+    try:
+        inspect.signature(factory).bind(0.05)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def _own(name: str) -> Callable[[float], Any]:

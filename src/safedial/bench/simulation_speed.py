@@ -8,6 +8,7 @@ writes Σ⁻¹ of every seed in every round: 2·8·d² bytes at the speed of a c
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -41,6 +42,7 @@ def bench_simulation(
     for name, values in (("dims", dims), ("seeds", seeds)):
         right = len(values) > 0 and all(type(value) is int and value >= 1 for value in values)
         require(right, name, values, "must be whole numbers >= 1")
+    require(0.0 < seconds < math.inf, "seconds", seconds, "must be a number > 0", "for example 1")
     spec, compiled = synthetic_spec(), find_spec("jax") is not None
     engines: dict[str, dict[str, Any]] = {"numpy": {}} if device != "gpu" else {}
     if compiled:

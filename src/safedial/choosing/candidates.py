@@ -150,7 +150,9 @@ CANDIDATES = (
         _learning("student"),
         _start,
         costs=("measured", "several"),
-        in_all="; in {rounds} rounds no more excesses than {rounds} independent draws of that chance give",
+        in_all=(
+            "; in {rounds} rounds the number of excesses is at most binomial({rounds}, {risk:g}): {mean:g} on average"
+        ),
     ),
     Candidate(
         "hp_student",

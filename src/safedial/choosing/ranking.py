@@ -53,7 +53,12 @@ def offered(made: Made, user: Situation, found: Forecast | None) -> Offer:
     event = "any cost beyond its limit" if user.several else f"cost > {user.threshold:g}"
     if made.policy.options.get("direction") == "below":
         event = f"cost < {user.threshold:g}"
-    numbers = {"risk": user.risk, "rounds": user.rounds, "once": made.spec.estimation_risk or 0.0}
+    numbers = {
+        "risk": user.risk,
+        "rounds": user.rounds,
+        "mean": user.risk * user.rounds,
+        "once": made.spec.estimation_risk or 0.0,
+    }
     used = tuple(next(name for name in need.split("|") if name in user.facts) for need in made.candidate.needs)
     words = made.candidate.promise + ("" if user.several else made.candidate.in_all)
     promises = words.format(event=event, **numbers)

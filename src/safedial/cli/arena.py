@@ -85,7 +85,8 @@ def _print(rows: list[dict[str, Any]], found: list[dict[str, Any]], left_out: An
             word = "ahead of" if verdict["ahead"] else "BEHIND"
             best = f"{verdict['peer']} ({verdict['peer_reward']:.3f}), the best of the others that keep to the risk"
             typer.echo(f"{verdict['ours']} ({verdict['reward']:.3f}) is {word} {best}.\n")
-    typer.echo("* best in hindsight, of the settings of this peer that keep to the risk in this very table")
+    if any(row["best_in_hindsight"] for row in rows):
+        typer.echo("* best in hindsight, of the settings of this peer that keep to the risk in this very table")
     for name, why in left_out.items():
         typer.echo(f"left out: {name}: {why}")
     for key, error in failed.items():

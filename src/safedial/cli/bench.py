@@ -12,6 +12,16 @@ from safedial.cli.inputs import Json
 bench = typer.Typer(no_args_is_help=True, help="Measure speed on this machine, beside the bare arithmetic.")
 
 
+ENGINES = {
+    "floor": "memory's limit",
+    "naive": "plain loop",
+    "numpy": "numpy",
+    "jax": "jax",
+    "jax_counter": "jax, counter draws",
+}
+"""What each figure of `bench simulate` is of, as the table shows it."""
+
+
 @bench.command()
 def online(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 26,
@@ -75,8 +85,14 @@ def simulate(
     if json:
         print_json(rows)
         return
-    words = [[f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" for value in row.values()] for row in rows]
-    print_table("Simulated rounds per second", list(rows[0]), words)
+    heads, lines = ("d", "seeds", "engine", "rounds per second", "compile seconds"), []
+    for row in rows:
+        for name, words in ENGINES.items():
+            if name in row:
+                compiling = row.get(f"{name}_compile_seconds")
+                taken = "" if compiling is None else f"{compiling:.2f}"
+                lines.append((f"{row['dim']}", f"{row['seeds']:,}", words, _rate(row[name]), taken))
+    print_table("Simulated rounds per second", heads, lines)
 
 
 @bench.command()
@@ -155,6 +171,16 @@ def nonlinear(
 
     report = bench_nonlinear(functions=functions, rounds=rounds, points=points)
     print_pairs("Function classes (ratio: scikit-learn's time over ours)", report, json)
+
+
+def _rate(value: float) -> str:
+    """A rate with three digits.
+
+    >>> _rate(348_211.0), _rate(1_234_567.0), _rate(2.5e9)
+    ('348,000', '1.23 M', '2,500 M')
+    """
+    short = float(f"{value:.3g}")
+    return f"{short:,.0f}" if short < 1e6 else f"{short / 1e6:,.{2 if short < 1e7 else 1 if short < 1e8 else 0}f} M"
 
 
 def _monitor_peers(*, runs: int, rounds: int, risk: float, level: float, json: bool) -> None:

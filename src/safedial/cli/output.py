@@ -10,6 +10,9 @@ from typing import Any
 
 from safedial.errors import printable
 
+LONGEST_WORD = 32
+"""Letters of a word, such as a digest, that is not broken in a table too wide for the console."""
+
 
 def print_json(content: Any) -> None:
     """Print one JSON object and nothing else on stdout."""
@@ -28,11 +31,14 @@ def print_pairs(title: str, pairs: dict[str, Any], json: bool = False) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table; the first column is aligned on the left, the others on the right."""
+    """A table; the first column is aligned on the left, the others on the right. No number is ever cut: where the
+    console is too narrow, columns break between words, and lines become longer than the console as a last resort.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
+    console, rows = Console(markup=False, emoji=False), [list(row) for row in rows]
     table = Table(title=title, title_justify="left", show_header=any(columns), box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         # Values without heads, such as a hash, are not cut.
@@ -41,7 +47,29 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         )
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    if any(columns):
+        widths = _widths([columns, *rows], console.width - 3 * len(columns) + 1)
+        for column, width in zip(table.columns, widths, strict=True):
+            column.width, column.no_wrap = width, False
+        console.width = max(console.width, sum(widths) + 3 * len(widths))
+    console.print(table)
+
+
+def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """The width of each column: what its cells need, less where that is more than the room and words can be parted."""
+    from rich.cells import cell_len
+
+    cells = list(zip(*rows, strict=True))
+    widths = [max(map(cell_len, column)) for column in cells]
+    least = [
+        min(LONGEST_WORD, max(cell_len(word) for cell in column for word in cell.split() or [""])) for column in cells
+    ]
+    while sum(widths) > room:
+        spare = [width - word for width, word in zip(widths, least, strict=True)]
+        if max(spare) <= 0:
+            break
+        widths[spare.index(max(spare))] -= 1
+    return widths
 
 
 def print_written(paths: Iterable[Any]) -> None:

@@ -31,7 +31,9 @@ def serve(
     from safedial.service.server import serve as run
     from safedial.study.database import shown
 
-    typer.echo(f"safedial serves {shown(storage)} at http://{host}:{port}/ (stop with Ctrl-C)", err=True)
+    port = port or _free_port(host)
+    place = f"[{host}]" if ":" in host else host
+    typer.echo(f"safedial serves {shown(storage)} at http://{place}:{port}/ (stop with Ctrl-C)", err=True)
     run(storage, host=host, port=port, workers=workers, rate=rate, unit_keys=unit_key or ())
 
 
@@ -140,6 +142,19 @@ def demo(
         run_demo(typer.echo, port=port, folder=folder, seconds=seconds, pace=pace)
     except Interrupted:
         raise typer.Exit(0) from None
+
+
+def _free_port(host: str) -> int:
+    """A port that is free at this address; 0 where there is no such address, which the service then refuses."""
+    import socket
+
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+            return int(probe.getsockname()[1])
+    except OSError:
+        return 0
 
 
 def _person() -> str:

@@ -179,7 +179,7 @@ def simulate(
     if json:
         print_json(report | ({"log": str(log)} if log else {}))
     else:
-        _print(report, f"{chosen.label} in the {world} world", seeds, log, heuristic=PROMISES[chosen.promise].empty)
+        _print(report, f"{chosen.label}, {world} world", seeds, log, heuristic=PROMISES[chosen.promise].empty)
 
 
 def spec_options(context: typer.Context) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from safedial.cli.study_output import (
     read_pairs,
     receipt_words,
     with_age,
+    with_named_wait,
     without_outcome,
 )
 
@@ -280,7 +281,8 @@ def status(name: Name, storage: Storage, format: Format = "table", json: JsonFla
     """Print counts, the monitor's evidence, and whether and why the study stopped."""
     with opened(storage, name) as found:
         told = found.status()
-        print_answer(told if json or format == "json" else with_age(told), format, json)
+        words = told if json or format == "json" else with_named_wait(found, with_age(told))
+        print_answer(words, format, json)
 
 
 for command in (verify, export, checkpoint, backup, migrate, units):

@@ -153,6 +153,21 @@ def with_age(status: dict[str, Any]) -> dict[str, Any]:
     return {**status, "stopped": status["stopped"] or "no", **{name: aged(since) for name, since in times.items()}}
 
 
+def with_named_wait(study: Any, status: dict[str, Any]) -> dict[str, Any]:
+    """A study's status for a person: the decision that learning waits for by its id, not by its event's number."""
+    from safedial.study.ids import id_of
+
+    seq = status["waits_for"]
+    named = None
+    if seq is not None:
+        (event,) = study.events(from_seq=seq, limit=1)["events"]
+        named = str(id_of(study.spec.rules_version, study.name, seq, bytes.fromhex(event["hash"])))
+    return {
+        "learning_waits_for" if name == "waits_for" else name: named if name == "waits_for" else value
+        for name, value in status.items()
+    }
+
+
 def _read_value(text: str) -> Any:
     """JSON, a number as people write it (.3), or the text itself.
 

@@ -40,7 +40,7 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Thompson": ("thompson", {}),
     "HP-Probe": ("hp_probe", {}),
     "HP-Conformal": ("hp_conformal", {}),
-    "First action for ever": ("fixed", {}),
+    "Fixed action": ("fixed", {}),
     "On-Expectation": ("on_expectation", {"radius": "paper"}),
 }
 """Name in the legend → policy and options. The first two are the paper's figure. HP-Conformal may beat the sub-Gaussian

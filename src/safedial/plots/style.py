@@ -33,7 +33,7 @@ LABELS = {
     "hp_probe": "HP-Probe",
     "thompson": "Thompson",
     "hp_conformal": "HP-Conformal",
-    "fixed": "First action for ever",
+    "fixed": "Fixed action",
     "clairvoyant": "Clairvoyant",
 }
 MARKERS = dict(zip(COLOURS, "osDv^PXx", strict=True))

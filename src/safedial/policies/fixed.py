@@ -24,4 +24,4 @@ def fixed(*, clip: bool = True) -> Policy:
         safe = safe_set(cost_upper, spec, round=round, baseline_cost=baseline_cost, context=prediction.context)
         return choose(0.0, safe, Bounds(cost_upper, cost_upper, 0.0, 0.0, False))
 
-    return Policy("fixed", "First action for ever", "certified", decide, {"clip": clip}, learns=False)
+    return Policy("fixed", "Fixed action", "certified", decide, {"clip": clip}, learns=False)

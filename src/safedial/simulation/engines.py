@@ -23,8 +23,8 @@ def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str
     require(dtype in DTYPES, "dtype", dtype, "must be one of " + ", ".join(DTYPES))
     plain = (device, draws, dtype) == (None, "numpy", "float64")
     if engine == "numpy":
-        asked = {"device": device, "draws": draws, "dtype": dtype}
-        require(plain, "engine", engine, f"has none of the options {asked}", "use engine='jax', or leave them out")
+        for name, value, usual in (("device", device, None), ("draws", draws, "numpy"), ("dtype", dtype, "float64")):
+            require(value == usual, name, value, "is for engine jax only", f"choose that engine, or leave {name} out")
     if engine == "numpy" or (engine == "auto" and plain and not _pays(setting)):
         return Batch(setting)
     from safedial.simulation.jax_engine import JaxBatch
