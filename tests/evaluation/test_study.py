@@ -148,7 +148,7 @@ def test_an_amended_study_is_followed_by_its_own_policy_if_its_rounds_have_one_m
     np.testing.assert_array_equal(read.played.advised, found.policies[0].played.advised)
     assert [each.rounds for each in evaluate(study, "hp_ucb").doubts if each.name == "amendments"] == [14]
     study.amend(changes={"threshold": 0.4}, reason="a lower threshold")
-    with pytest.raises(InvalidInput, match=r"threshold = 0\.4: was amended"):
+    with pytest.raises(InvalidInput, match=r"threshold = 0\.4: was amended.* own \(spec=\.\.\., --spec FILE\)"):
         evaluate(study)
     study.store.close()
 
