@@ -42,7 +42,8 @@ def run(*words):
         (log_of([0.5], [0.1]), PROPOSED, BRACKET, "lacks the column `proposal`"),
         (log_of([0.5], [0.1]), "hp_probe", STUDENT, "needs constants that a spec with promise = 'student'"),
         (log_of([0.5], [0.1]), "hp_ubc", SPEC, "did you mean 'hp_ucb'"),
-        (log_of([0.5], [0.1]), "hp_ucb", None, "spec.*: is missing"),
+        (log_of([0.5], [0.1]), "hp_ucb", None, "spec.*: is missing.*; name a spec file (--spec FILE"),
+        (log_of([0.5], [0.1]), "hp_shield", BRACKET, "state base.* in a spec file, or, in Python, make_policy"),
         (log_of([0.5], [0.1]), "hp_ucb", 3, "must be a SafetySpec"),
         ([1, 2], "hp_ucb", SPEC, "is not a log"),
         (log_of([0.5], [2.0], np.array([np.inf])), "hp_ucb", SPEC, "reward = inf"),
@@ -96,6 +97,9 @@ def test_the_command_prints_a_table_that_fits_and_writes_a_page(files, monkeypat
     assert "carry-over: " in found.output
     page = (files / "page.html").read_text()
     assert page.count("data:image/png") == 1
+    terms = "the cost must not exceed 0.5; stated risk: at most 20% in a round; dial: 0 to 1."
+    assert terms in page
+    assert terms in " ".join(found.output.split())
     assert "p1" in page or "No group has any" in page
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS, SafetySpec
-from safedial.decision.defaults import by_rule
+from safedial.decision.defaults import OPEN, by_rule
 from safedial.decision.rules import Rules, named_policy
 from safedial.decision.units import Dial, Features
 from safedial.decision.validation import make_rules
@@ -146,20 +146,24 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
     try:
         held = _spec_for(policy, spec)
         named = given if given is None or isinstance(given, (str, Mapping)) else policy  # open options are by rule
-        held = _left_open(held, dim) if rounds.exported and named is not policy else held
+        own = live is not None and file is None and live.version > 3
+        if named is not policy and (own or rounds.exported):
+            held = _left_open(held, dim, live.policy.name if own and live is not None else None)
         return make_rules(dim=dim, spec=held, policy=named, **parts, **_started(policy, actions))
     except InvalidInput as error:
         raise InvalidInput(f"policy {policy.name}: {error}", error.code) from error
 
 
-def _left_open(spec: SafetySpec, dim: int) -> SafetySpec:
+def _left_open(spec: SafetySpec, dim: int, ran: str | None) -> SafetySpec:
     """The spec of a study, which holds the ridge that the rule gave it, with that ridge left open again: else the rule
-    (decision/defaults.py) would take it for a stated one, and choose another radius than the study's.
+    (decision/defaults.py) would take it for a stated one, and choose another radius than the study's. Where the policy
+    that `ran` is not under the rule, the study holds the default ridge.
     """
     if not (spec.states_ridge and PROMISES[spec.promise].from_constants):
         return spec
     left = replace(spec, ridge=None)
-    return left if by_rule(None, left, dim)[1].ridge == spec.ridge else spec
+    plain = ran is not None and ran not in OPEN and spec.ridge == left.ridge
+    return left if plain or by_rule(None, left, dim)[1].ridge == spec.ridge else spec
 
 
 def _started(policy: Policy, actions: dict[str, Any]) -> dict[str, Any]:

@@ -129,6 +129,7 @@ class Evaluation:
                     "round": _whole(rounds.number[index]),
                     **{name: labels[index] for name, labels in rounds.labels.items()},
                     "exceeds": _word(each, index),
+                    **_costs(each, index),
                     "dose": _number(scores.applied[index]),
                     "logged_dose": _number(rounds.scored(SETTING)[index]),
                     "reward": _number(scores.reward[index]),
@@ -251,6 +252,16 @@ def _word(each: PolicyResult, index: Any) -> str:
     if each.scores.over[index]:
         return "yes"
     return "not known" if not each.known[index] else "may" if each.scores.may[index] else "no"
+
+
+def _costs(each: PolicyResult, index: Any) -> dict[str, Any]:
+    """Of several costs the names of those that exceed, or may; and each cost at the policy's setting."""
+    costs, sure = each.scores.costs, each.scores.over[index]
+    named = ", ".join(name for name, (_, over, may) in costs.items() if (over if sure else may)[index])
+    told = {
+        "cost" if name == "cost" else f"cost_{name}": _number(values[index]) for name, (values, *_) in costs.items()
+    }
+    return ({} if list(costs) == ["cost"] else {"exceeding": named}) | told
 
 
 def _number(value: Any) -> float | None:

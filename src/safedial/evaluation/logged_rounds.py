@@ -113,7 +113,7 @@ def _heads(text: str) -> list[str]:
 
 
 def _stated(spec: SafetySpec | None) -> SafetySpec:
-    way_out = "give spec=SafetySpec(...), a spec file (--spec FILE), or a study, which has its own"
+    way_out = "name a spec file (--spec FILE; in Python spec=..., also a SafetySpec), or a study, which has its own"
     require(spec is not None, "spec", spec, "is missing: it states the threshold and the risk", way_out)
     return spec  # pyright: ignore[reportReturnType] -- checked above
 

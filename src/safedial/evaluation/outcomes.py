@@ -38,7 +38,8 @@ MONOTONE = spread(2.0, 1.0)
 class Scores(NamedTuple):
     """Each round at a policy's settings, n rows: `over`: it exceeded, or with bounds it must have; `may`: it may have,
     or nothing is known; `reward`: NaN where not known; `applied`: the setting; `known`: all costs are known, with
-    bounds at the log's setting, or none may have exceeded.
+    bounds at the log's setting, or none may have exceeded; `costs`: of each cost its value at this setting, NaN where
+    not known, with its own `over` and `may`.
     """
 
     over: NDArray[np.bool_]
@@ -46,6 +47,7 @@ class Scores(NamedTuple):
     reward: Array
     applied: Array
     known: NDArray[np.bool_]
+    costs: dict[str, tuple[Array, NDArray[np.bool_], NDArray[np.bool_]]]
 
 
 class Outcomes:
@@ -131,36 +133,36 @@ class Outcomes:
     def at(self, advised: Array) -> Scores:
         """All rounds at these settings."""
         rounds, same = self.rounds, self.is_logged(advised)
-        over, may = np.zeros((2, len(rounds)), dtype=bool)
+        found = {}
         for name, cost in self.costs.items():
-            must, can = self._exact(name, cost, advised) if self.exact else self._bounded(name, cost, advised)
+            there, must, can = (self._exact if self.exact else self._bounded)(name, cost, advised)
             excess = np.asarray(cost.excess(rounds.scored(name)))
             error = cost.growth.error if cost.growth is not None and cost.on == "true" else 0.0
-            over |= np.where(same, excess > error, must)
-            may |= np.where(same, ~(excess <= -error), can)
+            over, may = np.where(same, excess > error, must), np.where(same, ~(excess <= -error), can)
+            found[name] = np.where(same, rounds.scored(name), there), over, may | over
         reward = np.where(same, rounds.reward, math.nan)
         if self.exact:
             gain = self.rules.dose.reward.effect(self.dial.action(advised))
             scaled = rounds.reward * gain / np.where(self.usable, self.reward_at_log, math.nan)
             reward = np.where(same, rounds.reward, np.where(gain > 0.0, scaled, 0.0))
-        may |= over
+        over, may = (np.any([each[place] for each in found.values()], axis=0) for place in (1, 2))
         whole = np.where(same, np.isfinite([rounds.scored(name) for name in self.costs]).all(axis=0), self.usable)
-        return Scores(over, may, reward, np.where(same, rounds.scored(SETTING), advised), whole | ~may)
+        return Scores(over, may, reward, np.where(same, rounds.scored(SETTING), advised), whole | ~may, found)
 
-    def _exact(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any]:
+    def _exact(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any, Any]:
         rounds, effect = self.rounds, self.effect(name, advised)
         rate = (rounds.costs[name] - rounds.baseline) / np.where(self.scales, self.at_log[name], math.nan)
         found = rounds.baseline + np.where(effect > 0.0, rate * effect, 0.0)
-        return found > cost.threshold, ~(found <= cost.threshold)
+        return found, found > cost.threshold, ~(found <= cost.threshold)
 
-    def _bounded(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any]:
+    def _bounded(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any, Any]:
         sign = 1.0 if cost.direction == "above" else -1.0
         told = sign * np.where(self.scales, self.rounds.costs[name], math.nan)
         here, there, limit = self.at_log[name], self.measure(name, advised), sign * cost.threshold
         growth = cost.growth.at(self.features)
         upper = growth.bound(told, here, there, threshold=limit, on=cost.on)
         needed = growth.bound(limit, there, here)  # without a threshold no fall is assumed
-        return told > needed, ~(upper <= limit)
+        return math.nan, told > needed, ~(upper <= limit)
 
     @property
     def features(self) -> dict[str, Array]:

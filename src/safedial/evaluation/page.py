@@ -6,8 +6,9 @@ import html
 from pathlib import Path
 from typing import Any
 
+from safedial.core.promise import PROMISES
 from safedial.decision.units import significant
-from safedial.evaluation.evaluated import Evaluation, excess_words
+from safedial.evaluation.evaluated import Evaluation, PolicyResult, excess_words
 from safedial.io import write_text
 from safedial.report.html import document, html_table, inline
 from safedial.version import __version__
@@ -23,12 +24,18 @@ NOTES = (
 )
 EXACT = "the reward, as a share of what one earns who knows each round's outcome."
 BOUNDED = (
-    "the dose, as a share of the largest that was surely tolerated. The curve is known by a bracket only: the first "
-    "count is of rounds that must have exceeded, the second of those that may have."
+    "the dose, as a share of the largest that was surely tolerated. The curve is known by a bracket only, or costs are "
+    "0 or 1: the first count is of rounds that must have exceeded, the second of those that may have."
 )
 PROMISE = (
-    "This is what would have happened in these rounds if the model holds: the stated dose curve or bracket is right, a "
-    "dose acts in its own round alone, and the log is complete. It promises nothing about rounds to come."
+    "This is what would have happened in these rounds if the model holds: the stated dose curve is right, a dose acts "
+    "in its own round alone, and the log is complete. It promises nothing about rounds to come."
+)
+PROMISE_BOUNDED = (
+    "These are the settings of a policy that watched these rounds, and bounds on what they would have done, if costs "
+    "grow with the setting as stated, a dose acts in its own round alone, and the log is complete. In use, the policy "
+    "would have seen the outcomes of its own settings, and might have advised others. It promises nothing about rounds "
+    "to come."
 )
 
 
@@ -55,13 +62,44 @@ def cells(found: Evaluation) -> list[list[str]]:
 def words(found: Evaluation) -> list[str]:
     """What the figures mean, and when they must not be believed."""
     exact = all(each.outcomes.exact for each in found.policies)
-    lines = [NOTES + (EXACT if exact else BOUNDED)]
+    lines = [NOTES + (EXACT if exact else BOUNDED), *terms(found)]
     for row in found.table():
         if row["stop_reason"]:
             lines.append(
                 f"{row['policy']} would have stopped itself in round {row['stopped_at']:g} ({row['stop_reason']})."
             )
-    return [*lines, *(f"Doubt, {each}" for each in doubt_words(found)), PROMISE]
+    return [*lines, *(f"Doubt, {each}" for each in doubt_words(found)), *_closing(found)]
+
+
+def terms(found: Evaluation) -> list[str]:
+    """What is judged: the thresholds, the risk and the dial; a line for each policy if they differ."""
+    told = {each.name: _terms(each) for each in found.policies}
+    if len(set(told.values())) == 1:
+        return [next(iter(told.values()))]
+    return [f"{name}: {line}" for name, line in told.items()]
+
+
+def _terms(each: PolicyResult) -> str:
+    spec, dial = each.rules.spec, each.rules.dial
+    costs = each.outcomes.costs
+    limits = [
+        f"{'the cost' if name == 'cost' else name} must not {'exceed' if cost.direction == 'above' else 'fall below'} "
+        f"{cost.threshold:g} {cost.unit}".rstrip()
+        for name, cost in costs.items()
+    ]
+    where = "in a round" if PROMISES[spec.promise].each_round else "in all rounds together"
+    risk = f"stated risk: at most {percent(float(spec.promised_risk))} {where}"
+    unit = f" {dial.unit}" if dial.unit else ""
+    return f"Threshold: {', '.join(limits)}; {risk}; dial: {dial.low:g} to {dial.high:g}{unit}."
+
+
+def _closing(found: Evaluation) -> list[str]:
+    """What the figures claim; where it is not the same for all policies, with their names."""
+    exact = [each.name for each in found.policies if each.outcomes.exact]
+    bounded = [each.name for each in found.policies if not each.outcomes.exact]
+    if not (exact and bounded):
+        return [PROMISE if exact else PROMISE_BOUNDED]
+    return [f"{', '.join(exact)}: {PROMISE}", f"{', '.join(bounded)}: {PROMISE_BOUNDED}"]
 
 
 def heading(found: Evaluation) -> str:

@@ -101,9 +101,10 @@ def _play_replay(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pr
     plain = rules.dial.levels is None and not rounds.past and rules.fallback_action == rules.dial.low
     one = rules.spec.costs is None and outcomes.exact and not rules.policy.options.get("either")
     rule = "does not know levels of a dial, earlier rounds, a fallback, several costs, brackets or costs of 0 or 1"
-    require(plain and one, "engine", "replay", rule, "use engine='agent'")
+    require(plain and one, "engine", "replay", rule, "use engine='agent' (--engine agent)")
     errs = rules.spec.reward_sensor_noise or rules.spec.cost_sensor_noise
-    require(not errs, "engine", "replay", "cannot tell a sensor's error from noise", "use engine='agent'")
+    way_out = "use engine='agent' (--engine agent)"
+    require(not errs, "engine", "replay", "cannot tell a sensor's error from noise", way_out)
     usable, features = outcomes.usable & np.isfinite(rounds.reward), rules.features
     with np.errstate(divide="ignore", invalid="ignore"):
         rewards = np.where(usable, rounds.reward / outcomes.reward_at_log, math.nan)

@@ -21,8 +21,11 @@ def first_spec(spec: StudySpec) -> StudySpec:
     """The specification that a study began with; refused if an amendment changed what its rounds are scored by."""
     for name in ("threshold", "costs", "dose", "dial"):
         values = [each.fields.get(name) for each in spec.chain]
-        rule = "was amended, so the study's rounds have no one measure"
-        way_out = "give another policy, which is judged by the latest specification, or a CSV export with spec=..."
+        rule = "was amended, so the study's excesses cannot be counted together"
+        way_out = (
+            "name another policy, which is judged by the latest specification, or evaluate the study's export as .csv "
+            "with a spec of your own (spec=..., --spec FILE)"
+        )
         require(values.count(values[0]) == len(values), name, values[0], rule, way_out)
     return spec.first
 

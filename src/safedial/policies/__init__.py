@@ -66,7 +66,9 @@ def make_policy(name: str, **options: Any) -> Policy:
     parameters = signature(FACTORIES[name]).parameters.values()
     missing = [each.name for each in parameters if each.default is each.empty and each.name not in options]
     rule = "needs options, without which it says nothing"
-    require(not missing, "policy", name, rule, f"make_policy({name!r}, {'=..., '.join([*missing, ''])[:-2]})")
+    call = f"make_policy({name!r}, {'=..., '.join([*missing, ''])[:-2]})"
+    way_out = f"state {', '.join(missing)} under [[policy]] in a spec file, or, in Python, {call}"
+    require(not missing, "policy", name, rule, way_out)
     return FACTORIES[name](**options)
 
 
