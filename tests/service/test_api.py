@@ -13,9 +13,9 @@ import pytest
 
 from safedial.client import Client
 from safedial.errors import InvalidInput
-from safedial.service import make_app, running
+from safedial.service import make_app, read_routes, running
 from safedial.service.problem import STATUS, WORDS
-from safedial.study import MEANINGS, Store, Study, create_study
+from safedial.study import MEANINGS, Store, create_study
 from safedial.study.database import writing
 from safedial.study.schema import sa
 from tests.service.conftest import Caller
@@ -324,14 +324,14 @@ def test_more_requests_than_may_wait_are_503(store):
 
 
 def test_one_log_is_verified_at_a_time_so_that_readers_cannot_hold_up_decisions(service, monkeypatch):
-    began, end, verify = threading.Event(), threading.Event(), Study.verify
+    began, end, verify = threading.Event(), threading.Event(), read_routes.verify_study
 
-    def slow(study, **more):
+    def slow(store, name, **more):
         began.set()
         assert end.wait(30)
-        return verify(study, **more)
+        return verify(store, name, **more)
 
-    monkeypatch.setattr(Study, "verify", slow)
+    monkeypatch.setattr(read_routes, "verify_study", slow)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(service.get, "/v1/studies/trial/verify")
         assert began.wait(30)

@@ -320,7 +320,8 @@ def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_ce
         assert counts["overdue_since"] == status["overdue_since"]
         shown(browser, url, "vancomycin:trail")
         said = browser.until("document.querySelector('#trail-rows .stands-out')?.innerText")
-        assert "Amended: other rules from round 2 on\tthe ward's new limit" in said
+        assert "Amended: other rules from round 2 on (guard.due_after none → " in said
+        assert f"threshold {VANCOMYCIN['threshold']} → 18)\tthe ward's new limit" in said
         shown(browser, url, "vancomycin:health")
         assert "Amended by a person once, the last time on " in text(browser, "notes")
         assert "the trough is above 18 mg/l" in text(browser, "promise")

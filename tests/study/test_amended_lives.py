@@ -4,7 +4,7 @@ import pytest
 
 from safedial import InvalidInput
 from safedial.service.charts import series
-from safedial.service.read_routes import draw
+from safedial.service.read_routes import counted, draw
 from safedial.service.timeline import Track
 from safedial.service.visits import ALL, rows_page, unit_page
 from safedial.study import Store, StudyError, amendment, create_study, open_study
@@ -22,11 +22,15 @@ def store(tmp_path):
         yield opened
 
 
-def page(study):
-    """The data of the operator page."""
+def track_of(study):
     track = Track(study)
     track.refresh()
-    return orjson.loads(draw(track, 50))
+    return track
+
+
+def page(study):
+    """The data of the operator page."""
+    return orjson.loads(draw(track_of(study), 50))
 
 
 def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
@@ -40,7 +44,7 @@ def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
         study.tell(told[-1].id, reward=0.1, cost=3.01)
     study.resume("looked at it")
     assert study.status()["evidence"] == evidence > 1.5
-    assert page(study)["counts"]["evidence"] == evidence
+    assert page(study)["counts"]["evidence"] == counted(track_of(study))["evidence"] == evidence
     for each in told:
         study.correct(each.id, cost=0.0, applied_action=0.5 * each.action, reason="typing error")
     assert study.status()["evidence"] == evidence
@@ -127,3 +131,13 @@ def test_the_trail_takes_any_number(store):
     assert len(study.trail(limit=-1, whole=True)) == 1
     study.ask([0.3, 0.2])
     assert len(study.trail(limit=-1, whole=True)) == 1
+
+
+def test_the_trail_says_what_an_amendment_changed(store):
+    study = create_study("trial", SPEC, storage=store)
+    study.amend(changes={"threshold": 0.6, "guard": {"max_open": 20, "stop": {"decisions": 9}}}, **WHY)
+    study.amend(changes={"labels": {"cost": "trough"}, "guard": {"due_after": 5}}, **WHY)
+    last, first = study.trail(limit=2)
+    assert first["changed"] == {"threshold": [0.5, 0.6], "guard.max_open": [10_000, 20], "guard.stop": None}
+    assert last["changed"] == {"labels": None, "guard.due_after": [None, 5]}
+    assert "changed" not in study.trail(whole=True)[-1]

@@ -111,6 +111,12 @@ def draw(track: Any, points: int) -> bytes:
     return orjson.dumps(content)
 
 
+def counted(track: Any) -> dict[str, Any]:
+    """A study's counts for its metrics, with the evidence that its page shows."""
+    found = counts(track)
+    return {**found, "evidence": track.study.status()["evidence"]} if track.amendments else found
+
+
 @route(
     "GET",
     "/v1/studies/{name}/decisions",
@@ -188,5 +194,5 @@ async def metrics(service: Service, request: Request, caller: Caller, fields: di
             except StudyError:  # it cannot be read; the others can
                 continue
             if track.complete:
-                seen[row["name"]] = await asyncio.to_thread(counts, track)
+                seen[row["name"]] = await asyncio.to_thread(counted, track)
     return Response(service.metrics.text(seen), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -217,10 +217,16 @@ class Events(BaseModel):
     next_seq: int
 
 
+class TrailEvent(Event):
+    """An amendment has what it `changed`: [old, new] by name, null for what is not one value."""
+
+    changed: dict[str, Any] | None = None
+
+
 class Trail(BaseModel):
     """Events, the latest first; `before` asks for earlier ones."""
 
-    events: list[Event]
+    events: list[TrailEvent]
     before: int | None
 
 

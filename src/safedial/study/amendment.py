@@ -93,6 +93,19 @@ def changed_in(before: StudySpec, after: StudySpec) -> list[str]:
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
 
 
+def changes_in(before: StudySpec, after: StudySpec) -> dict[str, Any]:
+    """What an amendment changed, the guard rule by rule: [old, new] of each plain value, None where it is not plain."""
+    old, new = ({**spec.fields, **_rules_of(spec)} for spec in (before, after))
+    names = sorted(name for name in {*old, *new} - {"guard"} if old.get(name) != new.get(name))
+    pairs = {name: [old.get(name), new.get(name)] for name in names}
+    plain = (str, int, float, type(None))
+    return {name: pair if all(isinstance(each, plain) for each in pair) else None for name, pair in pairs.items()}
+
+
+def _rules_of(spec: StudySpec) -> dict[str, Any]:
+    return {f"guard.{name}": value for name, value in spec.fields["guard"].items()}
+
+
 def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> bool:
     """Whether what was learned is kept: where that is proved, unless it is not `wanted`; refused where it is wanted
     without a proof.

@@ -13,6 +13,7 @@ from safedial.decision.decision import Text
 from safedial.decision.validation import read_new_context
 from safedial.errors import printable
 from safedial.policies import Policy
+from safedial.study.amendment import changes_in
 from safedial.study.answer import StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
@@ -129,14 +130,22 @@ class StudyReader:
 
     def trail(self, before: int = 2**62, limit: int = 50, *, whole: bool = False) -> list[dict[str, Any]]:
         """Events before a seq, the latest first: what stands out (alarms, resumes, amendments, corrections, rounds
-        taken out), or the `whole` log.
+        taken out), or the `whole` log. An amendment has what it `changed`: [old, new] by name, None if not plain.
         """
         last, most = min(max(1, int(before)), 2**62), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = trail(connection, self._id, last, most, whole=whole)
             wanted = sorted({row.decision for row in rows if row.decision > 1})
             ids = self._ids(event_hashes(connection, self._id, wanted))
-        return [shown_event(row, ids.get(row.decision)) for row in rows]
+        return [shown_event(row, ids.get(row.decision)) | self._changed(row) for row in rows]
+
+    def _changed(self, event: Event) -> dict[str, Any]:
+        """What an amendment changed, as `changed`; nothing for other events."""
+        if not EVENT_KINDS[event.kind].amends:
+            return {}
+        self.store.spec(self._id, self.name, since=event.seq)
+        spec = next(each for each in self.spec.chain if each.since <= event.seq)
+        return {"changed": changes_in(spec.before, spec) if spec.before and spec.since == event.seq else {}}
 
     def verify(
         self,

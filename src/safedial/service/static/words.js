@@ -150,12 +150,15 @@ const eventWords = (event) => {
   return `${who}: ${event.kind === "correction" ? `corrected${why}; now ` : ""}${valueWords(event.body)}.`;
 };
 
+// What an amendment changed: plain values as old → new, the rest by name.
+const changeWords = (changed) => Object.entries(changed).map(([name, pair]) => (pair ? `${name} ${pair[0] ?? "none"} → ${pair[1] ?? "none"}` : name)).join(", ");
+
 // What an event of the log did, in a sentence.
-const deedWords = ({ kind, body }) => {
+const deedWords = ({ kind, body, changed }) => {
   if (kind === "study_created") return "Study created";
   if (kind === "alarm") return `Stopped. ${stopWords(body.rule)}`;
   if (kind === "resumed") return `Resumed${body.rule ? ` after: ${stopWords(body.rule)}` : body.forget ? ", without the earlier rounds" : ""}`;
-  if (kind === "amended") return `Amended: other rules from round ${body.from_round} on`;
+  if (kind === "amended") return `Amended: other rules from round ${body.from_round} on${changed ? ` (${changeWords(changed)})` : ""}`;
   if (kind === "correction") return `Outcome corrected: ${valueWords(body)}`;
   if (GONE[kind]) return `Round ${GONE[kind]} ${vouched(body)}`;
   if (kind === "decided") return `Advised ${setting(body.action)}${body.unit ? ` for ${unitName()} ${shortUnit(body.unit)}` : ""}`;
