@@ -283,3 +283,15 @@ def test_a_plain_certificate_is_as_before():
     assert decision.certificate["constrained"] is None
     assert "margin_risk" not in decision.certificate["risk"]
     assert "learned" not in decision.explain()
+
+
+def test_with_hardly_any_noise_most_systems_are_singular_and_the_bound_still_holds():
+    """The same context again and again: the matrices are singular up to rounding, and those that are not solved are
+    passed over.
+    """
+    constants = {"reward_noise": 1e-9, "cost_noise": 1e-9, "coefficient_bound": 1.0, "context_bound": 2.0}
+    agent = Agent(3, make_spec(threshold=1.0, **constants))
+    for _ in range(10):
+        decision = agent.decide([0.8, 0.8, 0.4])
+        assert 0.1 <= decision.certificate["cost_upper"] <= 1.2 * (1 + 1e-9)
+        agent.update(decision, reward=0.1 * decision.intensity, cost=0.1 * decision.intensity)

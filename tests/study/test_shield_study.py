@@ -390,6 +390,14 @@ def rounds_to_stop(shelf, name, **told):
     return 60
 
 
+def test_a_throttled_round_above_the_advice_tells_the_watch_nothing(shelf):
+    study = make(shelf)
+    treat(study, 30)
+    before, last = study.status()["evidence"], study.ask({"dose": 4.0, "weight": 70.0})
+    study.tell(last.id, reward=0.0, cost=9.0, applied_action=min(1.5 * last.action, 8.0), throttled=True)
+    assert study.status()["evidence"] == before
+
+
 def test_throttled_outcomes_do_not_blind_the_shield_s_own_alarm(shelf):
     control = rounds_to_stop(shelf, "control")
     assert control < 40

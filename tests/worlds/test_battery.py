@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, SafetySpec
+from safedial import Agent, InvalidInput, SafetySpec, hp_probe
 from safedial.core.dose import Dose, identity, power
 from safedial.decision.units import Dial
 from safedial.errors import MissingExtra
@@ -86,13 +86,13 @@ def test_a_certified_agent_in_the_loop_is_certified_and_its_residuals_are_its_ow
 
 def test_micro_doses_divide_the_heat_that_is_left_and_the_monitor_notices():
     exact = BatteryWorld(temperature_noise=0.0, energy_noise=0.0)
-    played = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, resume_noise=True)
+    played = run_loop(Agent(6, spec(), policy=hp_probe()), exact, 900, 0, resume_noise=True)
     alarmed = alarm_round(played)
     assert alarmed is not None
     assert {each.limit for each in played[alarmed:]} == {"alarm"}
     assert np.mean([each.violated for each in played[:alarmed]]) > 0.05
     assert 1 <= (noise_round(played) or 0) < alarmed
-    told = run_loop(Agent(6, spec(), policy="hp_probe"), exact, 900, 0, carry_over=True)
+    told = run_loop(Agent(6, spec(), policy=hp_probe()), exact, 900, 0, carry_over=True)
     assert alarm_round(told) is None
     assert not any(each.violated for each in told)
 
