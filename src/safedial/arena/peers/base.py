@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -42,7 +43,7 @@ def penalised(problem: Problem, reward: float, cost: float, penalty: float) -> f
     return reward - penalty * (cost > problem.threshold)
 
 
-class Quantile:
+class Quantile(ABC):
     """A model of the cost's quantile given context and setting, refitted when rounds have grown by a tenth.
 
     It plays the largest level at which the predicted quantile keeps the threshold. Its first 2/risk rounds are at
@@ -58,8 +59,9 @@ class Quantile:
         self.grid, self.fitted = np.geomspace(problem.start, 1.0, self.GRID), 0
         self.reward_coef = np.zeros(problem.dim)
 
+    @abstractmethod
     def features(self, context: Array, setting: Any) -> Array:
-        raise NotImplementedError
+        """What the model sees of contexts and settings."""
 
     def choose(self, context: Array, protocol: float) -> float:
         if not self.fitted:
