@@ -20,8 +20,8 @@ from safedial.service.request_body import read_json, take
 from safedial.study.event import orjson
 
 router = APIRouter()
-quick: list[Route] = []
-"""The same routes without FastAPI's overhead: these answer requests, FastAPI only describes them."""
+quick: dict[str, list[Route]] = {}
+"""The same routes by their methods, for `App`, which answers requests by them; FastAPI only describes them."""
 
 Handler = Callable[[Service, Request, Caller, dict[str, Any]], Awaitable[Response]]
 
@@ -59,7 +59,9 @@ def route(
             return response
 
         endpoint.__name__, endpoint.__doc__ = handler.__name__, handler.__doc__
-        quick.append(Route(path, endpoint, methods=[method], include_in_schema=False))
+        made = Route(path, endpoint, methods=[method])
+        for each in made.methods or ():
+            quick.setdefault(each, []).append(made)
         described = describe(takes=takes, key=key, query=query or {}, needs_key=role is not None)
         answers: dict[int | str, Any] = {status: {"model": gives} if gives else {"description": "text"}}
         for code, words in (also or {}).items():

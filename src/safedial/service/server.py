@@ -33,6 +33,7 @@ QUIET: dict[str, Any] = {
     "access_log": False,
     "log_level": "warning",
     "server_header": False,
+    "proxy_headers": False,
     "timeout_keep_alive": 30,
     "http": PROTOCOL,
 }
