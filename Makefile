@@ -4,7 +4,7 @@
 # make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
 # make peers    other packages for `safedial arena`, in a set-up of their own (.venv-peers); make test-peers: their tests
 # make check    format, lint, types, import layers
-# make bench    benchmark tables      make setup       everything but the text extra
+# make bench    benchmark tables      make setup       everything but the text extra (make setup-text: that one)
 # make bench-service   the decision service under load, its page, the store
 # make soak     kill -9 a thousand times, 20 minutes of missing outcomes and corrections, attacks; goes on where it stopped
 #               (KILLS=20 MINUTES=1 DECISIONS=5000 ATTACK_SECONDS=5 WRONG_KEYS=1000: smaller; SEED=2; PARTS="kills drift")
@@ -21,13 +21,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup test test-full test-portable test-text peers test-peers check format bench bench-service soak lock clean
+.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers check format bench bench-service soak lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
 	@$(BIN)/safedial reproduce report --out results
 
 setup: $(VENV)/.dev
+
+setup-text: $(TEXT_VENV)/.text
 
 test: $(VENV)/.dev
 	$(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal $(COVER)

@@ -10,43 +10,13 @@ import pytest
 from hypothesis import settings
 
 from safedial import SafetySpec
+from tests.processors import PORTABLE
 
 jax.config.update("jax_enable_x64", True)
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
 
 FULL = os.environ.get("SAFEDIAL_FULL") == "1"
-
-
-PORTABLE = (
-    "README.md",
-    "docs/",
-    "src/",
-    "tests/core/",
-    "tests/function_classes/",
-    "tests/calibration/",
-    "tests/diagnostics/test_evidence.py",
-    "tests/decision/",
-    "tests/policies/test_algorithms.py",
-    "tests/policies/test_conformance.py",
-    "tests/policies/test_hp_bayes.py",
-    "tests/policies/test_nonlinear.py",
-    "tests/policies/conformal/test_frozen.py",
-    "tests/recorded/",
-    "tests/replay_engines/test_block_size.py",
-    "tests/replay_engines/test_arguments.py",
-    "tests/replay_engines/test_engines.py",
-    "tests/study/test_guard.py",
-    "tests/study/test_study.py",
-    "tests/study/test_watch.py",
-    "tests/study/test_workers.py",
-    "tests/test_processors.py",
-    "tests/test_simulation.py",
-    "tests/worlds/test_linear.py",
-    "tests/worlds/test_noise.py",
-    "tests/worlds/test_nonlinear.py",
-)
-"""Where numbers are computed and compared, and every example."""
 
 UNTRACED = (
     "README.md",

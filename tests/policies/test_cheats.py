@@ -8,8 +8,27 @@ import pytest
 from safedial import InvalidInput, check_policy, make_policy
 from safedial.core import estimate
 from safedial.function_classes import features
+from safedial.testing import _checks
+from safedial.testing.claims import NotApplicable
 
 pytestmark = pytest.mark.no_cover
+
+
+def is_caught(factory, claim=""):
+    """Whether `check_policy` would report a failure of a claim whose name contains these words; it runs no further."""
+    named = [(name, check) for name, check in _checks(factory(), factory) if claim in name]
+    assert named, claim
+    return any(fails(check) for _, check in reversed(named))  # the short ones come last
+
+
+def fails(check):
+    try:
+        check()
+    except NotApplicable:
+        return False
+    except Exception:
+        return True
+    return False
 
 
 def test_a_claim_that_says_nothing_is_named_with_the_reason(capsys):
@@ -60,8 +79,7 @@ def broken(change, disguised=False):
     ],
 )  # fmt: skip
 def test_a_broken_policy_is_caught(change, claim):
-    report = check_policy(broken(change), quiet=True)
-    assert any(claim in failed for failed in report.failures), report
+    assert is_caught(broken(change), claim)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +93,8 @@ def test_a_broken_policy_is_caught(change, claim):
 )
 def test_a_broken_policy_in_disguise_is_caught(change, claims):
     """Wrapping `init` made 29 of 35 checks vanish in silence, and a dose of 1.5 times the safe one passed."""
-    report = check_policy(broken(change, disguised=True), quiet=True)
     for claim in claims:
-        assert any(claim in failed for failed in report.failures), report
+        assert is_caught(broken(change, disguised=True), claim), claim
 
 
 def test_a_policy_with_a_learner_of_its_own_is_watched_in_simulations():
@@ -130,7 +147,7 @@ def cheat(disguised, **changes):
 )
 @pytest.mark.parametrize("disguised", [False, True], ids=["open", "disguised"])
 def test_a_cheat_is_caught(changes, disguised):
-    assert check_policy(cheat(disguised, **changes), quiet=True).failures
+    assert is_caught(cheat(disguised, **changes))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +159,7 @@ def test_a_cheat_is_caught(changes, disguised):
 )
 def test_a_cheat_that_waits_is_caught_with_the_linear_learner(wicked):
     changes = {"spec": lambda told: tenfold(told["spec"], wicked(told))}
-    assert check_policy(cheat(False, **changes), quiet=True).failures
+    assert is_caught(cheat(False, **changes))
 
 
 def test_only_a_factory_can_be_checked():

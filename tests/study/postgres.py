@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import psycopg
+
 HELP = "PostgreSQL's server is not installed: `make setup` installs it, or apt-get install postgresql"
 
 
@@ -44,8 +46,12 @@ class Server:
         """The address of a new, empty database."""
         self.count += 1
         name = f"study{self.count}"
-        self._run("createdb", "-h", self.folder, "-U", "postgres", name)
-        return f"postgresql://postgres@/{name}?host={self.folder}"
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:  # quicker than createdb
+            connection.execute(f"CREATE DATABASE {name}")
+        return self._address(name)
+
+    def _address(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self.folder}"
 
     def crash(self) -> None:
         """Stop without writing anything down, and start again from what is on disk."""
