@@ -20,6 +20,17 @@ from safedial.specfile import EXAMPLE
 SPEC = SafetySpec(
     threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1
 )
+GRID = """
+[sweep]
+name = "smoke"
+rounds = 20
+seeds = 2
+[[policy]]
+name = "hp_ucb"
+[world]
+dim = 2
+[spec]
+"""
 
 
 def command(*words: object) -> str:
@@ -101,10 +112,11 @@ def dask(folder: Path) -> str:
     from safedial.sweep.engine import run_sweep
     from safedial.sweep.grid import parse_grid
 
-    fields = "".join(f"{name} = {value}\n" for name, value in SPEC.to_dict().items() if isinstance(value, float))
-    text = f'[sweep]\nname = "smoke"\nrounds = 20\nseeds = 2\n[world]\ndim = 2\n[spec]\n{fields}[[policy]]\nname = "hp_ucb"\n'
+    settings = "".join(f"{name} = {value}\n" for name, value in SPEC.to_dict().items() if isinstance(value, float))
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
-        state = run_sweep(parse_grid(text), folder / "sweep", backend="dask", address=cluster.scheduler_address)
+        state = run_sweep(
+            parse_grid(GRID + settings), folder / "sweep", backend="dask", address=cluster.scheduler_address
+        )
     assert state.complete
     return "a sweep on a cluster"
 
