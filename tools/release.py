@@ -10,6 +10,7 @@ versions of requirements/dev.txt, and `smoke.py` tries it from outside the sourc
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -37,14 +38,18 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def epoch() -> str:
+    """When the last commit was made, in seconds: the time of every file."""
+    return run("git", "log", "-1", "--format=%ct").strip()
+
+
 def build(folder: Path) -> dict[str, Path]:
     """A wheel and an sdist of the last commit, made in `folder`; the sdist is what the wheel is made from."""
     source, made = folder / "source", folder / "made"
     source.mkdir()
     run("git", "archive", "--output", folder / "source.tar", "HEAD")
     shutil.unpack_archive(folder / "source.tar", source, filter="data")
-    epoch = run("git", "log", "-1", "--format=%ct").strip()
-    run(BIN / "python", "-m", "build", "--no-isolation", "--outdir", made, cwd=source, SOURCE_DATE_EPOCH=epoch)
+    run(BIN / "python", "-m", "build", "--no-isolation", "--outdir", made, cwd=source, SOURCE_DATE_EPOCH=epoch())
     return {path.name: path for path in sorted(made.iterdir())}
 
 
@@ -90,8 +95,13 @@ def bill_of_materials(wheel: Path, extras: list[str]) -> None:
     target = DIST / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
     with tempfile.TemporaryDirectory() as folder:
         python = install(wheel, extras, Path(folder) / "env")
-        form = ("--output-reproducible", "--output-format", "JSON", "--spec-version", "1.6", "--output-file", target)
-        run(BIN / "cyclonedx-py", "environment", *form, python)
+        form = ("--output-reproducible", "--output-format", "JSON", "--spec-version", "1.6")
+        found = json.loads(run(BIN / "cyclonedx-py", "environment", *form, python, SOURCE_DATE_EPOCH=epoch()))
+    ours = next(each for each in found["components"] if each["name"] == "safedial")
+    found["components"].remove(ours)
+    del ours["externalReferences"]  # where the wheel lay on this machine
+    found["metadata"]["component"] = ours | {"hashes": [{"alg": "SHA-256", "content": digest(wheel)}]}
+    target.write_text(json.dumps(found, indent=2) + "\n")
     print(f"CycloneDX bill of materials: {target.name}")
 
 
