@@ -8,12 +8,16 @@
 # make bench-service   the decision service under load, its page, the store
 # make soak     kill -9 a thousand times, 20 minutes of missing outcomes and corrections, attacks; goes on where it stopped
 #               (KILLS=20 MINUTES=1 DECISIONS=5000 ATTACK_SECONDS=5 WRONG_KEYS=1000: smaller; SEED=2; PARTS="kills drift")
+# make release  wheel and sdist, built twice and checked, tried with each extra; SBOM, SHA256SUMS: in dist (.venv-release)
+# make test-minimal   the core's tests with the oldest versions that pyproject.toml allows (.venv-minimal)
 # make lock     re-resolve the hash-locked requirements (needs uv)
 
 PYTHON ?= python3
 VENV := .venv
 TEXT_VENV := .venv-text
 PEERS_VENV := .venv-peers
+RELEASE_VENV := .venv-release
+MINIMAL_VENV := .venv-minimal
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores. Compiled modules
@@ -21,7 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers check format bench bench-service soak lock clean
+.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers check format bench bench-service soak release test-minimal lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -82,9 +86,17 @@ lock:
 	$(LOCK) --extra plot -o requirements/run.txt
 	$(LOCK) --extra plot --extra data --extra service --extra sign --extra dask --extra jax --extra gym --extra dev \
 	  -c requirements/run.txt -o requirements/dev.txt
+	uv pip compile -q requirements/release.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11 \
+	  -o requirements/release.txt
+
+release: $(RELEASE_VENV)/.release
+	$(RELEASE_VENV)/bin/python tools/release.py $(EXTRAS)
+
+test-minimal: $(MINIMAL_VENV)/.minimal
+	$(QUICK) $(MINIMAL_VENV)/bin/python -m pytest $(MINIMAL)
 
 clean:
-	rm -rf $(VENV) $(TEXT_VENV) $(PEERS_VENV) results
+	rm -rf $(VENV) $(TEXT_VENV) $(PEERS_VENV) $(RELEASE_VENV) $(MINIMAL_VENV) results dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -116,4 +128,10 @@ $(PEERS_VENV)/.peers: requirements/peers.txt
 	@echo "Installing peers for the arena into $(PEERS_VENV) ..."
 	@$(PYTHON) -m venv $(PEERS_VENV)
 	@$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/peers.txt
+	@touch $@
+
+$(RELEASE_VENV)/.release: requirements/release.txt
+	@echo "Installing the tools of a release into $(RELEASE_VENV) ..."
+	@$(PYTHON) -m venv $(RELEASE_VENV)
+	@$(RELEASE_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/release.txt
 	@touch $@

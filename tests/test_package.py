@@ -70,7 +70,7 @@ def test_an_attribute_s_old_name_works_with_a_warning_that_says_the_new_one(owne
 
 
 def test_a_missing_extra_is_explained():
-    with pytest.raises(MissingExtra, match=r'pip install "\.\[jax\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "safedial\[jax\]"'):
         import_extra("no_such_package", "jax")
 
 

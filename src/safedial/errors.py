@@ -70,12 +70,12 @@ EXTRAS = {
 
 
 def how_to_install(*extras: str) -> str:
-    """The command that adds extras to an installation from the source folder.
+    """The command that adds extras to an installed safedial.
 
     >>> print(how_to_install("plot", "data"))
-    pip install ".[plot,data]" in safedial's source folder
+    pip install "safedial[plot,data]"
     """
-    return f'pip install ".[{",".join(extras)}]" in safedial\'s source folder'
+    return f'pip install "safedial[{",".join(extras)}]"'
 
 
 def printable(text: str) -> str:
@@ -100,7 +100,7 @@ def import_extra(module: str, extra: str) -> Any:
     >>> import_extra("not_there", "plot")
     Traceback (most recent call last):
     ...
-    safedial.errors.MissingExtra: this needs the package not_there: pip install ".[plot]" in safedial's source folder
+    safedial.errors.MissingExtra: this needs the package not_there: pip install "safedial[plot]"
     """
     from importlib import import_module
 
@@ -115,7 +115,7 @@ def explained(error: ModuleNotFoundError) -> str:
     """How to install a missing package; empty if no extra of safedial contains it.
 
     >>> print(explained(ModuleNotFoundError(name="fastapi.openapi")))
-    this needs the package fastapi: pip install ".[service]" in safedial's source folder
+    this needs the package fastapi: pip install "safedial[service]"
     """
     package = (error.name or "").partition(".")[0]
     brings = next((name for name, (packages, _) in EXTRAS.items() if package in packages), "")

@@ -6,10 +6,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 RENAMED = {
     "safedial.bench.checks": ("safedial.bench.checks_power",),
@@ -59,13 +58,15 @@ RENAMED = {
 """Old name → where its contents are now."""
 
 
-class _Finder(MetaPathFinder, Loader):
-    """Comes last, so Python asks it only for modules that have no file."""
+class _Finder:
+    """Finds and loads. It comes last, so Python asks it only for modules that have no file. It extends none of the
+    classes of `importlib.abc`, whose import takes longer than the rest of `import safedial`.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self, is_package=True) if fullname in RENAMED else None
+        return ModuleSpec(fullname, cast("Any", self), is_package=True) if fullname in RENAMED else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None

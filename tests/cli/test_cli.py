@@ -11,7 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from safedial.cli import COMMANDS, make_app, simulate
+from safedial.core.confidence import NAMES
+from safedial.policies import POLICIES
+from safedial.worlds.noise import NOISES
 from tests.program import process, run
 
 SIMULATE = ["simulate", "--policy", "hp_ucb", "--dim", "3", "--threshold", "0.5", "--rounds", "200", "--seeds", "3"]
@@ -26,6 +31,18 @@ def test_the_version_and_help_are_there():
         assert command in shown
 
 
+def test_help_is_that_of_the_whole_program():
+    whole, quick = (CliRunner().invoke(make_app(wanted), ["--help"]) for wanted in ("", "--help"))
+    assert quick.stdout == whole.stdout
+    assert "Run a study" in quick.stdout
+
+
+def test_help_names_every_policy_radius_and_noise():
+    assert simulate.POLICIES.split(", ") == list(POLICIES)
+    assert simulate.RADII.split(", ") == list(NAMES)
+    assert simulate.NOISES.split(", ") == list(NOISES)
+
+
 def test_a_command_loads_its_own_file_and_no_other():
     program = (
         "import atexit, sys; from safedial.cli import COMMANDS, main; "
@@ -34,6 +51,7 @@ def test_a_command_loads_its_own_file_and_no_other():
     )
     for words, loaded in (
         (["--version"], "[] False"),
+        (["--help"], f"{sorted(set(COMMANDS.values()))} False"),
         (["doctor"], "['doctor'] False"),
         (["study"], "['study'] False"),
     ):

@@ -59,7 +59,7 @@ def test_an_absent_package_is_one_sentence_with_the_way_out_and_no_cache_is_made
     out = ("--out", str(tmp_path / "out")) if words[0] == "reproduce" else ()
     done = program.run(*words, "--embedder", name, *out, *places(data, tmp_path / "cache"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert 'this needs the package torch: pip install ".[text]"' in done.stderr
+    assert 'this needs the package torch: pip install "safedial[text]"' in done.stderr
     assert not (tmp_path / "cache").exists()
     assert not list(tmp_path.glob("out/*"))
 

@@ -172,7 +172,7 @@ except safedial.MissingExtra as error:
     print(error)
 """
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert 'pip install ".[jax]"' in shown
+    assert 'pip install "safedial[jax]"' in shown
 
 
 LOWERED = [name for name in LINEAR if name != "thompson"]

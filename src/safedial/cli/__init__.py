@@ -6,6 +6,7 @@ import io
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -28,6 +29,7 @@ COMMANDS |= {
 }
 COMMANDS |= {"demo": "service", "doctor": "doctor", "arena": "arena"}
 """Every command and group, and the file that holds it."""
+HELP = ("-h", "--help")
 
 
 def _version(wanted: bool) -> None:
@@ -43,21 +45,33 @@ def root(
 
 
 def make_app(wanted: str = "") -> typer.Typer:
-    """The program with all its commands, or with only the `wanted` one, which starts sooner."""
+    """The program with all its commands, or with only the `wanted` one, which starts sooner. If help is `wanted`, the
+    commands have no options: it shows none, and to make them takes longer than all the rest.
+    """
     made = typer.Typer(
         name="safedial",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": list(HELP)},
     )
     made.callback()(root)
     chosen = [wanted] if wanted in COMMANDS else [] if wanted == "--version" else list(COMMANDS)
     for name in chosen:
         part = getattr(import_module(f"safedial.cli.{COMMANDS[name]}"), name)
-        made.add_typer(part, name=name) if isinstance(part, typer.Typer) else made.command(name)(part)
+        if isinstance(part, typer.Typer):
+            made.add_typer(typer.Typer(help=part.info.help) if wanted in HELP else part, name=name)
+        else:
+            made.command(name)(_outline(part.__doc__) if wanted in HELP else part)
     return made
+
+
+def _outline(text: str | None) -> Callable[[], None]:
+    def command() -> None: ...
+
+    command.__doc__ = text
+    return command
 
 
 def __getattr__(name: str) -> Any:
@@ -81,7 +95,7 @@ def main() -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
-            make_app(next(iter(sys.argv[1:]), ""))()
+            make_app(next(iter(sys.argv[1:]), "--help"))()
     except (InvalidInput, MissingExtra) as error:
         sys.exit(_complain(str(error).replace(" = None: ", ": "), 2))  # nobody writes None on a command line
     except ModuleNotFoundError as error:

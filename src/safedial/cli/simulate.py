@@ -9,13 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.inputs import Json
-from safedial.core.confidence import NAMES as RADIUS_NAMES
-from safedial.core.confidence import resolve_clip
-from safedial.core.promise import PROMISES
 from safedial.errors import InvalidInput, require
-from safedial.policies import POLICIES, make_policy, option_names
-from safedial.worlds.noise import NOISES
 
+# Spelled out, so that `--help` need not import NumPy; a test compares them with the lists they name.
+POLICIES = (
+    "hp_ucb, hp_probe, hp_conformal, hp_student, on_expectation, epsilon_greedy, thompson, clairvoyant, fixed, "
+    "hp_bayes, nonlinear_hp_ucb, nonlinear_hp_probe"
+)
+RADII = "paper, determinant, mixture, constrained, self-normalised, noise-adaptive"
+NOISES = "gaussian, uniform, rademacher, truncated, student-t3, exponential, context-scale"
 CLASSES = "linear, finite, kernel, features, binary or parametric"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
@@ -53,7 +55,7 @@ def simulate(
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, ...")],
     *,
-    policy: Annotated[str | None, typer.Option(help="One of " + ", ".join(POLICIES) + ".")] = None,
+    policy: Annotated[str | None, typer.Option(help=f"One of {POLICIES}.")] = None,
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
@@ -81,7 +83,7 @@ def simulate(
     margin_risk: Annotated[float | None, _promise("Chance that the learned margin is wrong in any round.")] = None,
     noise_low: Annotated[float | None, _promise("--margin bounded: the noise's lower end.")] = None,
     noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
-    radius: Annotated[str | None, _rule("One of " + ", ".join(RADIUS_NAMES) + " [mixture].")] = None,
+    radius: Annotated[str | None, _rule(f"One of {RADII} [mixture].")] = None,
     clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
     probe: Annotated[str | None, _rule("hp_probe, hp_conformal, hp_student: sqrt for 1/sqrt(t), or a share.")] = None,
     epsilon: Annotated[float | None, _rule("epsilon_greedy: share of exploring rounds.")] = None,
@@ -111,7 +113,7 @@ def simulate(
     kernel: Annotated[str, _world("World and class kernel: rbf:0.5, matern52:1+polynomial:2, ...")] = "rbf:0.5",
     norm: Annotated[float, _world("World and class kernel: norm of the functions.")] = 2.0,
     odds: Annotated[float, _world("World logistic, class binary: odds at full dose in context 0.")] = 0.25,
-    noise: Annotated[str, _world("The noise family: " + ", ".join(NOISES) + ".")] = "gaussian",
+    noise: Annotated[str, _world(f"The noise family: {NOISES}.")] = "gaussian",
     mean: Annotated[str, _world("linear, or sine, which no linear learner fits.")] = "linear",
     contexts: Annotated[str, _world("iid, adversarial, or drift.")] = "iid",
     baseline_cost: Annotated[float, _world("Known cost without any action.")] = 0.0,
@@ -130,8 +132,10 @@ def simulate(
     from safedial.cli.nonlinear import Shape, default_dose, make_classes, make_world
     from safedial.cli.output import print_json, progress_bar
     from safedial.core.dose import Dose
+    from safedial.core.promise import PROMISES
     from safedial.decision.rules import named_policy
     from safedial.io import write_text
+    from safedial.policies import option_names
     from safedial.rounds_io import log_text
     from safedial.simulation.logged import logged_simulation
     from safedial.simulation.run import simulate as run
@@ -232,6 +236,9 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
 def _policy(name: str, given: dict[str, Any]) -> Any:
     """The policy with the given options. A policy that uses no radius or clip ignores those options."""
     from inspect import signature
+
+    from safedial.core.confidence import resolve_clip
+    from safedial.policies import POLICIES, make_policy
 
     if "radius" in given:
         given = {**given, "clip": resolve_clip(given["radius"], given.get("clip"))}
