@@ -107,12 +107,12 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     agent = make_agent()
     play(agent, 60)
     learner = agent._learner
-    learner._crossed = True
+    learner.watch.crossed = True
     agent.resume()
-    assert (learner._crossed, agent.evidence) == (False, 1.0)
+    assert (learner.watch.crossed, agent.evidence) == (False, 1.0)
     play(agent, 40, seed=3, rise=1.5)
     assert agent.stop_reason == "student_drift"
-    assert agent.evidence == min(learner._own_evidence, learner.other.evidence)
+    assert agent.evidence == min(learner.watch.evidence, learner.other.evidence)
     agent.save(tmp_path / "agent")
     twin = Agent.load(tmp_path / "agent")
     for each in (agent, twin):

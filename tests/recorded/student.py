@@ -1,4 +1,5 @@
-"""Write tests/recorded/NAME: a store with two HP-Student studies and an agent's save file, as this version writes them.
+"""Write tests/recorded/NAME: a store with HP-Student studies, and one of HP-Conformal, with throttled rounds, and an
+agent's save file, as this version writes them. (student1, of rules 3, has two studies, and 62 rounds of each.)
 
     python -m tests.recorded.student NAME
 
@@ -13,15 +14,19 @@ import sqlite3
 import sys
 import tempfile
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-from safedial import Agent, SafetySpec, create_study, hp_student, open_study
+from safedial import Agent, SafetySpec, create_study, hp_conformal, hp_student, open_study
 from safedial.study import Store, transaction
 from tests.recorded.write import restored
 
 SPEC = SafetySpec(threshold=0.2, violation_risk=0.1, estimation_risk=0.05, promise="student")
-POLICIES = {"per_round": hp_student(lag=2), "anytime": hp_student(promise="anytime", mixture_ridge=0.5)}
-STUDIES = tuple(POLICIES)
+POLICIES = {
+    "per_round": hp_student(lag=2),
+    "anytime": hp_student(promise="anytime", mixture_ridge=0.5),
+    "conformal": hp_conformal(),
+}
 
 
 def context(number: int) -> list[float]:
@@ -34,7 +39,9 @@ def outcome(intensity: float, number: int) -> dict[str, float]:
 
 
 def everything(study, rounds: int) -> None:
-    """Late, lower, void, expired and corrected, in a fixed order; a lost round, and a new start without the others."""
+    """Late, lower, void, expired, throttled and corrected, in a fixed order; a lost round, and a new start without the
+    others.
+    """
     late = []
     for number in range(rounds):
         decision = study.ask(context(number), key=f"visit-{number}")
@@ -50,6 +57,8 @@ def everything(study, rounds: int) -> None:
         if number % 9 == 6 and late:
             waiting, earlier = late.pop()
             study.tell(waiting.id, **outcome(waiting.intensity, earlier))
+    for number in range(rounds, rounds + 6):
+        study.tell(study.ask(context(number)).id, reward=0.1, cost=0.3, throttled=True)
     last = [row for row in study.rows() if row["status"] == "known"][-3]
     study.correct(last["decision_id"], cost=1.5 * last["cost"], reason="typing error")
     study.expire([study.ask(context(99)).id], reason="six weeks", unrelated=True)
@@ -83,14 +92,13 @@ def main(name: str) -> None:
         path = Path(scratch) / "store.db"
         with Store(f"sqlite:///{path}") as store:
             for study, policy in POLICIES.items():
-                made = create_study(
-                    study, SPEC, dim=2, policy=policy, start_action=0.05, storage=store, actor="recorder"
-                )
-                everything(made, 62)
+                spec = replace(SPEC, promise="conformal") if study == "conformal" else SPEC
+                rules = {"dim": 2, "policy": policy, "start_action": 0.05}
+                everything(create_study(study, spec, **rules, storage=store, actor="recorder"), 44)
         with closing(sqlite3.connect(path)) as connection:
             (folder / "store.sql").write_text("\n".join(connection.iterdump()) + "\n")
         with Store(restored(folder, Path(scratch) / "copy.db")) as store:
-            for study in STUDIES:
+            for study in POLICIES:
                 opened = open_study(study, storage=store, actor="recorder")
                 report = opened.verify()
                 assert report.ok, report

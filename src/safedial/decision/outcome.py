@@ -223,6 +223,15 @@ def rescaled_cost(curve: DoseCurve, cost: float, applied: float, advised: float)
     return rescaled - RESCALING * abs(rescaled)
 
 
+def least_quotient(rules: Rules, sample: Sample, advised: float) -> float:
+    """A lower bound on C/g of a round whose setting was lowered because of its outcome: the advice would have cost at
+    least as much. −∞ where the cost shows nothing, or more was applied than advised.
+    """
+    above, intensity = sample.measured - sample.baseline_cost, float(rules.dose.cost.effect(rules.dial.action(advised)))
+    shown = above > 0.0 and intensity > 0.0 and sample.applied <= advised
+    return above / intensity * (1.0 - RESCALING) if shown else -math.inf
+
+
 def _quotient(name: str, value: float, intensity: float, weight: float) -> float:
     """value/intensity, refused if it or its weighted square is not finite."""
     quotient = value / intensity

@@ -4,7 +4,9 @@ A decision opens a round; its outcome may come late or never. The first decision
 refits, with every outcome reported by then: the time of a refit depends only on the number of rounds. Bets are placed
 in decision order. They wait at an open calibration round until the next refit, which skips it. (In order of report, bad
 outcomes that come late would look like a drift.) A round that is left out is not a calibration round: bets skip it at
-once.
+once. In a throttled round the advised setting would have cost at least what was measured, and nobody knows how much
+more: its own p-value is that of the least score it may have, and for later rounds it scores +∞. Both only raise
+p-values, and all bets fall with p, so the evidence stays below that of the true scores (since version 5 of the rules).
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.learners.conformal_start import Opening
 from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.outcome import Sample
-from safedial.errors import InvalidInput, require
+from safedial.decision.learners.reported_context import check_reported
+from safedial.decision.outcome import Sample, least_quotient
+from safedial.errors import InvalidInput
 from safedial.policies import Policy
 from safedial.policies.conformal.frozen import Frozen, places_of, score
 from safedial.policies.conformal.memory import Rounds
@@ -48,12 +51,15 @@ class ConformalLearner(Learner):
 
     def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
         self.policy, self.dim, self.ridge, self.opening = rules.policy, rules.dim, rules.spec.ridge, opening
+        self.rules = rules
         self.risk, self.tie = rules.spec.violation_risk, TIE if rules.version > 1 else 0.0
         self.rounds: Rounds = self.policy.init(self.dim, ridge=self.ridge)
         self._guarded = any(self.policy.options.get(name, off) != off for name, off in OFF.items())
         self.samples = self.bets = 0
         self.starts = 0
         self._sorted: dict[int, Array] = {}
+        self._throttled: dict[int, float] = {}
+        self._unbounded: dict[int, int] = {}
 
     @classmethod
     def started(cls, rules: Rules, start_action: Any) -> Rules:
@@ -127,6 +133,8 @@ class ConformalLearner(Learner):
         if self.rounds.count >= self.rounds.next_fit:
             self._bet(wait=False)
             self.rounds.refit()
+            kept = self.rounds.dropped
+            self._throttled = {number: least for number, least in self._throttled.items() if number >= kept}
             self._sort()
 
     def predict(self, context: Array, norm: float) -> Outlook:
@@ -149,9 +157,7 @@ class ConformalLearner(Learner):
         outlook = prediction
         rounds, frozen = outlook.rounds, outlook.rounds.frozen
         full = frozen.full if frozen else None
-        label = None
-        if rounds.setup.group is not None:
-            label = rounds.name_of(outlook.context)
+        label = None if rounds.setup.group is None else rounds.name_of(outlook.context)
         seen = View(
             outlook.reward,
             outlook.cost if full is None else float(outlook.context @ full.coef),
@@ -192,21 +198,9 @@ class ConformalLearner(Learner):
             self.opening.follow(self.rounds)
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
-        """An outcome reported by context must fit its round; 0 is history, allowed only before the first decision."""
-        if round == 0:
-            require(
-                decisions == 0,
-                "context",
-                context.tolist(),
-                "is reported though no round is open; was it reported already?",
-                "give history before the first decision",
-            )
         row = -1 if place is None else place - self.rounds.dropped
-        if row >= 0 and not np.array_equal(self.rounds.context[row], context):
-            raise InvalidInput(
-                f"context: differs from that of round {round} (the oldest open round, or the one you named), and "
-                "hp_conformal must know the round; report the Decision itself, or give round=..."
-            )
+        kept = self.rounds.context[row] if row >= 0 else None
+        check_reported(self.policy.name, context, kept, round=round, decisions=decisions)
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
         """Learn from the outcome of the open round at `place`, or of a round from before the first decision (None)."""
@@ -227,6 +221,12 @@ class ConformalLearner(Learner):
         self._follow()
         self._bet(wait=True)
 
+    def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
+        least = least_quotient(self.rules, sample, advised)
+        if self.rules.version > 4 and least > -math.inf and place >= max(self.bets, self.rounds.fitted):
+            self._throttled[place] = least
+            self._bet(wait=True)
+
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, whose promise is neither conformal nor none."""
         self.starts += promise in ("declared", "certified", "student")
@@ -239,23 +239,27 @@ class ConformalLearner(Learner):
         self.bets = max(self.bets, rounds.fitted)
         last = rounds.count if wait else rounds.count - rounds.setup.lag
         while self.bets < last:
-            place = self.bets - rounds.dropped
             if self.bets not in rounds.left and rounds.calibrates(np.int64(self.bets)):
-                if wait and not np.isfinite(rounds.cost[place]):
+                place, least = self.bets - rounds.dropped, self._throttled.get(self.bets)
+                cost = rounds.cost[place] if least is None else least
+                if wait and not np.isfinite(cost):
                     return
-                self._bet_on(rounds.context[place], rounds.cost[place : place + 1])
+                self._bet_on(frozen, rounds.context[place], cost, throttled=least is not None)
             self.bets += 1
 
-    def _bet_on(self, context: Array, cost: Array) -> None:
-        rounds, frozen = self.rounds, self.rounds.frozen
-        row = context[None, :]
-        new = score(cost, frozen.cost(row), frozen.scale(row))[0] if frozen else np.inf
-        if frozen and np.isfinite(new):
-            code = int(rounds.code(context, frozen.reward(row)[0]))
-            before = self._sorted.get(code, np.empty(0))
-            rounds.capital = exchangeability.update(rounds.capital, p_value(before, new, tie=self.tie))
+    def _bet_on(self, frozen: Frozen, context: Array, cost: float, *, throttled: bool) -> None:
+        """The cost of a throttled round is the least that it may be; for later rounds it counts as unbounded."""
+        rounds, row = self.rounds, context[None, :]
+        code = int(rounds.code(context, frozen.reward(row)[0]))
+        before, unbounded = self._sorted.get(code, np.empty(0)), self._unbounded.get(code, 0)
+        new = score(np.array([cost]), frozen.cost(row), frozen.scale(row))[0]
+        if np.isfinite(new):
+            chance = p_value(before, new, tie=self.tie, unbounded=unbounded)
+            rounds.capital = exchangeability.update(rounds.capital, chance)
             rounds.alarmed = rounds.alarmed or bool(exchangeability.alarm(rounds.capital))
-            self._sorted[code] = np.insert(before, np.searchsorted(before, new), new)
+            if not throttled:
+                self._sorted[code] = np.insert(before, np.searchsorted(before, new), new)
+        self._unbounded[code] = unbounded + throttled
 
     @property
     def evidence(self) -> float:
@@ -271,7 +275,8 @@ class ConformalLearner(Learner):
 
     def forget(self) -> None:
         """Start again without rounds, after a change that made the earlier ones useless."""
-        self.rounds, self._sorted = self.policy.init(self.dim, ridge=self.ridge), {}
+        self.rounds = self.policy.init(self.dim, ridge=self.ridge)
+        self._sorted, self._throttled, self._unbounded = {}, {}, {}
         self.samples = self.bets = 0
         if self.opening:
             self.opening.forget()
@@ -283,13 +288,15 @@ class ConformalLearner(Learner):
             return
         held = rounds.calibrates(np.arange(rounds.dropped, max(self.bets, rounds.fitted)))
         rows, cost = (getattr(rounds, name)[: held.size][held] for name in ("context", "cost"))
-        known = np.arange(held.size)[held] >= rounds.known.size
-        known |= rounds.known[np.minimum(np.arange(held.size)[held], rounds.known.size - 1)]
+        places = np.flatnonzero(held)
+        known = (places >= rounds.known.size) | rounds.known[np.minimum(places, rounds.known.size - 1)]
+        throttled = np.isin(places + rounds.dropped, list(self._throttled))
         cost = np.where(known, cost, np.inf)
         scores = score(cost, frozen.cost(rows), frozen.scale(rows))
         codes = rounds.code(rows, frozen.reward(rows))
         known = np.isfinite(scores)
         self._sorted = {int(code): np.sort(scores[known & (codes == code)]) for code in np.unique(codes)}
+        self._unbounded = {int(code): int(np.sum(codes[throttled] == code)) for code in np.unique(codes[throttled])}
 
     def coef(self, target: str) -> Array:
         """The predictor's coefficients: its predictions at the unit vectors."""
@@ -305,22 +312,22 @@ class ConformalLearner(Learner):
         rounds = self.rounds
         here = rounds.count - rounds.dropped
         counts = (rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets)
-        labels = np.array(json.dumps(list(rounds.labels)))
-        capital = np.append(rounds.capital.held, rounds.capital.seen)
         parts = {name: getattr(rounds, name)[:here] for name in rounds.columns}
         if self._guarded:
             parts["tried"] = np.array(rounds.tried, dtype=np.float64)
             parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
         if self.opening:
             parts |= self.opening.state()
+        if self._throttled:
+            parts["throttled"] = np.array(sorted(self._throttled.items()), dtype=np.float64)
         if rounds.left:
             parts["left"] = np.array(sorted(rounds.left.items()), dtype=np.int64)
         return {
             **parts,
             "known": rounds.known,
             "scalars": np.array(counts, dtype=np.int64),
-            "labels": labels,
-            "capital": capital,
+            "labels": np.array(json.dumps(list(rounds.labels))),
+            "capital": np.append(rounds.capital.held, rounds.capital.seen),
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
@@ -332,6 +339,7 @@ class ConformalLearner(Learner):
             rounds.history, self.starts = (int(value) for value in arrays["guards"])
         if self.opening:
             self.opening.restore(arrays)
+        self._throttled = {int(number): float(least) for number, least in arrays.get("throttled", ())}
         rounds.left = {int(number): bool(known) for number, known in arrays.get("left", ())}
         counts = (int(value) for value in arrays["scalars"])
         rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets = counts

@@ -96,6 +96,11 @@ class EitherLearner(StudentLearner):
         if known:
             self.other.learn(context, norm, sample, None if place is None else place + shift)
 
+    def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
+        if place in self.waits:
+            self.other.throttled(context, sample, place + self.other.rounds.count - self.opened, advised)
+        super().throttled(context, sample, place, advised)
+
     def leave_out(self, place: int) -> None:
         if place in self.waits:
             self.other.leave_out(place + self.other.rounds.count - self.opened)
@@ -103,11 +108,11 @@ class EitherLearner(StudentLearner):
 
     @property
     def evidence(self) -> float:
-        return min(self._own_evidence, self.other.evidence)
+        return min(self.watch.evidence, self.other.evidence)
 
     @property
     def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
-        return self._crossed and self.other.alarmed
+        return self.watch.crossed and self.other.alarmed
 
     def restart_evidence(self) -> None:
         super().restart_evidence()

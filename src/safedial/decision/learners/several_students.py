@@ -39,7 +39,7 @@ class SeveralStudents(SeveralLearner):
         self.first: StudentLearner = next(iter(learners.values()))
         self.leaves_own_zeros = self.first.leaves_own_zeros
         for learner in learners.values():
-            learner.alarm_at = 100.0 * len(learners)
+            learner.watch.alarm_at = 100.0 * len(learners)
 
     @classmethod
     def started(cls, rules: Rules, start_action: Any) -> Rules:
@@ -104,6 +104,10 @@ class SeveralStudents(SeveralLearner):
         if sample.weight <= 0.0:
             self.lose(place)
         super().learn(context, norm, sample, place)
+
+    def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
+        for name, part in sample.cost.items():
+            self.learners[name].throttled(context, part, place, advised)
 
     def leave_out(self, place: int) -> None:
         for learner in self.learners.values():

@@ -1,14 +1,9 @@
-"""HP-Student for one online learner: certified least squares by QR, a fixed lag, and bets on every residual.
+"""HP-Student for one online learner: certified least squares by QR, and a fixed lag.
 
 A decision opens a round. Rounds are learned in decision order. Decision t of a per-round or a
 tolerance promise uses all rounds before t − `lag` and no other: while one of them is open, or was lost for a reason
 that may be related to its outcome, the start dose is given (using what happens to be known would select rounds by their
 outcomes). The anytime promise holds for every prefix, so it uses the longest known one.
-
-The evidence: if the noise is Gaussian and contexts do not follow it, the residuals (Y_i − ⟨x_i,μ̂⟩)/(s√(1+w²)), each
-with the fit before its round, have independent and uniform p-values, whatever was late, so bets on small ones are fair
-(`core.exchangeability`). Contexts that react void this, so the anytime promise counts Y_i > U_i instead, U_i from that
-same fit, which has probability ≤ δ given the past while the bound holds (`core.monitor`).
 """
 
 from __future__ import annotations
@@ -22,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from safedial.core import exchangeability, monitor
 from safedial.core.action import Choice
-from safedial.core.student import Mixture, chance_above, cost_upper, noise_root
+from safedial.core.student import Mixture, chance_above, cost_upper, noise_root, spent_in
 from safedial.core.triangle import append, certified, empty, moved, triangle, volume
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
+from safedial.decision.learners.reported_context import check_reported
+from safedial.decision.learners.student_watch import StudentWatch
 from safedial.decision.learners.variance_ratio import ratio_of
-from safedial.decision.outcome import Sample
+from safedial.decision.outcome import Sample, least_quotient
 from safedial.decision.units import real
-from safedial.errors import InvalidInput, require
+from safedial.errors import require
 from safedial.policies import make_policy
 
 if TYPE_CHECKING:
@@ -89,7 +85,6 @@ class StudentLearner(Learner):
 
     in_order, watches_itself = False, True
     stop_rules = ("student_drift", "alarm")
-    alarm_at = 100.0
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
@@ -97,8 +92,7 @@ class StudentLearner(Learner):
         self._ratio, self.mixture = _ratio(rules), Mixture(self.ridge, options["mixture_shape"])
         # The past and the context alone decided such a zero, which the anytime bound allows.
         self.leaves_own_zeros = self.anytime and rules.version > 3
-        self.starts = 0
-        self.restart_evidence()
+        self.starts, self.watch = 0, StudentWatch(anytime=self.anytime)
         self.forget()
 
     @classmethod
@@ -196,8 +190,7 @@ class StudentLearner(Learner):
         row = round_.row / self._root(round_.row[: self.dim])
         if not self.anytime:
             seen = certified(self.triangle, row[: self.dim].copy(), 0.0)
-            self.capital = exchangeability.update(self.capital, chance_above(seen, float(row[self.dim])))
-            self._crossed = self._crossed or self._own_evidence >= self.alarm_at
+            self.watch.bet(chance_above(seen, float(row[self.dim])))
         self.triangle = append(self.triangle, row)
 
     def _root(self, context: Array) -> float:
@@ -231,30 +224,32 @@ class StudentLearner(Learner):
         return prediction, choice
 
     def open(self, context: Array) -> int:
-        place, upper = self.opened, math.inf
-        if self.anytime:
-            # A round counts as kept from its decision on, so that open and lost rounds hide nothing (core.monitor).
-            risk, failure = self.rules.spec.violation_risk, self.rules.spec.estimation_risk
-            asked, fit, latest = self._latest
-            seen: Any = latest if asked is context and fit is self.triangle else self.predict(context, 0.0)
-            upper = seen.root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
+        place, upper, risk = self.opened, math.inf, self.rules.spec.violation_risk
+        if self.anytime or (self.lost and self.rules.version > 4):
+            upper = self._counted_from(context, risk)
             if upper < math.inf:
-                self.monitor = monitor.update(self.monitor, False, risk)
+                self.watch.promise(risk)
         self.waits[place] = Waiting(OPEN, context, upper)
         self.opened += 1
         return place
 
+    def _counted_from(self, context: Array, risk: float) -> float:
+        """What C/g of a round exceeds with probability at most `risk`, given the past."""
+        if self.anytime:
+            asked, fit, latest = self._latest
+            seen: Any = latest if asked is context and fit is self.triangle else self.predict(context, 0.0)
+            failure = self.rules.spec.estimation_risk
+            return seen.root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
+        root = self._root(context)
+        failure = spent_in(self.learned + 1.0, 1.0) * spent_in(
+            self.opened - self.learned + 1.0, 0.5 / self.watch.alarm_at
+        )
+        return root * float(cost_upper(certified(self.triangle, context / root, 0.0), "tolerance", risk, failure))
+
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
-        """An outcome reported by context must fit its round; 0 is history, allowed only before the first decision."""
-        rule = "is reported though no round is open; was it reported already?"
-        way_out = "give history before the first decision"
-        require(round > 0 or decisions == 0, "context", context.tolist(), rule, way_out)
         kept = self.waits.get(-1 if place is None else place)
-        if kept is not None and not np.array_equal(kept.row[: self.dim], context):
-            raise InvalidInput(
-                f"context: differs from that of round {round} (the oldest open round, or the one you named), and "
-                "hp_student must know the round; report the Decision itself, or give round=..."
-            )
+        row = None if kept is None else kept.row[: self.dim]
+        check_reported("hp_student", context, row, round=round, decisions=decisions)
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
         row = np.append(context, [sample.cost, sample.reward])
@@ -278,35 +273,38 @@ class StudentLearner(Learner):
         kept = self.waits.get(-1 if place is None else place)
         if kept is None or place is None:
             return False
-        if row is not None and row[self.dim] > kept.upper:  # whatever other rounds are open
-            self.monitor = monitor.revise(self.monitor)
-            self._crossed = self._crossed or self._own_evidence >= self.alarm_at
+        if row is not None:
+            self._judge(kept, row[self.dim])
         self.waits[place] = Waiting(status, kept.row if row is None else row)
         self.lost += status == LOST
         self._advance()
         return True
+
+    def _judge(self, kept: Waiting, quotient: float) -> None:
+        if quotient > kept.upper:  # whatever other rounds are open
+            self.watch.exceed()
+
+    def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
+        if place in self.waits and self.rules.version > 4:
+            self._judge(self.waits[place], least_quotient(self.rules, sample, advised))
 
     def count_start(self, promise: str) -> None:
         self.starts += promise in ("declared", "certified")
 
     @property
     def evidence(self) -> float:
-        return self._own_evidence
-
-    @property
-    def _own_evidence(self) -> float:
-        return float(monitor.evidence(self.monitor) if self.anytime else exchangeability.evidence(self.capital))
+        return self.watch.evidence
 
     @property
     def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
-        return self._crossed
+        return self.watch.crossed
 
     @property
     def stop_rule(self) -> str:
         return "alarm" if self.anytime else "student_drift"
 
     def restart_evidence(self) -> None:
-        self.capital, self.monitor, self._crossed = exchangeability.init(), monitor.init(), False
+        self.watch.restart()
 
     def coef(self, target: str) -> Array:
         """The least-squares estimate of "reward" or "cost"; zeros before the contexts have full rank."""
@@ -318,8 +316,16 @@ class StudentLearner(Learner):
 
     def state(self) -> dict[str, Any]:
         kept, late = self.triangle, list(self.waits.items())
-        counts = (self.learned, self.opened, self.samples, self.starts, self.lost, self.measured, int(self._crossed))
-        rows = np.zeros((len(late), self.dim + 2))
+        counts = (
+            self.learned,
+            self.opened,
+            self.samples,
+            self.starts,
+            self.lost,
+            self.measured,
+            int(self.watch.crossed),
+        )
+        rows, uppers = np.zeros((len(late), self.dim + 2)), [round_.upper for _, round_ in late]
         for row, (_, round_) in zip(rows, late, strict=True):
             row[: round_.row.size] = round_.row
         return {
@@ -329,9 +335,8 @@ class StudentLearner(Learner):
             "scalars": np.array([kept.condition, self.log_det, self.least]),
             "places": np.array([(place, round_.status) for place, round_ in late], dtype=np.int64).reshape(-1, 2),
             "rows": rows,
-            **({"uppers": np.array([round_.upper for _, round_ in late])} if self.anytime else {}),
-            "capital": np.append(self.capital.held, self.capital.seen),
-            "exceeded": np.append(self.monitor.log_evidence, [self.monitor.rounds, self.monitor.violations]),
+            **({"uppers": np.array(uppers)} if self.anytime or min(uppers, default=math.inf) < math.inf else {}),
+            **self.watch.state(),
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
@@ -339,11 +344,7 @@ class StudentLearner(Learner):
         self.starts, self.lost, self.measured, crossed = rest
         condition, self.log_det, self.least = arrays["scalars"].tolist()
         self.triangle = triangle(arrays["factor"], arrays["columns"].copy(), rounds, condition)
-        self._crossed = bool(crossed)
         places = arrays["places"].tolist()
         late = zip(places, arrays["rows"], arrays.get("uppers", np.full(len(places), math.inf)).tolist(), strict=True)
         self.waits = {place: Waiting(status, row.copy(), upper) for (place, status), row, upper in late}
-        held = arrays["capital"]
-        self.capital = exchangeability.Capital(held[:-1].copy(), held[-1])
-        *log_evidence, seen, over = arrays["exceeded"].tolist()
-        self.monitor = monitor.Monitor(np.array(log_evidence), seen, over)
+        self.watch.restore(arrays, crossed=bool(crossed))

@@ -1,0 +1,131 @@
+"""Throttled outcomes do not blind HP-Conformal and HP-Student (rules 5): the alarm comes within ten rounds of the
+control's, in which every outcome is reported as it is, and stays as rare as promised where nothing is broken.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from safedial import Cost, SafetySpec, hp_conformal, hp_student
+from safedial.decision.learners.kinds import make_learner
+from safedial.decision.outcome import Outcome, for_the_watch, normalise
+from safedial.decision.rules import Rules
+from safedial.study import Store, create_study
+
+RISKS = {"threshold": 0.5, "violation_risk": 0.1, "estimation_risk": 0.01}
+START = 0.05
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/study.db") as opened:
+        yield opened
+
+
+def rules_of(kind):
+    promise, _, option = kind.partition(" ")
+    spec = {**RISKS, "promise": promise}
+    if option == "several":
+        costs = {"first": Cost(threshold=0.5), "second": Cost(threshold=5.0)}
+        spec = {name: value for name, value in spec.items() if name != "threshold"} | {"costs": costs}
+    chosen = {"tolerance": {"promise": option}, "anytime": {"promise": option}, "either": {"either": True}}
+    policy = hp_conformal() if promise == "conformal" else hp_student(**chosen.get(option, {}))
+    return SafetySpec(**spec), policy
+
+
+def learner_of(kind, version=5):
+    spec, policy = rules_of(kind)
+    fields = {"spec": spec, "policy": policy, "dim": 2, "start_action": START}
+    return make_learner(Rules.from_dict(fields, version=version))
+
+
+def play(learner, quotient, context, given=None):
+    """One round: C/g is `quotient`, at a setting of 0.5; where one is `given`, it was lowered to that."""
+    rules, context = learner.rules, np.array([1.0, context])
+    learner.begin()
+    learner.predict(context, 1.0)
+    place, costs = learner.open(context), (given or 0.5) * quotient
+    told = {"first": costs, "second": 0.1 * costs} if rules.spec.costs else costs
+    if given is None:
+        learner.learn(context, 1.0, normalise(rules, Outcome(0.5, 0.1, told), context), place)
+    else:
+        learner.throttled(context, for_the_watch(rules, given, told, 0.0), place, 0.5)
+        learner.lose(place)
+
+
+def rounds_to_alarm(kind, rounds, given=None):
+    """How many rounds far above the others raise the alarm of a learner with `rounds` of them."""
+    learner, rng = learner_of(kind), np.random.default_rng(3)
+    for number in range(rounds + 40):
+        before = number < rounds
+        noise = 0.1 * rng.standard_normal() if before else 1.5 + rng.uniform()
+        play(learner, 0.5 + noise, rng.uniform(-1.0, 1.0), None if before else given)
+        if learner.alarmed:
+            return number + 1 - rounds
+    return 41
+
+
+KINDS = {"conformal": 110, "student": 30, "student tolerance": 30}
+KINDS |= {"student anytime": 80, "student several": 30, "student either": 110}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_alarm_on_throttled_outcomes_comes_within_ten_rounds_of_the_control_s(kind):
+    control = min(30, rounds_to_alarm(kind, KINDS[kind]))
+    assert all(rounds_to_alarm(kind, KINDS[kind], given) <= control + 10 for given in (0.5, 0.4))
+
+
+@pytest.mark.parametrize(("kind", "rounds"), [("conformal", 110), ("student", 20)])
+def test_a_study_stops_on_throttled_outcomes_and_verifies(shelf, kind, rounds):
+    spec, policy = rules_of(kind)
+    rules = {"policy": policy, "start_action": START, "storage": shelf, "actor": "tester"}
+    study, rng = create_study("trial", spec, dim=2, **rules), np.random.default_rng(3)
+    for number in range(rounds + 30):
+        decision = study.ask([1.0, rng.uniform(-1.0, 1.0)])
+        if number < rounds:
+            study.tell(decision.id, reward=0.1, cost=decision.intensity * (0.5 + 0.1 * rng.standard_normal()))
+        else:
+            study.tell(decision.id, reward=0.1, cost=0.6 + 0.1 * rng.uniform(), applied_action=0.01, throttled=True)
+    assert study.status()["stopped"] in ("drift", "student_drift")
+    assert study.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["conformal", "student"])
+def test_the_watch_stays_valid_where_high_outcomes_are_throttled(count, kind):
+    """Rounds as assumed, of which the highest tenth are throttled, and only for that: the evidence reaches 100 with
+    probability at most 0.01, and for HP-Student as much again. If it did so in just that share of the runs, more of
+    them than the binomial quantile would show it with probability at most 1e-6.
+    """
+    rng, runs, crossed = np.random.default_rng(5), count(5, 300), 0
+    for _ in range(runs):
+        learner = learner_of(kind)
+        for number in range(100):
+            noise = 0.1 * rng.standard_normal()
+            lowered = rng.uniform(0.1, 0.5) if number > 25 and noise > 0.13 else None
+            play(learner, 0.5 + noise, rng.uniform(-1.0, 1.0), lowered)
+        crossed += learner.alarmed
+    assert crossed <= binom.isf(1e-6, runs, 0.02)
+
+
+@pytest.mark.parametrize("kind", ["conformal", "student"])
+def test_a_learner_with_throttled_rounds_goes_on_from_its_saved_state(kind):
+    learner, again, rng = learner_of(kind), learner_of(kind), np.random.default_rng(7)
+    for number in range(120):
+        noise, context = 0.1 * rng.standard_normal(), rng.uniform(-1.0, 1.0)
+        lowered = 0.3 if number > 30 and number % 3 == 0 else None
+        play(learner, 0.5 + noise, context, lowered)
+        if number == 80:
+            again.restore(learner.state())
+        elif number > 80:
+            play(again, 0.5 + noise, context, lowered)
+            assert again.evidence == learner.evidence
+    assert learner.evidence != 1.0
+
+
+@pytest.mark.parametrize("kind", ["conformal", "student"])
+def test_earlier_rules_take_no_evidence_from_throttled_rounds(kind):
+    learner, rng = learner_of(kind, version=4), np.random.default_rng(7)
+    for number in range(80):
+        before = learner.evidence
+        play(learner, 0.5 + 0.1 * rng.standard_normal(), rng.uniform(-1.0, 1.0), 0.5 if number >= 60 else None)
+        assert number < 60 or learner.evidence == before
