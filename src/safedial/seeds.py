@@ -22,9 +22,10 @@ def as_seeds(given: Any, argument: str = "seeds") -> list[int]:
     ([0, 1, 2], [7, 8], [2, 3, 4], [3, 5, 9])
     """
     found: Any = _from_text(given, argument) if isinstance(given, str) else given
-    counted = type(found) is int
-    require(counted or isinstance(found, (Sequence, np.ndarray)), argument, given, RULE)
-    chosen: list[Any] = list(range(found) if counted else found)
+    if type(found) is int:
+        found = range(found)
+    require(isinstance(found, (Sequence, np.ndarray)), argument, given, RULE)
+    chosen = list(found)
     whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
     require(chosen and whole and len(set(chosen)) == len(chosen), argument, given, RULE)
     return [int(seed) for seed in chosen]
