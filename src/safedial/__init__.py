@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from safedial.replay_engines.dispatch import replay
     from safedial.replay_engines.record import Replay
     from safedial.rounds_io import read_log
+    from safedial.simulation.comparison import Comparison, compare
     from safedial.simulation.run import Simulation, simulate
     from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.study import Study, create_study, open_study
@@ -75,6 +76,7 @@ _PUBLIC = {
     "replay_engines.dispatch": "replay",
     "replay_engines.record": "Replay",
     "rounds_io": "read_log",
+    "simulation.comparison": "compare Comparison",
     "simulation.run": "simulate Simulation",
     "specfile": "load_spec save_spec SpecFile",
     "study": "create_study open_study Study",
@@ -90,6 +92,7 @@ _LAZY = {name: f"safedial.{module}" for module, names in _PUBLIC.items() for nam
 __all__ = [
     "POLICIES",
     "Agent",
+    "Comparison",
     "Cost",
     "Decision",
     "Dial",
@@ -115,6 +118,7 @@ __all__ = [
     "check_policy",
     "choose",
     "clairvoyant",
+    "compare",
     "create_study",
     "epsilon_greedy",
     "evaluate",

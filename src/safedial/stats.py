@@ -16,14 +16,32 @@ def seed_interval(values: Any, level: float = 0.95) -> tuple[float, float]:
     >>> [round(end, 3) for end in seed_interval([1.0, 2.0, 3.0])]
     [-0.484, 4.484]
     """
+    mean, half = seed_band(np.ravel(values), level)
+    return float(mean - half), float(mean + half)
+
+
+def seed_band(values: Any, level: float = 0.95) -> tuple[Any, Any]:
+    """Means over the last axis, the seeds, and half the widths of Student's intervals; with one seed, 0."""
     from scipy.special import stdtrit
 
     seeds = np.asarray(values, dtype=float)
-    mean = float(seeds.mean())
-    if seeds.size == 1:
-        return mean, mean
-    half = float(stdtrit(seeds.size - 1, 0.5 + level / 2)) * float(seeds.std(ddof=1)) / math.sqrt(seeds.size)
-    return mean - half, mean + half
+    size, mean = seeds.shape[-1], seeds.mean(axis=-1)
+    if size == 1:
+        return mean, np.zeros(mean.shape)
+    return mean, float(stdtrit(size - 1, 0.5 + level / 2)) * seeds.std(axis=-1, ddof=1) / math.sqrt(size)
+
+
+def share_interval(parts: Any, wholes: Any, level: float = 0.95) -> tuple[float, float] | None:
+    """Student's interval for Σ parts / Σ wholes over seeds, linearised; None if the wholes add up to nothing.
+
+    >>> [round(end, 3) for end in share_interval([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])]
+    [0.5, 0.5]
+    """
+    part, whole = np.asarray(parts, dtype=float), np.asarray(wholes, dtype=float)
+    if whole.sum() <= 0.0:
+        return None
+    share = part.sum() / whole.sum()
+    return seed_interval(share + (part - share * whole) / whole.mean(), level)
 
 
 def violation_interval(violations: Any, rounds: float, level: float = 0.95) -> tuple[float, float]:

@@ -27,7 +27,7 @@ COMMANDS |= {
     "serve": "service",
     "key": "service",
 }
-COMMANDS |= {"demo": "service", "doctor": "doctor", "arena": "arena"}
+COMMANDS |= {"demo": "service", "doctor": "doctor", "arena": "arena", "compare": "compare_policies"}
 """Every command and group, and the file that holds it."""
 HELP = ("-h", "--help")
 

@@ -18,6 +18,7 @@ SpecPath = Annotated[Path, typer.Option("--spec", help="The spec file to compare
 Columns = Annotated[
     str | None, typer.Option(help="The context's columns, comma-separated. Default: all but the known columns.")
 ]
+SeedsText = Annotated[str, typer.Option("--seeds", help="How many seeds: 0, 1, ...; or which: 0:100, or 3,5,9.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -43,3 +44,29 @@ def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log
 
 def split(columns: str | None) -> list[str] | None:
     return [name.strip() for name in columns.split(",")] if columns else None
+
+
+def read_named(text: str, argument: str) -> dict[str, Any]:
+    """A name and its options, written `name,option=value,...`.
+
+    >>> read_named("hp_probe,radius=paper,probe=0.1,clip=false", "--policy")
+    {'name': 'hp_probe', 'radius': 'paper', 'probe': 0.1, 'clip': False}
+    """
+    from safedial.errors import require
+
+    name, *parts = (part.strip() for part in text.split(","))
+    pairs = [part.partition("=") for part in parts if part]
+    for option, equals, value in pairs:
+        require(equals and value, argument, option, "must be written option=value", f"for example {name},{option}=1")
+    return {"name": name} | {option: _plain_value(value) for option, _, value in pairs}
+
+
+def _plain_value(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text

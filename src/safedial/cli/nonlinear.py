@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, NamedTuple
 
+from safedial.cli.inputs import read_named
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.function_classes import CLASSES, FunctionClass
 from safedial.function_classes.families import network
 from safedial.function_classes.maps import fourier, splines
-from safedial.worlds import LinearWorld, NonlinearWorld, World, world_from_dict
+from safedial.own_names import imported
+from safedial.worlds import LinearWorld, World, world_from_dict
 from safedial.worlds.nonlinear import DOSE, KINDS, waves
 
 DOSE_RESPONSE = "dose-response"
@@ -31,40 +34,30 @@ class Shape(NamedTuple):
     radius: str | None
 
 
-def make_world(name: str, dim: int, noise: str, shape: Shape, linear: dict[str, Any]) -> World:
-    """A world by its name. Only the linear world accepts the options in `linear`; a dose-response world brings its
-    fields with its name.
+def make_world(text: str, dim: int | None, noise: str, shape: Shape, linear: dict[str, Any]) -> World:
+    """A world by its name, which may bring fields: `name,field=value`. Only the linear world accepts the options in
+    `linear`.
     """
-    name, _, fields = name.partition(":")
-    require(name in WORLDS, "--world", name, "must be one of " + ", ".join(WORLDS))
+    fields = read_named(text.replace(f"{DOSE_RESPONSE}:", f"{DOSE_RESPONSE},", 1), "--world")
+    name = fields.pop("name")
+    if ":" in name:
+        takes = dim is not None and "dim" in signature(imported(name, "--world")).parameters
+        fields = ({"dim": dim} if takes else {}) | fields | {"name": name}
+    else:
+        require(name in WORLDS, "--world", name, "must be one of " + ", ".join(WORLDS), "or your own, module:factory")
+        require(dim is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
+        fields = {"dim": dim} | fields
     if name == "linear":
-        return LinearWorld(dim=dim, noise=noise, **linear)
+        return world_from_dict({"noise": noise} | linear | fields)
     for option, value in linear.items():
         default = LinearWorld.__dataclass_fields__[option].default
         require(value == default, f"--{option.replace('_', '-')}", value, f"is not an option of the world {name}")
-    if name == DOSE_RESPONSE:
-        require(noise == "gaussian", "--noise", noise, f"is not an option of the world {name}", "it has tails=t2")
-        return world_from_dict({"curve": "power", "dim": dim} | _fields(fields))
-    require(not fields, "--world", fields, f"are no fields of the world {name}")
-    parts = {"functions": shape.functions, "kernel": shape.kernel, "norm": shape.norm, "odds": shape.odds}
-    return NonlinearWorld(kind=name, dim=dim, noise=noise, **parts)
-
-
-def _fields(text: str) -> dict[str, Any]:
-    """`curve=hinge,high=20` as fields of a world."""
-    pairs = [part.partition("=") for part in text.split(",") if part]
-    for name, equals, value in pairs:
-        require(equals and value, "--world", name, "must be written field=value", "for example dose-response:high=2")
-    return {name: _value(value) for name, _, value in pairs}
-
-
-def _value(text: str) -> Any:
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            pass
-    return text
+    if name in KINDS:
+        parts = {"functions": shape.functions, "kernel": shape.kernel, "norm": shape.norm, "odds": shape.odds}
+        return world_from_dict({"kind": name, "noise": noise, **parts} | fields)
+    way_out = "it has tails=t2" if name == DOSE_RESPONSE else "write the fields of your world after its name"
+    require(noise == "gaussian", "--noise", noise, f"is not an option of the world {name}", way_out)
+    return world_from_dict(({"curve": "power"} if name == DOSE_RESPONSE else {}) | fields)
 
 
 def make_classes(cost: str | None, reward: str | None, *, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:

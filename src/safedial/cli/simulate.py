@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Json
+from safedial.cli.inputs import Json, SeedsText, read_named
 from safedial.errors import InvalidInput, require
 
 # Spelled out, so that `--help` need not import NumPy; a test compares them with the lists they name.
@@ -47,15 +47,19 @@ def _engine(text: str) -> Any:
     return _in("The engine", text)
 
 
+POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]."
+WORLD = (
+    "linear, finite, kernel, logistic, dose-toxicity, dose-response, or your own, module:factory; [,FIELD=VALUE,...]."
+)
 CLIP = "Cut the cost bound at S times the context's norm. Default: yes, but no with --radius paper."
 
 
 def simulate(
     context: typer.Context,
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")],
-    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, ...")],
+    seeds: SeedsText,
     *,
-    policy: Annotated[str | None, typer.Option(help=f"One of {POLICIES}.")] = None,
+    policy: Annotated[str | None, typer.Option(help=POLICY)] = None,
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
@@ -106,9 +110,7 @@ def simulate(
     features: Annotated[str, _class_("Class features: fourier:COUNT[,LENGTH] or splines:KNOTS.")] = "fourier:100,0.5",
     misspecification: Annotated[float, _class_("Class features: bound on their approximation error.")] = 0.0,
     max_points: Annotated[int, _class_("Class kernel: the most informative rounds it can hold.")] = 5000,
-    world: Annotated[
-        str, _world("linear, finite, kernel, logistic, dose-toxicity or dose-response[:FIELD=VALUE,...].")
-    ] = "linear",
+    world: Annotated[str, _world(WORLD)] = "linear",
     functions: Annotated[int, _world("World and class finite: how many functions.")] = 1000,
     kernel: Annotated[str, _world("World and class kernel: rbf:0.5, matern52:1+polynomial:2, ...")] = "rbf:0.5",
     norm: Annotated[float, _world("World and class kernel: norm of the functions.")] = 2.0,
@@ -137,7 +139,9 @@ def simulate(
     from safedial.io import write_text
     from safedial.policies import option_names
     from safedial.rounds_io import log_text
+    from safedial.seeds import as_seeds
     from safedial.simulation.logged import logged_simulation
+    from safedial.simulation.own_policy import find_policy, is_own_name
     from safedial.simulation.run import simulate as run
     from safedial.simulation.summary import summary
     from safedial.specfile import load_spec
@@ -145,16 +149,19 @@ def simulate(
     file = load_spec(spec) if spec else None
     stated = stated_spec(spec_options(context), file)
     known = dim if dim is not None else file and file.dim
-    require(known is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
     shape = Shape(functions, kernel, norm, odds, features, misspecification, max_points, radius)
     own = {"contexts": contexts, "baseline_cost": baseline_cost, "mean": mean}
-    place = make_world(world, known, noise, shape, own)  # pyright: ignore[reportArgumentType] -- checked above
+    place = make_world(world, known, noise, shape, own)
     given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
     given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence, "form": form, "scaled": scaled}
     given |= {"groups": groups, "start": start}
     given = {name: value for name, value in given.items() if value is not None}
+    told = read_named(policy, "--policy") if policy else {}
+    policy, given = told.pop("name", None), told | given
     if policy is None and file and file.policy and not given:
         chosen = named_policy(file.policy)
+    elif is_own_name(policy):
+        chosen = find_policy({"name": policy} | given)
     else:
         named = policy or (file and file.policy and file.policy["name"])
         require(named, "--policy", policy, "is missing", "give it, or a spec file with a [[policy]] table")
@@ -169,21 +176,22 @@ def simulate(
             given["binary_cost"] = True
         chosen = _policy(str(named), given)
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or default_dose(world)))
-    with progress_bar(f"{chosen.label}, {seeds} seeds", rounds) as advance:
-        options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "dose": curve, "progress": advance}
+    which = as_seeds(seeds, "--seeds")
+    with progress_bar(f"{chosen.label}, {len(which)} seeds", rounds) as advance:
+        options: dict[str, Any] = {"rounds": rounds, "seeds": which, "dose": curve, "progress": advance}
         how: dict[str, Any] = {"engine": engine, "device": device, "draws": draws, "dtype": dtype}
         if log:
             require(engine != "jax", "--log", log, "is not for --engine jax, which keeps no rounds", "leave one out")
-            told, result = logged_simulation(chosen, place, stated, **options)
+            played, result = logged_simulation(chosen, place, stated, **options)
             units = {"features": file.features, "dial": file.dial} if file else {}
-            write_text(log, log_text(told, **units))
+            write_text(log, log_text(played, **units))
         else:
             result = run(chosen, place, stated, **options, **how)
     report = summary(result)
     if json:
         print_json(report | ({"log": str(log)} if log else {}))
     else:
-        _print(report, f"{chosen.label}, {world} world", seeds, log, heuristic=PROMISES[chosen.promise].empty)
+        _print(report, f"{chosen.label}, {world} world", len(which), log, heuristic=PROMISES[chosen.promise].empty)
 
 
 def spec_options(context: typer.Context) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from safedial.evaluation.evaluated import Evaluation, PolicyResult
-from safedial.plots.style import legend_below, new_figure, png, title
+from safedial.plots.style import SHADES, legend_below, new_figure, png, title
 
-SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#999999")
 POINTS = 60
 """Points of a line over time: means of so many blocks."""
 

@@ -39,6 +39,16 @@ LABELS = {
 MARKERS = dict(zip(COLOURS, "osDv^PXx", strict=True))
 
 
+SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#999999")
+DASHES = ("-", "--", ":", "-.")
+
+
+def look_of(number: int, row: int = 0) -> dict[str, Any]:
+    """The colour and dashes of a line by its number, and by its row among lines of one colour."""
+    style = DASHES[(row + number // len(SHADES)) % len(DASHES)]
+    return {"color": SHADES[number % len(SHADES)], "linestyle": style, "linewidth": 1.2}
+
+
 def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **options: Any) -> tuple[Any, list[Any]]:
     """A figure with `rows` × `columns` axes, listed."""
     matplotlib = import_extra("matplotlib", "plot")
@@ -101,16 +111,19 @@ def png(figure: Any) -> bytes:
     from io import BytesIO
 
     held = BytesIO()
-    figure.savefig(held, dpi=160, format="png")
-    import_extra("matplotlib.pyplot", "plot").close(figure)
+    close(figure).savefig(held, dpi=160, format="png")
     return held.getvalue()
+
+
+def close(figure: Any) -> Any:
+    """The figure, which pyplot forgets."""
+    import_extra("matplotlib.pyplot", "plot").close(figure)
+    return figure
 
 
 def save(figure: Any, path: Path) -> Path:
     try:
-        figure.savefig(path, dpi=200)
+        close(figure).savefig(path, dpi=200)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        import_extra("matplotlib.pyplot", "plot").close(figure)
     return path

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import require
-from safedial.plots.style import COLOURS, LABELS, MARKERS, legend_below, new_figure, save
+from safedial.plots.style import COLOURS, DASHES, LABELS, MARKERS, legend_below, new_figure, save
 from safedial.sweep.table import NUMBERS, sweep_rows, varying
-
-DASHES = ("-", "--", ":", "-.")
 
 
 def draw_sweep(folder: str | Path, x: str | None = None) -> Path:

@@ -111,7 +111,8 @@ def default_policy(spec: SafetySpec) -> Policy:
 def as_policy(policy: str | Policy) -> Policy:
     """A policy, given itself or by its name with default options."""
     made = _default(policy) if isinstance(policy, str) else policy
-    require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", ", ".join(POLICIES))
+    way_out = "call it, which makes a policy" if callable(policy) else ", ".join(POLICIES)
+    require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", way_out)
     return made
 
 

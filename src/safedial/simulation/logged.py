@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies import Policy
 from safedial.rounds_io import Log
+from safedial.seeds import Seeds
 from safedial.simulation.run import Simulation, simulate
 from safedial.worlds.world import World
 
@@ -44,7 +45,7 @@ def logged_simulation(
     spec: SafetySpec,
     *,
     rounds: int,
-    seeds: int | Sequence[int],
+    seeds: Seeds,
     dose: DoseCurve | Dose | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Log, Simulation]:

@@ -9,7 +9,7 @@ estimate, and a grid of thresholds costs little more than one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,11 +25,13 @@ from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
-from safedial.policies import Policy, as_policy, check_proved
+from safedial.policies import Policy, check_proved
 from safedial.policies.several_costs import takes_costs
+from safedial.seeds import Seeds, as_seeds
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
 from safedial.simulation.loop import Batch, Played, Round, Setting
+from safedial.simulation.own_policy import find_policy
 from safedial.worlds.world import World
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ def simulate(
     spec: SafetySpec,
     *,
     rounds: int,
-    seeds: int | Sequence[int],
+    seeds: Seeds,
     dose: DoseCurve | Dose | None = None,
     points: int = 200,
     progress: Callable[[int], None] | None = None,
@@ -144,7 +146,8 @@ def simulate(
     """Run `policy` in `world` for `rounds` rounds and every seed; `spec.threshold` and the risks may be 1-d arrays.
 
     Args:
-        seeds: how many (0, 1, …), or which.
+        policy: also by its name; your own as "module:factory".
+        seeds: how many (0, 1, …), or which: a list, a range, an array, or text such as "0:100".
         dose: the true dose curves, which the learner knows; the identity by default.
         points: how many checkpoints the curves have.
         progress: called with the number of rounds just finished.
@@ -165,8 +168,8 @@ def simulate(
     >>> simulate(hp_ucb(), LinearWorld(dim=5), spec, rounds=100, seeds=3).violations.shape
     (2, 3)
     """
-    policy, dose = as_policy(policy), as_dose(dose)
-    chosen = _check(policy, world, spec, rounds=rounds, points=points, seeds=seeds)
+    policy, dose, chosen = find_policy(policy), as_dose(dose), as_seeds(seeds)
+    _check(policy, world, spec, rounds=rounds, points=points)
     spec = with_ridge(spec, policy.options.get("radius"), world.dim)
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
@@ -199,17 +202,11 @@ def simulate(
     )
 
 
-def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, seeds: Any) -> list[int]:
+def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -> None:
     require(isinstance(world, World), "world", world, "must be a world of safedial.worlds, or your own")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
-    rule = "must be a count >= 1, or a list of different whole numbers >= 0"
-    counted = type(seeds) is int
-    require(counted or (isinstance(seeds, Sequence) and not isinstance(seeds, str)), "seeds", seeds, rule)
-    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
-    require(chosen and whole and len(set(chosen)) == len(chosen), "seeds", seeds, rule)
     check_grids(spec, several=world.several_costs and takes_costs(policy, spec, with_constants=bool(world.constants)))
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
@@ -232,7 +229,6 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any, s
         require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
-    return [int(seed) for seed in chosen]
 
 
 def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:

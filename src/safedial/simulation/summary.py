@@ -38,7 +38,7 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "exact_clairvoyant_reward": float(simulation.exact_clairvoyant_reward[row].mean()),
         "full_dose_rounds": float(simulation.full_dose_rounds[row].mean()),
         "full_dose_violation_rate": _share(simulation.full_dose_violations[row], simulation.full_dose_rounds[row]),
-        "promised_risk": _promised(simulation, row),
+        "promised_risk": promised(simulation, row),
         "regret_ci": list(seed_interval(simulation.regret[row])),
         "informative_rounds": float(simulation.informative_rounds[row].mean()),
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
@@ -74,7 +74,7 @@ def _share(part: Array, whole: Array) -> float | None:
     return float(part.sum() / whole.sum()) if whole.sum() else None
 
 
-def _promised(simulation: Simulation, row: int) -> float | None:
+def promised(simulation: Simulation, row: int) -> float | None:
     """The risk of a spec row's promise (`SafetySpec.promised_risk`), or None if there is no promise."""
     spec = simulation.spec
     if not promise_holds(simulation.policy, simulation.world, spec):

@@ -1,0 +1,123 @@
+"""Policies on the same random numbers: differences are paired by seed."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from safedial import InvalidInput, LinearWorld, compare, hp_probe, simulate
+from safedial.seeds import as_seeds
+from safedial.stats import seed_interval, share_interval, violation_interval
+from tests.conftest import make_spec
+from tests.program import run
+
+WORLD = LinearWorld(dim=3)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return compare(["hp_ucb", "hp_probe"], WORLD, make_spec(threshold=[0.2, 0.6]), rounds=100, seeds=range(3, 7))
+
+
+def test_differences_are_those_of_each_seed_alone(found):
+    assert [(row["policy"], row["threshold"]) for row in found.table] == [
+        (policy, threshold) for policy in ("HP-UCB", "HP-Probe") for threshold in (0.2, 0.6)
+    ]
+    row, spec = found.table[3], make_spec(threshold=0.6)
+    pairs = [
+        [simulate(name, WORLD, spec, rounds=100, seeds=[seed]) for seed in range(3, 7)]
+        for name in ("hp_ucb", hp_probe())
+    ]
+    differences = [float((probe.regret - ucb.regret)[0, 0]) for ucb, probe in zip(*pairs, strict=True)]
+    assert row["regret_difference"] == pytest.approx(np.mean(differences))
+    assert (row["regret_difference_low"], row["regret_difference_high"]) == pytest.approx(seed_interval(differences))
+    apart = [row["regret_high"] - row["regret_low"] for row in found.table]
+    assert row["regret_difference_high"] - row["regret_difference_low"] < apart[1] + apart[3]
+    counts = [float(probe.violations[0, 0]) for probe in pairs[1]]
+    assert (row["excess_rate_low"], row["excess_rate_high"]) == violation_interval(counts, 100)
+    assert row["promised_risk"] == pytest.approx(spec.promised_risk)
+    assert found.table[0]["regret_difference"] == found.table[0]["excess_difference"] == 0.0
+
+
+def test_the_interval_of_a_share_covers_as_often_as_it_says():
+    """At level 0.9 with 30 seeds; a false alarm of this test has probability below 1e-4."""
+    rng, truth = np.random.default_rng(0), 0.7
+    wholes = rng.uniform(5.0, 15.0, (2000, 30))
+    parts = truth * wholes + rng.normal(0.0, 1.0, wholes.shape)
+    ends = [share_interval(*pair, level=0.9) or (0.0, 0.0) for pair in zip(parts, wholes, strict=True)]
+    assert np.mean([low <= truth <= high for low, high in ends]) == pytest.approx(
+        0.9, abs=4 * (0.09 / 2000) ** 0.5 + 0.005
+    )
+    assert share_interval([1.0], [2.0]) == (0.5, 0.5)
+    assert share_interval([1.0], [0.0]) is None
+
+
+def test_labels_tell_policies_apart_and_specs_may_promise_different_things(found):
+    spec = make_spec(violation_risk=0.02, estimation_risk=0.02)
+    conformal = {"name": "hp_conformal", "start_dose": 0.05}
+    specs = [spec, replace(spec, promise="conformal")]
+    both = compare(["hp_probe", conformal], WORLD, specs, rounds=60, seeds=2)
+    assert list(both.runs) == ["HP-Probe", "HP-Conformal"]
+    named = compare({"paper": {"name": "hp_ucb", "radius": "paper"}}, WORLD, spec, rounds=20, seeds=[4])
+    assert named.frame()["policy"].tolist() == ["paper"]
+    radii = [{"name": "hp_ucb", "radius": radius} for radius in ("paper", "mixture")]
+    assert list(compare(radii, WORLD, spec, rounds=20, seeds=1).runs) == [
+        "HP-UCB, radius paper",
+        "HP-UCB, radius mixture",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"policies": []}, "at least one"),
+        ({"policies": ["hp_ucb", "hp_ucb"]}, "twice"),
+        ({"policies": [hp_probe]}, "call it"),
+        ({"spec": [make_spec()]}, "one for each of the 2"),
+        ({"spec": [make_spec(), make_spec(cost_noise=0.5)]}, "cost_noise.*differ"),
+        ({"spec": [make_spec(), make_spec(threshold=0.9)]}, "threshold.*differ"),
+        ({"level": 1.0}, "level"),
+        ({"seeds": "5:5"}, "seeds"),
+    ],
+)
+def test_an_impossible_comparison_is_refused(wrong, rule):
+    given = {"policies": ["hp_ucb", "hp_probe"], "spec": make_spec(), "seeds": 2, "level": 0.9} | wrong
+    policies, spec = given.pop("policies"), given.pop("spec")
+    with pytest.raises(InvalidInput, match=rule):
+        compare(policies, WORLD, spec, rounds=5, **given)
+
+
+def test_seeds_are_a_count_a_range_a_list_or_an_array():
+    assert as_seeds(np.arange(3)) == as_seeds(3) == as_seeds("3") == as_seeds(":3") == [0, 1, 2]
+    assert as_seeds("7,") == [7]
+    for wrong in ("a:3", "1,x", "", "3:1", -1, True, {1, 2}, np.array([0.5])):
+        with pytest.raises(InvalidInput, match=r"--seeds = .*a range such as 0:100"):
+            as_seeds(wrong, "--seeds")
+
+
+def test_the_command_line_compares_and_draws(tmp_path):
+    words = ("--dim", 2, "--threshold", 0.5, "--rounds", 40, "--seeds", "3,5,9")
+    named = ("--policy", "hp_ucb,radius=paper", "--policy", "on_expectation", "--world", "linear,noise=uniform")
+    done = run("compare", *named, *words, "--out", tmp_path, "--json")
+    told = json.loads(done.stdout)
+    assert (told["seeds"], told["world"]) == ([3, 5, 9], "LinearWorld")
+    assert [row["policy"] for row in told["policies"]] == ["HP-UCB", "On-Expectation"]
+    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "compare.csv").read_text().count("\n") == 3
+    shown = run("compare", *named, *words)
+    assert "paired by seed" in shown.stdout
+    for wrong in (("--policy", "hp_ucb,radius"), ("--policy", "hp_ubc"), ()):
+        assert run("compare", *wrong, *words).returncode == 2
+
+
+def test_the_command_line_takes_a_spec_file_for_each_policy(tmp_path):
+    text = "[spec]\nthreshold = 0.5\nviolation_risk = 0.05\ncost_noise = 1.0\nreward_noise = 1.0\n"
+    text += 'coefficient_bound = 1.0\ncontext_bound = 1.0\n{more}\n[world]\ndim = 2\n[[policy]]\nname = "{name}"\n'
+    (tmp_path / "a.toml").write_text(text.format(more="estimation_risk = 0.01", name="hp_probe"))
+    (tmp_path / "b.toml").write_text(text.format(more='promise = "conformal"', name="hp_conformal"))
+    files = ("--spec", tmp_path / "a.toml", "--spec", tmp_path / "b.toml")
+    done = run("compare", *files, "--rounds", 30, "--seeds", 2, "--json")
+    assert [row["policy"] for row in json.loads(done.stdout)["policies"]] == ["HP-Probe", "HP-Conformal"]
+    done = run("compare", *files, "--policy", "hp_ucb", "--rounds", 30, "--seeds", 2)
+    assert (done.returncode, "one for all, or one for each" in done.stderr) == (2, True)
