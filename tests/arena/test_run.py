@@ -24,9 +24,6 @@ from tests.program import run
 def own_python(monkeypatch):
     """Peers as this environment has them, whatever else is on this machine."""
     monkeypatch.setenv("SAFEDIAL_PEERS", sys.executable)
-    peer.installed.cache_clear()
-    yield
-    peer.installed.cache_clear()
 
 
 @pytest.mark.parametrize(("policy", "options"), [("HP-UCB", {"name": "hp_ucb"}), ("HP-Probe", {"name": "hp_probe"})])
@@ -85,8 +82,9 @@ def test_the_command_prints_one_json_object_and_names_what_is_not_installed(tmp_
     assert (tmp_path / "arena.png").exists()
 
 
-def test_where_every_peer_is_left_out_no_star_is_explained(tmp_path):
+def test_where_every_peer_is_left_out_the_command_fails_and_says_how_to_install_them(tmp_path):
     done = run("arena", "--world", "paper", "--policy", "coba LinTS", "--out", str(tmp_path), "--no-picture")
+    assert done.returncode == 1
     assert "left out: coba LinTS: coba not installed: make peers" in done.stdout
     assert "*" not in done.stdout
 
@@ -123,6 +121,12 @@ def test_a_peer_that_fails_says_why():
     setting = peer.Setting("linear quantiles", "quantile_linear", {"no_such_option": 1})
     with pytest.raises(InvalidInput, match="no_such_option"):
         play_with(setting)
+
+
+def test_a_process_plays_one_problem_after_another_as_a_new_one_would():
+    first, again = (solved("linear quantiles, level 0.95", 60, seeds=1) for _ in range(2))
+    assert first == again
+    assert len(peer.IDLE[sys.executable, "quantile_linear"]) == 1
 
 
 def test_a_python_that_is_not_there_is_named(monkeypatch):

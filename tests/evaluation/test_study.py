@@ -1,5 +1,7 @@
 """A study is evaluated with its delays, voids, overrides, alarms and coins: its own policy repeats it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -134,6 +136,21 @@ def test_an_export_as_csv_is_read_with_its_units_and_a_spec(tmp_path):
     agrees(found.policies[0], study)
     assert {row["group"] for row in found.groups() if row["column"] == "unit"} == {"p0", "p1", "p2", "p3"}
     assert "visit" in found.rows(exceeding=False)[0]
+    study.store.close()
+
+
+def test_options_that_an_export_as_csv_does_not_have_are_named_where_they_matter(tmp_path):
+    """A study that ran what was left open under rules before version 4."""
+    older = {"name": "hp_probe", "radius": "mixture"}
+    study = run(made("", tmp_path, policy=older, ridge=1.0, violation_risk=0.3), 50, lag=0)
+    study.export(tmp_path / "trial.csv")
+    stated = study.spec.rules.spec
+    found = evaluate(tmp_path / "trial.csv", "hp_probe", spec=replace(stated, ridge=None))
+    (doubt,) = [each for each in found.doubts if each.name == "options of the study"]
+    assert 'radius = "mixture", and ridge = 1' in doubt.words
+    found = evaluate(tmp_path / "trial.csv", older, spec=stated)
+    agrees(found.policies[0], study)
+    assert "options of the study" not in [each.name for each in found.doubts]
     study.store.close()
 
 

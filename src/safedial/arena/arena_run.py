@@ -21,9 +21,10 @@ from safedial.sweep.cell import cell_path, read_cell
 from safedial.sweep.engine import Status, run_sweep
 from safedial.sweep.grid import Grid
 
-FORMAT = 1
+FORMAT = 2
 """Part of every cell. Raise it when results change; old files then no longer count."""
-SEED_BLOCK = 10
+SEED_BLOCK = 5
+"""Seeds of a cell. All worlds and policies have their first seeds before the next ones begin."""
 
 POLICIES = (*OURS, *UNPROMISED, *RULES, *SAFEOPT, *PEERS)
 FAMILIES = dict.fromkeys((*OURS, *PRINTED), "ours") | {name: name for name in UNPROMISED}
@@ -91,6 +92,7 @@ def plan_arena(
                 }
                 peer = installed(PEERS[name].module) if name in PEERS else {}
                 cells += [{**setting, **peer, "unit": made.unit, "seeds": block} for block in blocks]
+    cells.sort(key=lambda cell: cell["seeds"])
     settings = {"worlds": list(worlds), "policies": chosen, "rounds": rounds, "seeds": seeds, "risk": risk}
     text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items())
     return Arena(Grid("arena", text, tuple(cells)), left_out)

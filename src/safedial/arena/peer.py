@@ -6,14 +6,15 @@ that this Python has are used. A peer that is not installed is named, with the l
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -52,26 +53,73 @@ def peers_python() -> str:
     return os.environ.get("SAFEDIAL_PEERS") or (str(own.absolute()) if own.exists() else sys.executable)
 
 
-def _process(module: str) -> Any:
-    quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    environment = {**os.environ, **quiet, "PYTHONPATH": str(Path(__file__).parent)}
-    command = [peers_python(), "-m", "peers.serve", module]
-    pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603 -- ours
-    except OSError as error:
-        way_out = "name the Python of the peers' environment, or make peers"
-        raise InvalidInput(f"SAFEDIAL_PEERS = {command[0]!r}: cannot be run ({error.strerror}); {way_out}") from error
+class Process:
+    """A process of a peer's module, which plays one cell after another."""
+
+    def __init__(self, module: str) -> None:
+        quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        environment = {**os.environ, **quiet, "PYTHONPATH": str(Path(__file__).parent)}
+        self.python, self.module, pipe = peers_python(), module, subprocess.PIPE
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed in `end`
+        options: Any = {"env": environment, "text": True, "stdin": pipe, "stdout": pipe, "stderr": self.errors}
+        try:
+            self.popen: Any = subprocess.Popen([self.python, "-m", "peers.serve", module], **options)  # noqa: S603 -- ours
+        except OSError as error:
+            self.errors.close()
+            way_out = "name the Python of the peers' environment, or make peers"
+            raise InvalidInput(
+                f"SAFEDIAL_PEERS = {self.python!r}: cannot be run ({error.strerror}); {way_out}"
+            ) from error
+
+    def send(self, content: dict[str, Any]) -> None:
+        try:
+            self.popen.stdin.write(json.dumps(content) + "\n")
+            self.popen.stdin.flush()
+        except BrokenPipeError:
+            self.fail()
+
+    def ask(self, content: dict[str, Any]) -> dict[str, Any]:
+        self.send(content)
+        return json.loads(self.popen.stdout.readline() or self.fail())
+
+    def fail(self) -> NoReturn:
+        last = (self.end().splitlines() or ["no answer"])[-1]
+        raise InvalidInput(f"peer = {self.module!r}: its process ended ({last}); its Python is {self.python}")
+
+    def end(self) -> str:
+        """What it wrote as errors."""
+        self.popen.communicate()
+        self.errors.seek(0)
+        with self.errors:
+            return self.errors.read().strip()
 
 
-@lru_cache
+IDLE: dict[tuple[str, str], list[Process]] = {}
+"""Processes that wait for their next cell, by Python and module."""
+
+
+def take_process(module: str) -> Process:
+    idle = IDLE.setdefault((peers_python(), module), [])
+    return idle.pop() if idle else Process(module)
+
+
+def give_back(process: Process) -> None:
+    IDLE[process.python, process.module].append(process)
+
+
+@atexit.register
+def end_processes() -> None:
+    for idle in IDLE.values():
+        while idle:
+            idle.pop().end()
+
+
 def installed(module: str) -> dict[str, Any]:
     """{"versions": …} of a peer's packages, or {"missing": …}."""
-    with _process(module) as process:
-        out, errors = process.communicate("{}\n", timeout=60)
-    if not out:
-        raise InvalidInput(f"SAFEDIAL_PEERS = {peers_python()!r}: cannot run {module} ({errors.strip()[-200:]})")
-    return json.loads(out.splitlines()[0])
+    process = take_process(module)
+    found = process.ask({})
+    give_back(process)
+    return found
 
 
 def how_to_install(missing: list[str]) -> str:
@@ -85,36 +133,17 @@ class PeerPlayer:
     """A peer as a player."""
 
     def __init__(self, setting: Setting, world: ArenaWorld, seeds: list[int], risk: float) -> None:
-        self.setting, self.process, self.alarms = setting, _process(setting.module), np.zeros(len(seeds))
+        self.process, self.alarms = take_process(setting.module), np.zeros(len(seeds))
         told = {"dim": world.dim, "threshold": world.threshold, "risk": risk, "start": world.start}
-        self._send({"problem": {**told, "signed": world.signed}, "seeds": seeds, "options": dict(setting.options)})
-        self._answer("versions")
+        problem = {**told, "signed": world.signed}
+        self.process.ask({"problem": problem, "seeds": seeds, "options": dict(setting.options)})
 
     def decide(self, stream: Stream) -> Array:
-        self._send({"context": stream.context.tolist(), "protocol": stream.protocol.tolist()})
-        return np.clip(np.array(self._answer("setting")), 0.0, 1.0)
+        told = {"context": stream.context.tolist(), "protocol": stream.protocol.tolist()}
+        return np.clip(np.array(self.process.ask(told)["setting"]), 0.0, 1.0)
 
     def tell(self, outcome: Outcome) -> None:
-        self._send({"reward": outcome.reward.tolist(), "cost": outcome.cost.tolist()})
+        self.process.send({"reward": outcome.reward.tolist(), "cost": outcome.cost.tolist()})
 
     def close(self) -> None:
-        self.process.communicate()
-
-    def _send(self, content: dict[str, Any]) -> None:
-        try:
-            self.process.stdin.write(json.dumps(content) + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            self._fail()
-
-    def _answer(self, name: str) -> Any:
-        line = self.process.stdout.readline()
-        content = json.loads(line) if line else {}
-        if name not in content:
-            self._fail()
-        return content[name]
-
-    def _fail(self) -> None:
-        _, errors = self.process.communicate()
-        last = (errors.strip().splitlines() or ["no answer"])[-1]
-        raise InvalidInput(f"peer = {self.setting.family!r}: its process ended ({last})")
+        give_back(self.process)

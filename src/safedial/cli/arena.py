@@ -58,7 +58,7 @@ def arena(
     else:
         _print(rows, found, plan.left_out, state.failed)
         print_written(paths)
-    if state.failed:
+    if state.failed or not rows:
         raise typer.Exit(1)
 
 

@@ -29,7 +29,7 @@ def evaluate(
     start_action: Annotated[
         float | None, typer.Option(help="A start that you declare safe, for policies with one.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For the coins of randomised policies; a study has its own.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of a randomised policy's random numbers; a study has its own.")] = 0,
     engine: Annotated[
         str, typer.Option(help="agent; replay (fast, without alarms); auto: replay from 20,000 rounds where it can.")
     ] = "auto",
@@ -40,7 +40,7 @@ def evaluate(
 
     Exact where the dose curve is: R/g and C/g do not depend on the dose, so a round that was given any dose above 0
     tells what every other dose would have given. Under a growth bracket, figures are lower and upper ones. The log of a
-    study (.jsonl, or --storage) also has the times of outcomes and the coins: its own policy repeats it exactly.
+    study (.jsonl, or --storage) also has the times of outcomes and the random numbers: its policy repeats it exactly.
 
     Example: safedial evaluate log.csv --spec spec.toml --policy hp_probe --policy hp_ucb --out report.html
     """

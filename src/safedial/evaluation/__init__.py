@@ -50,14 +50,14 @@ def evaluate(
 
     Args:
         log: a `Log`, the path of a log or of a study's export (.csv, .jsonl), or a `Study`. A .jsonl export and a study
-            also give the times of outcomes and the coins, and their own spec, dial, dose curve and features.
+            also give the times of outcomes and the random numbers, and their own spec, dial, dose curve and features.
         policies: names, policies, spec files (`SpecFile` or a path ending in .toml, each with its own promise and
             policy), or one of these; by default the policy of the spec, or of the study. Options that are left open are
             those of a new `Agent`. A policy of another promise than the spec's gets its threshold, constants and risk.
         spec: the promise: a `SafetySpec`, or a spec file, which may also state dose, dial, features and policy.
         dose, dial, features: as for an `Agent`. context_columns: the columns of a CSV that are the context.
         start_action, fallback_action: as for an `Agent`, where the policy takes them.
-        seed: for the coins of randomised policies, as for an `Agent`; a study has its own.
+        seed: of the random numbers of randomised policies, as for an `Agent`; a study has its own.
         engine: "agent"; "replay", which is fast and knows no alarms; or "auto": "replay" from 20,000 rounds on, where
             the policy has a linear estimate.
         progress: called with the policy's name and the number of rounds (of a study: events) just done.

@@ -1,7 +1,7 @@
 """The rounds that policies are evaluated on, from a log, a study's export, or a study.
 
 A log as CSV and a `Log` have one row for each round, each outcome known before the next decision. A study, or its
-export as .jsonl, also tells when each outcome came, which rounds are void, and which coins were tossed.
+export as .jsonl, also tells when each outcome came, which rounds are void, and which random numbers were drawn.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A log is played through an `Agent`, or, where it is long and the policy's estimate linear, through `safedial.replay`,
 which computes the same settings at the speed of matrix products but knows no alarms. A study is played through its own
-reducer, event by event: outcomes come when they came, void rounds are void, and the coins are those of its hashes.
+reducer, event by event: outcomes come when they came, void rounds are void, and random numbers are those of its hashes.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
 → {"context": [[…], […]], "protocol": [0.5, 0.5]}
 ← {"setting": [0.3, 0.4]}
 → {"reward": [1.0, 0.0], "cost": [0.7, 1.2]}         no answer
+
+Another problem may follow, with new learners: packages are slow to import. {} asks for the versions alone.
 """
 
 from __future__ import annotations
@@ -36,13 +38,7 @@ def serve(name: str) -> None:
     module: Any = import_module(f".{name}", __package__)
     lines, out = sys.stdin, sys.stdout
     sys.stdout = sys.stderr  # what packages print is no answer
-    first = json.loads(lines.readline())
-    answer(out, found := versions(module.PACKAGES))
-    if "missing" in found or "problem" not in first:
-        return
-    told = [Problem(seed=seed, **first["problem"]) for seed in first["seeds"]]
-    learners = [module.Learner(problem, **first["options"]) for problem in told]
-    contexts, settings = np.empty((0, 0)), []
+    found, learners, contexts, settings = versions(module.PACKAGES), [], np.empty((0, 0)), []
     for line in lines:
         given = json.loads(line)
         if "context" in given:
@@ -50,9 +46,14 @@ def serve(name: str) -> None:
             asked = zip(learners, contexts, given["protocol"], strict=True)
             settings = [learner.choose(context, protocol) for learner, context, protocol in asked]
             answer(out, {"setting": settings})
-        else:
+        elif "reward" in given:
             for learner, *round_ in zip(learners, contexts, settings, given["reward"], given["cost"], strict=True):
                 learner.learn(*round_)
+        else:
+            if "problem" in given and "versions" in found:
+                told = [Problem(seed=seed, **given["problem"]) for seed in given["seeds"]]
+                learners = [module.Learner(problem, **given["options"]) for problem in told]
+            answer(out, found)
 
 
 def answer(out: Any, content: dict[str, Any]) -> None:
