@@ -25,6 +25,7 @@ from safedial.decision.units import Dial, Features
 from safedial.diagnostics.finding import Finding
 from safedial.diagnostics.slopes import Slopes, slopes
 from safedial.errors import InvalidInput, require
+from safedial.notebook import card
 from safedial.rounds_io import Array, Log
 from safedial.specfile import SpecFile
 
@@ -69,6 +70,10 @@ class BracketCalibration:
     @property
     def growth(self) -> Growth | None:
         return self.cost and self.cost.growth
+
+    def _repr_html_(self) -> str:
+        rows = ({"constant": name, **each._asdict()} for name, each in self.proposals.items())
+        return card("A proposed bracket, for you to judge", rows, [self.reason, MISLEADING, AVERAGE])
 
     def words(self) -> list[str]:
         """The proposal and its limits, in plain words."""

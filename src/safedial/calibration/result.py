@@ -17,6 +17,7 @@ from safedial.core.spec import VIOLATION_SHARE, SafetySpec
 from safedial.decision.units import Dial, Features
 from safedial.diagnostics.finding import Finding
 from safedial.errors import InvalidInput, require
+from safedial.notebook import card
 from safedial.specfile import SpecFile
 
 LARGEST_ERROR = 1.0
@@ -95,6 +96,10 @@ class Calibration:
         top += [f"{name}: {self.words(name)}" for name in self.curves]
         top += [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else [UNSEEN]
         return {"": "\n".join(top)} | {name: each.reason for name, each in self.proposals.items()}
+
+    def _repr_html_(self) -> str:
+        rows = ({"constant": name, **each._asdict()} for name, each in self.proposals.items())
+        return card("Proposed constants, for you to judge", rows, self.notes()[""].splitlines())
 
     def words(self, name: str) -> str:
         """The fitted curve, in a sentence."""

@@ -14,6 +14,7 @@ from safedial.core.spec import SafetySpec
 from safedial.decision.rules import write_parts
 from safedial.decision.units import Features
 from safedial.errors import require
+from safedial.notebook import card, data_frame
 from safedial.policies import Policy
 from safedial.specfile import SpecFile
 
@@ -99,11 +100,16 @@ class Ranking:
         """The share up to some rounds, of each offer."""
         return [{"policy": each.name, **row} for each in self.offers if each.forecast for row in each.forecast.curve]
 
-    def frame(self) -> DataFrame:
+    def to_frame(self) -> DataFrame:
         """The table, as a pandas table."""
-        from safedial.errors import import_extra
+        return data_frame(self.table)
 
-        return import_extra("pandas", "data").DataFrame(self.table)
+    frame = to_frame
+
+    def _repr_html_(self) -> str:
+        return card(
+            "Policies that you may use", (dict(zip(HEADS, row, strict=True)) for row in self.cells()), self.words()
+        )
 
     def spec_file(self, rank: int = 1) -> SpecFile:
         """An offer as a spec file, for `safedial study create --spec` and `SpecFile.agent`."""

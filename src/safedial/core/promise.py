@@ -49,6 +49,13 @@ class Promise(NamedTuple):
     default_options: Mapping[str, str] = MappingProxyType({})
     because: str = ""
 
+    @property
+    def in_brief(self) -> str:
+        """What kind of promise it is and what it takes as true, in one sentence."""
+        if not self.proved:
+            return "Nothing is proved about the realized cost."
+        return f"The promise on the realized cost holds if what is stated is true: {self.because}."
+
 
 CERTIFIED = Promise(
     proved=True,

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.promise import PROMISES
 from safedial.decision.rules import Rules
+from safedial.decision.units import Dial
+from safedial.notebook import card, named_values
 from safedial.renamed import renamed_attribute
 
 
@@ -21,6 +23,22 @@ class Text(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+class Certificate(dict[str, Any]):
+    """A certificate: plain values, and a short table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        text, claimed = Dial(**self["dial"]).text, PROMISES[self["promise"]].claimed
+        rows = {
+            "set the dial to": text(self["action"]),
+            f"largest {'safe' if claimed else 'allowed'} setting": self["safe_action"] and text(self["safe_action"]),
+            "what set it": LIMITS[self["limit"]],
+            "promise": self["statement"],
+            "policy": self["policy"]["name"],
+        }
+        rests = ["The promise holds if:", *self["assumptions"]] if claimed else []
+        return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests)
 
 
 class Decision(NamedTuple):
@@ -82,11 +100,14 @@ class Decision(NamedTuple):
         return proposal_answer(self.proposal, self.action)
 
     @property
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self) -> Certificate:
         """Every number and assumption behind the action, as plain values."""
         from safedial.decision.certificates.certified import certificate
 
         return certificate(self)
+
+    def _repr_html_(self) -> str:
+        return self.certificate._repr_html_()
 
     def explain(self) -> Text:
         """The certificate in plain words."""

@@ -17,6 +17,7 @@ from safedial.core.spec import SafetySpec
 from safedial.diagnostics.conformal_rounds import walk_log
 from safedial.diagnostics.residuals import Array
 from safedial.errors import require
+from safedial.notebook import card, named_values
 from safedial.rounds_io import Log
 
 SURE = 0.95
@@ -93,6 +94,9 @@ class ExchangeabilityWatch:
             f"{high:.2g} (95 % interval, for independent rounds); the promise is {self.allowed[0]:g} on average. This "
             "is not evidence, because the promise is marginal."
         )
+
+    def _repr_html_(self) -> str:
+        return card("The monitor", named_values(self.to_dict()), [self.verdict()])
 
     def verdict(self) -> str:
         """What it means, in plain words."""

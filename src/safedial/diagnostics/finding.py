@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.notebook import card
+
 LARGEST_LOG = 700.0
 
 
@@ -44,6 +46,9 @@ class Finding:
     @property
     def flagged(self) -> bool:
         return self.word in ("FLAG", "contradicted")
+
+    def _repr_html_(self) -> str:
+        return card(f"{self.title}: {self.word}", notes=[self.tested, self.found, self.means])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

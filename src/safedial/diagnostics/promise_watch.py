@@ -28,6 +28,7 @@ from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_con
 from safedial.diagnostics.residuals import Array
 from safedial.diagnostics.student_rounds import walk_student_log, watch_student_log
 from safedial.errors import require
+from safedial.notebook import card, named_values
 from safedial.policies import Policy
 from safedial.rounds_io import Log
 
@@ -82,6 +83,9 @@ class Watch:
             "level": self.level,
             "alarm_round": self.alarm_round,
         }
+
+    def _repr_html_(self) -> str:
+        return card("The monitor", named_values(self.to_dict()), [self.verdict()])
 
     def verdict(self) -> str:
         """What it means, in plain words."""

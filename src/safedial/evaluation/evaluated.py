@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,12 @@ from safedial.evaluation.doubts import Doubt, doubts
 from safedial.evaluation.logged_rounds import SETTING, Array, Rounds
 from safedial.evaluation.outcomes import Outcomes, Scores
 from safedial.evaluation.play import Played
+from safedial.notebook import card, data_frame
 from safedial.policies import promised_risk
 from safedial.stats import seed_interval, violation_interval
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 BLOCKS = 20
 LEAST_BLOCK = 10
@@ -187,6 +191,16 @@ class Evaluation:
         from safedial.evaluation.page import write_page
 
         return write_page(self, Path(path))
+
+    def to_frame(self) -> DataFrame:
+        """The table, as a pandas table."""
+        return data_frame(self.table())
+
+    def _repr_html_(self) -> str:
+        names = ("policy", "rounds", "excesses", "excesses_upper", "risk", "mean_dose", "share", "stop_reason")
+        rows = ({name: row[name] for name in names} for row in self.table())
+        doubted = [f"{each.policy}, {each.rounds:,} rounds: {each.words}" for each in self.doubts]
+        return card(f"What policies would have done on {self.source}: estimates", rows, doubted)
 
     def __repr__(self) -> str:
         told = ", ".join(

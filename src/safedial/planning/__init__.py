@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
@@ -17,11 +17,15 @@ from safedial.decision.defaults import by_rule
 from safedial.decision.rules import named_policy
 from safedial.decision.units import Dial, significant
 from safedial.errors import require
+from safedial.notebook import card, data_frame
 from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, columns, in_scales, learns, tolerances
 from safedial.planning.forecast import SMALL, Forecast, forecast
 from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
 from safedial.policies import Policy, as_policy
 from safedial.worlds.dose_response import DoseResponseWorld
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,16 @@ class Plan:
     @property
     def curves(self) -> list[dict[str, Any]]:
         return [row for each in self.forecasts for row in each.curves]
+
+    def to_frame(self) -> DataFrame:
+        """The table, as a pandas table."""
+        return data_frame(self.table)
+
+    def _repr_html_(self) -> str:
+        rate = "worst_rate" if self.bracketed else "violation_rate"
+        names = ("scenario", "promise_holds", rate, "promised_risk", "reward_share")
+        rows = ({name: row[name] for name in names} for row in self.table)
+        return card(f"{self.policy.name}: {self.rounds:,} rounds, {self.seeds} studies", rows, self.words())
 
     def words(self) -> list[str]:
         """What to expect if the spec is true, in plain words."""

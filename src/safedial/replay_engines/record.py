@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.dose import Dose
 from safedial.core.estimate import Estimate
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
+from safedial.notebook import card, data_frame
 from safedial.policies import Policy
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class Trace(NamedTuple):
@@ -94,6 +99,20 @@ class Replay:
         """The sum of g_r·R/g over the rounds whose reward is known, by row."""
         played = self.intensity if self.dose.is_identity else self.dose.reward.effect(self.action)
         return np.nansum(played * self.rewards, axis=1)
+
+    def to_frame(self) -> DataFrame:
+        """One row for each (spec row, round), as a pandas table."""
+        rows, rounds = self.intensity.shape
+        numbers = {"spec": np.arange(rows)[:, None], "round": np.arange(1, rounds + 1)}
+        played = {"action": self.action, "intensity": self.intensity, "realized_cost": self.realized_cost}
+        return data_frame(
+            {name: np.broadcast_to(each, (rows, rounds)).ravel() for name, each in (numbers | played).items()}
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {"engine": self.engine, "rounds": self.rounds, "violations": self.violations.tolist()}
+        note = f"Decisions on logged contexts and outcomes. {PROMISES[self.policy.promise].in_brief}"
+        return card(f"Replay of {self.policy.name}", [facts | {"reward": self.reward.tolist()}], [note])
 
     def __repr__(self) -> str:
         rows, rounds = self.intensity.shape

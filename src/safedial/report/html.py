@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import InvalidInput, require
+from safedial.notebook import html_table as html_table
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -48,12 +49,6 @@ def inline(picture: bytes, words: str) -> str:
     """A PNG picture inside the page; `words` say what it shows."""
     data = base64.b64encode(picture).decode()
     return f'<p><img alt="{html.escape(words)}" src="data:image/png;base64,{data}"></p>'
-
-
-def html_table(heads: list[str], lines: list[list[str]]) -> str:
-    head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in line) + "</tr>" for line in lines)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def read_provenance(folder: Path, name: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import SWEPT, check_grids
 from safedial.errors import require
+from safedial.notebook import data_frame
 from safedial.policies import Policy, check_proved
 from safedial.policies.several_costs import takes_costs
 from safedial.seeds import Seeds, as_seeds
@@ -109,13 +110,15 @@ class Simulation:
     def rounds_per_second(self) -> float:
         return self.violations.size * self.rounds / self.seconds
 
-    def frame(self) -> DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row for each (spec row, seed), as a pandas table."""
-        from safedial.errors import import_extra
-
-        pandas = import_extra("pandas", "data")
         rows, seeds = self.violations.shape
-        table = {"policy": self.policy.name, "world": self.world.name, "dim": self.world.dim, "rounds": self.rounds}
+        table: dict[str, Any] = {
+            "policy": self.policy.name,
+            "world": self.world.name,
+            "dim": self.world.dim,
+            "rounds": self.rounds,
+        }
         table |= {name: np.repeat(np.broadcast_to(getattr(self.spec, name), rows), seeds) for name in SWEPT}
         table["seed"] = np.tile(self.seeds, rows)
         table["violation_rate"] = (self.violations / self.rounds).ravel()
@@ -123,7 +126,14 @@ class Simulation:
             table[name] = getattr(self, name).ravel()
         most = self.attainable_reward
         table["attainable_reward"] = np.full(rows * seeds, np.nan) if most is None else most.ravel()
-        return pandas.DataFrame(table)
+        return data_frame(table)
+
+    frame = to_frame
+
+    def _repr_html_(self) -> str:
+        from safedial.simulation.summary import notebook_card
+
+        return notebook_card(self)
 
 
 def simulate(

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.brackets import Growth
+from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.rules import write_parts
 from safedial.function_classes import FunctionClass
+from safedial.notebook import card
 from safedial.policies import promised_risk, shown_spec
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation
@@ -53,6 +55,26 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
             "seeds": simulation.seeds,
         },
     }
+
+
+def notebook_card(simulation: Simulation) -> str:
+    """A simulation as HTML for a notebook: a row for each spec row, and whether the promise is proved here."""
+    rounds, promise = simulation.rounds, PROMISES[simulation.policy.promise]
+    rows = (
+        {
+            "threshold": _threshold(simulation.spec, row),
+            "violation rate": float(simulation.violations[row].mean() / rounds),
+            "95 % interval": list(violation_interval(simulation.violations[row], rounds)),
+            "promised risk": _promised(simulation, row),
+            "regret": float(simulation.regret[row].mean()),
+            "share of the clairvoyant's reward": _share(simulation.reward[row], simulation.clairvoyant_reward[row]),
+        }
+        for row in range(len(simulation.violations))
+    )
+    proved = promise_holds(simulation.policy, simulation.world, simulation.spec)
+    note = f"{promise.in_brief} It is true in this simulated world." if proved else "Nothing is proved in this world."
+    title = f"{simulation.policy.name} in {simulation.world.name}: {rounds:,} rounds, {len(simulation.seeds)} seeds"
+    return card(title, rows, [note])
 
 
 def _threshold(spec: SafetySpec, row: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from safedial.decision.certificates.certified import certificate, explain, proposed
 from safedial.decision.certificates.shared_terms import REPORTED
-from safedial.decision.decision import Decision, Text
+from safedial.decision.decision import Certificate, Decision, Text
 from safedial.renamed import renamed_attribute
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import QUESTION, decision_of
@@ -82,7 +82,7 @@ class StudyDecision(NamedTuple):
         return self.decision.proposal_answer
 
     @property
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self) -> Certificate:
         """Every number and assumption behind the action, as plain values."""
         facts = certificate(self.decision)
         rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
@@ -106,7 +106,7 @@ class StudyDecision(NamedTuple):
         recorded |= {name: self.body[name] for name in QUESTION if name in self.body}
         if "exceeding" in self.body["prediction"]:
             ids = [f"{self.study}.{each}" for each in facts["count"]["exceeding"]]
-            facts = {**facts, "count": {**facts["count"], "exceeding": ids}}
+            facts["count"] = {**facts["count"], "exceeding": ids}
         named = {
             "id": self.id,
             "study": self.study,
@@ -114,7 +114,10 @@ class StudyDecision(NamedTuple):
             "at": moment(self.at),
             "folding": self.learning_order,
         }
-        return {**facts, **named, **recorded, "raw_context": self._raw(), "assumptions": rests}
+        return Certificate({**facts, **named, **recorded, "raw_context": self._raw(), "assumptions": rests})
+
+    def _repr_html_(self) -> str:
+        return self.certificate._repr_html_()
 
     def _raw(self) -> dict[str, float] | list[float]:
         """The context as given, by feature names if there are any."""

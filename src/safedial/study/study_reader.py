@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safedial.checkpoints import Checkpoint
-from safedial.decision.decision import Text
+from safedial.core.promise import PROMISES
+from safedial.decision.decision import LIMITS, Text
 from safedial.decision.validation import read_new_context
 from safedial.errors import printable
+from safedial.notebook import card, data_frame
 from safedial.policies import Policy
 from safedial.study.amendment import changes_in
 from safedial.study.answer import StudyDecision, decided, shown_event
@@ -56,6 +58,13 @@ class StudyReader:
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
+
+    def _repr_html_(self) -> str:
+        facts, policy = self.status(), self.spec.rules.policy
+        shown = ("decisions", "outcomes", "open", "void", "violations", "evidence")
+        notes = [f"Stopped: {LIMITS[facts['stopped']]}."] if facts["stopped"] else []
+        notes.append(f"{PROMISES[policy.promise].in_brief} Each decision's certificate states every assumption.")
+        return card(f"Study {self.name}, {policy.name}", [{name: facts[name] for name in shown}], notes)
 
     @property
     def spec(self) -> StudySpec:
@@ -172,11 +181,11 @@ class StudyReader:
                 raise unknown_visit(visit, unit)
         return found
 
-    def frame(self, *, unit: str | None = None, visit: str | None = None) -> DataFrame:
+    def to_frame(self, *, unit: str | None = None, visit: str | None = None) -> DataFrame:
         """`rows` as a pandas DataFrame."""
-        from safedial.errors import import_extra
+        return data_frame(self.rows(unit=unit, visit=visit))
 
-        return import_extra("pandas", "data").DataFrame(list(self.rows(unit=unit, visit=visit)))
+    frame = to_frame
 
     def units(self) -> list[dict[str, Any]]:
         """The units of the study: how many decisions, outcomes and outcomes over the threshold each has, with a 95 %

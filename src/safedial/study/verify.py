@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from safedial.checkpoints import Checkpoint, read_marks
+from safedial.notebook import card, named_values
 from safedial.study.agreement import Agreement
 from safedial.study.corrections import IN_PLACE
 from safedial.study.errors import StoreUnavailable, StudyError
@@ -59,6 +60,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return card(f"Log of {self.study}: {'agrees' if self.ok else 'DOES NOT agree'}", named_values(self.to_dict()))
 
 
 class _Bad(ArithmeticError):

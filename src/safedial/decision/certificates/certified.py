@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safedial.core.promise import PROMISES
-from safedial.decision.decision import LIMITS, Decision
+from safedial.decision.decision import LIMITS, Certificate, Decision
 from safedial.decision.rules import Rules
 from safedial.decision.units import rounded_down
 from safedial.policies import FACTORIES, shown_spec
@@ -26,9 +26,10 @@ def statement(decision: Decision) -> str:
     return rules.learner.statement(decision)
 
 
-def certificate(decision: Decision) -> dict[str, Any]:
+def certificate(decision: Decision) -> Certificate:
     """The certificate as plain values: the model, the bounds, the choice and the assumptions."""
-    facts, name = {**_common(decision), **decision.rules.learner.facts(decision)}, decision.rules.policy.name
+    facts = Certificate(_common(decision), **decision.rules.learner.facts(decision))
+    name = decision.rules.policy.name
     if facts["holds"] and name not in FACTORIES:
         facts["assumptions"] = [*facts["assumptions"], OWN.format(name)]
     return facts
