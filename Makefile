@@ -3,6 +3,7 @@
 # make test-portable   its numeric part, as other processors would compute (PROCESSORS="haswell prescott": only as these)
 # make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
 # make peers    other packages for `safedial arena`, in a set-up of their own (.venv-peers); make test-peers: their tests
+# make docs     the documentation site, in a set-up of its own (.venv-docs): build/docs/index.html; a warning fails
 # make check    format, lint, types, import layers
 # make bench    benchmark tables      make setup       everything but the text extra (make setup-text: that one)
 # make bench-service   the decision service under load, its page, the store
@@ -18,6 +19,7 @@ TEXT_VENV := .venv-text
 PEERS_VENV := .venv-peers
 RELEASE_VENV := .venv-release
 MINIMAL_VENV := .venv-minimal
+DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores. Compiled modules
@@ -25,7 +27,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers check format bench bench-service soak release test-minimal lock clean
+.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers docs check format bench bench-service soak release test-minimal lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -51,6 +53,10 @@ peers: $(PEERS_VENV)/.peers
 
 test-peers: $(VENV)/.dev $(PEERS_VENV)/.peers
 	$(QUICK) SAFEDIAL_PEERS=$(PEERS_VENV)/bin/python $(BIN)/python -m pytest tests_peers
+
+docs: $(DOCS_VENV)/.docs
+	$(QUICK) $(DOCS_VENV)/bin/python -m sphinx -W --keep-going -q -j 2 -d build/doctrees docs build/docs
+	$(DOCS_VENV)/bin/python docs/check_site.py build/docs
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -88,6 +94,8 @@ lock:
 	  -c requirements/run.txt -o requirements/dev.txt
 	uv pip compile -q requirements/release.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11 \
 	  -o requirements/release.txt
+	$(LOCK) requirements/docs.in --extra plot --extra service --extra gym --extra battery -c requirements/dev.txt \
+	  -o requirements/docs.txt
 
 release: $(RELEASE_VENV)/.release
 	$(RELEASE_VENV)/bin/python tools/release.py $(EXTRAS)
@@ -96,7 +104,7 @@ test-minimal: $(MINIMAL_VENV)/.minimal
 	$(QUICK) $(MINIMAL_VENV)/bin/python -m pytest $(MINIMAL)
 
 clean:
-	rm -rf $(VENV) $(TEXT_VENV) $(PEERS_VENV) $(RELEASE_VENV) $(MINIMAL_VENV) results dist
+	rm -rf $(VENV) $(TEXT_VENV) $(PEERS_VENV) $(RELEASE_VENV) $(MINIMAL_VENV) $(DOCS_VENV) build docs/auto_gallery results dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -134,4 +142,12 @@ $(RELEASE_VENV)/.release: requirements/release.txt
 	@echo "Installing the tools of a release into $(RELEASE_VENV) ..."
 	@$(PYTHON) -m venv $(RELEASE_VENV)
 	@$(RELEASE_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/release.txt
+	@touch $@
+
+# Sphinx and its companions need not agree with the versions of the tests' tools. What is imported is compiled then.
+$(DOCS_VENV)/.docs: requirements/docs.txt pyproject.toml
+	@echo "Installing safedial and the tools of its site into $(DOCS_VENV) ..."
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile --require-hashes --no-deps -r requirements/docs.txt
+	@$(DOCS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .
 	@touch $@

@@ -75,7 +75,7 @@ def test_a_missing_extra_is_explained():
 
 
 def test_requirements_are_hash_locked_and_name_no_index():
-    for name in ("run", "dev"):
+    for name in ("run", "dev", "docs"):
         text = (ROOT / "requirements" / f"{name}.txt").read_text()
         pins = re.findall(r"^[a-zA-Z0-9_.\-]+(?:\[[^\]]*\])?==", text, flags=re.M)
         assert len(pins) > 15

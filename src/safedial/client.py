@@ -72,7 +72,7 @@ class Client:
 
     Args:
         url: for example http://127.0.0.1:8000.
-        key: an access key, sd_…; not needed on loopback while the store has no keys.
+        key: an access key, `sd_…`; not needed on loopback while the store has no keys.
         timeout: seconds for each attempt.
         retries: further attempts after the first, with growing pauses.
         fallback_action: the action that `ask` returns if the service does not answer; in the dial's units.

@@ -28,7 +28,8 @@ class Dial:
     """The range, unit and levels of the dial.
 
     Args:
-        low: the setting without effect (action 0). high: the largest setting (action 1).
+        low: the setting without effect (action 0).
+        high: the largest setting (action 1).
         unit: for display, for example "mg".
         levels: the available settings, if there are only some; advice is rounded down to one of them, or to `low`. If
             the safe setting lies below the lowest level, no dose is given and nothing is learned from that round.

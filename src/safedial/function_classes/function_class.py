@@ -57,8 +57,8 @@ class FunctionClass(NamedTuple):
         options: how it was configured, as plain values where possible.
         assumptions: the assumptions behind the label, in words.
         init, look, bounds, update: as above.
-        ceiling: given a view and a spec, a bound on |f(x)| that always holds; +∞ if there is none.
-        first: given a spec, a bound on |f| at any context: 1 in Algorithm 2, S·L in the linear case; +∞ if only
+        ceiling: given a view and a spec, a bound on `|f(x)|` that always holds; +∞ if there is none.
+        first: given a spec, a bound on `|f|` at any context: 1 in Algorithm 2, S·L in the linear case; +∞ if only
             `ceiling` gives a bound, as for features, whose norms L does not bound.
         pack, unpack: the state as named arrays, and back.
         binary: outcomes are 0 or 1, their log-odds f(x) + ln z; for costs only.

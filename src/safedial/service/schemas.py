@@ -78,6 +78,9 @@ class Spec(BaseModel):
     fallback_action: float | None = Field(
         None, description="the setting advised while the study is stopped; by default the dial's low end"
     )
+    high_fallback: bool | None = Field(
+        None, description="true confirms a fallback_action in the upper half of the dial"
+    )
     baseline_range: list[float | None] | None = Field(
         None, min_length=2, max_length=2, description="the range of every baseline_cost; by default [0, null]"
     )

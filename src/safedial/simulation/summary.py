@@ -65,7 +65,7 @@ def notebook_card(simulation: Simulation) -> str:
             "threshold": _threshold(simulation.spec, row),
             "violation rate": float(simulation.violations[row].mean() / rounds),
             "95 % interval": list(violation_interval(simulation.violations[row], rounds)),
-            "promised risk": _promised(simulation, row),
+            "promised risk": promised(simulation, row),
             "regret": float(simulation.regret[row].mean()),
             "share of the clairvoyant's reward": _share(simulation.reward[row], simulation.clairvoyant_reward[row]),
         }

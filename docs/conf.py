@@ -1,0 +1,82 @@
+"""The documentation site: `make docs` builds it; a warning fails."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from sphinx_gallery.sorting import FileNameSortKey
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reference_pages
+
+from safedial import __version__
+
+project, author, version, release = "safedial", "The safedial authors", __version__, __version__
+project_copyright = author
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.katex",
+]
+exclude_patterns = ["gallery", "auto_gallery/*.ipynb", "auto_gallery/*.py", "auto_gallery/*.json"]
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:(class|obj|data|exc)", ".*")
+]  # types in signatures: few of them have an entry of their own
+suppress_warnings = ["config.cache"]  # sphinx-gallery's settings hold a class
+highlight_language = "text"
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 60
+
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 90
+napoleon_use_ivar = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "within_subsection_order": FileNameSortKey,
+    "write_computation_times": False,
+}
+
+html_theme = "furo"
+html_title = f"safedial {__version__}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+katex_css_path = (
+    "katex/katex.min.css"  # with its fonts, as KaTeX 0.16.22 ships them; the program comes with the extension
+)
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def literal_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Indented lines of a docstring are formulas or files, to be shown as they are."""
+    for number in range(len(lines) - 1, 0, -1):
+        before = [line for line in lines[:number] if line.strip()]
+        begins = lines[number].startswith("    ") and not lines[number - 1].strip()
+        if begins and before and not before[-1].startswith("    ") and not before[-1].endswith(":"):
+            lines[number:number] = ["::", ""]
+
+
+def setup(app: Any) -> None:
+    """Add what is generated from the package to the pages of the reference."""
+    app.connect("source-read", reference_pages.fill)
+    app.connect("autodoc-process-docstring", literal_formulas, priority=400)
