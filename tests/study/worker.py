@@ -20,7 +20,7 @@ from typing import Any
 from safedial.client import Client, ForkedLog, ServiceUnavailable
 from safedial.study import Store, StoreUnavailable, failpoints, open_study
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 
 FORK = multiprocessing.get_context("forkserver")
 """Processes that start with everything imported."""
