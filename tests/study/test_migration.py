@@ -66,15 +66,30 @@ def test_a_migrated_store_goes_on(old, tmp_path):
 
 def test_the_command_migrates_and_says_where_the_copy_is(tmp_path):
     url = restored(RECORDED / "shield1", tmp_path / "ward.db")
-    done = run("study", "migrate", "--storage", url)
-    assert done.returncode == 0, done.stderr
     copy = tmp_path / "ward-before-migration.db"
+    done = run("study", "migrate", "--storage", url, copy)
+    assert done.returncode == 0, done.stderr
     assert "verified before and after" in done.stdout
     assert copy.name in done.stdout.replace("\n", "")
     assert heads(url) == heads(f"sqlite:///{copy}")
-    again = run("study", "migrate", "--storage", url)
+    again = run("study", "migrate", "--storage", url, copy)
     assert again.returncode == 2
     assert "exists already; name a new file" in again.stderr
+
+
+def test_a_current_store_is_verified_and_left_as_it_is(tmp_path):
+    url = restored(RECORDED / "certified1", tmp_path / "ward.db")
+    done = run("study", "migrate", "--storage", url)
+    assert (done.returncode, done.stdout.startswith("Already current")) == (0, True), done.stderr
+    content = (tmp_path / "ward.db").read_bytes()
+    assert (migrate(url)["copy"], (tmp_path / "ward.db").read_bytes()) == (None, content)
+    assert [path.name for path in tmp_path.iterdir()] == ["ward.db"]
+
+
+def test_a_migration_names_its_copy_beside_the_store(tmp_path):
+    url = restored(RECORDED / "certified1", tmp_path / "ward.db")
+    made = migrate(url, path=STEPS, newest=SCHEMA + 1)
+    assert made["copy"] == f"sqlite:///{tmp_path / 'ward-before-migration.db'}"
 
 
 def test_a_broken_store_is_refused_and_stays_as_it_is(tmp_path):
@@ -105,8 +120,10 @@ def test_what_cannot_be_migrated_is_refused_in_one_sentence(tmp_path, postgres):
     sqlite3.connect(tmp_path / "other.db").close()
     with pytest.raises(StudyError, match="is not a safedial store"):
         migrate(f"sqlite:///{tmp_path}/other.db")
+    Store(there := postgres.url()).close()
+    assert migrate(there)["copy"] is None
     with pytest.raises(InvalidInput, match="copy = None: is needed for PostgreSQL"):
-        migrate(postgres.url())
+        migrate(there, path=STEPS, newest=SCHEMA + 1)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
         create_study("trial", SPEC, storage=store)

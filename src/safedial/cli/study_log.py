@@ -143,14 +143,19 @@ def migrate(
 ) -> None:
     """Bring a store of an earlier version to this one: verify, copy, upgrade, verify again. Stop its services first.
 
-    No event changes, and each study keeps the rules it was created with.
+    No event changes, and each study keeps the rules it was created with. A store that is current already is verified and
+    left as it is, unless you name a copy.
     """
     from safedial.study.migration import migrate as run
 
     made = run(storage, copy, announce=lambda words: typer.echo(f"safedial: {words}", err=True))
     events = sum(each["events"] for each in made["studies"])
-    words = f"Schema {made['schema']} (it was {made['schema_before']}). {len(made['studies'])} studies, {events} events"
-    print_answer(made, format, json, f"{words} verified before and after. The store as it was: {made['copy']}.")
+    count = f"{len(made['studies'])} studies, {events} events verified"
+    words = f"Already current (schema {made['schema']}), nothing to do. {count}; nothing was changed or copied."
+    if made["copy"]:
+        words = f"Schema {made['schema']} (it was {made['schema_before']}). {count} before and after. "
+        words += f"The store as it was: {made['copy']}."
+    print_answer(made, format, json, words)
 
 
 def units(

@@ -35,7 +35,8 @@ def migrate(
     path: dict[int, list[Any]] | None = None,
     newest: int = SCHEMA,
 ) -> dict[str, Any]:
-    """Bring a store to the newest schema. A broken store is refused and stays as it is.
+    """Bring a store to the newest schema. A broken store is refused and stays as it is. A store that has this schema
+    is verified and nothing else, unless a copy is named; "copy" is then None in the answer.
 
     Args:
         copy: where the copy of the store before goes: a new SQLite file, or the URL of an empty store. For a SQLite
@@ -43,33 +44,33 @@ def migrate(
         announce: is told each step, before it begins.
         path, newest: the upgrades and the schema to reach (`schema.prepare`).
     """
-    target = _target(storage, copy)
-    new_target(target)
     with Store(storage, create=False, upgrade=False) as store:
-        if is_read_only(store.engine):
-            raise StoreUnavailable("storage: can only be read here; copy the store to a writable folder")
         with reading(store.engine) as connection:
             found = version(connection)
-        before = _verified(store, [], announce, "nothing was changed; restore a backup")
-        announce(f"copying to {target}")
-        made = backup(store, target)
-        announce(f"upgrading the tables from schema {found} to {newest}")
-        with writing(store.engine) as connection:
-            prepare(connection, path, newest)
-        after = _verified(store, before, announce, f"the store as it was is at {made['target']}")
+        current, made = found == newest and copy is None, None
+        target = "" if current else _target(storage, copy)
+        if not current and is_read_only(store.engine):
+            raise StoreUnavailable("storage: can only be read here; copy the store to a writable folder")
+        after = before = _verified(store, [], announce, "nothing was changed; restore a backup")
+        if not current:
+            announce(f"copying to {target}")
+            made = backup(store, target)["target"]
+            announce(f"upgrading the tables from schema {found} to {newest}")
+            with writing(store.engine) as connection:
+                prepare(connection, path, newest)
+            after = _verified(store, before, announce, f"the store as it was is at {made}")
     rows = [{"name": name, "events": report.events, "head": f"{report.seq}:{report.hash}"} for name, report in after]
-    return {"schema_before": found, "schema": newest, "copy": made["target"], "studies": rows[1:], "store": rows[0]}
+    return {"schema_before": found, "schema": newest, "copy": made, "studies": rows[1:], "store": rows[0]}
 
 
 def _target(storage: str, copy: str | Path | None) -> str:
-    """Where the copy goes."""
+    """Where the copy goes; nothing may be there."""
     url = parse_url(storage)
-    if copy is not None:
-        return str(copy)
-    lite = url.drivername.startswith("sqlite")
+    file, lite = Path(str(url.database)), copy is not None or url.drivername.startswith("sqlite")
     require(lite, "copy", copy, "is needed for PostgreSQL", "name a new SQLite file, or the URL of an empty store")
-    file = Path(str(url.database))
-    return str(file.with_name(f"{file.stem}-before-migration{file.suffix}"))
+    target = str(file.with_name(f"{file.stem}-before-migration{file.suffix}") if copy is None else copy)
+    new_target(target)
+    return target
 
 
 def _verified(
