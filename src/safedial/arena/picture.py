@@ -12,8 +12,8 @@ WARM = ("#D55E00", "#E69F00", "#CC79A7", "#8C6D31", "#A52A2A", "#999999", "#6666
 MARKERS = "osDv^PX*"
 COLUMNS = 2
 """Panels side by side, so that a picture of many worlds is legible at the width of a page."""
-MOST_SHOWN = 0.3
-"""Excess rates beyond this are drawn at the edge."""
+MOST_SHOWN = 3.0
+"""Rates of excesses beyond this multiple of the risk, and rewards above all of the others, are drawn at the edge."""
 
 
 def draw_arena(rows: list[dict[str, Any]], out: str | Path) -> Path:
@@ -24,13 +24,14 @@ def draw_arena(rows: list[dict[str, Any]], out: str | Path) -> Path:
     looks = _looks(rows)
     for panel, world in zip(panels, worlds, strict=False):
         shown = [row for row in rows if row["world"] == world]
-        for row in shown:
-            _mark(panel, row, looks[_key(row)])
         risk = shown[0]["risk"]
-        panel.axvline(risk, color="0.5", linestyle="--", linewidth=0.8, zorder=0)
-        panel.set_xlim(-0.01, MOST_SHOWN + 0.01)
-        panel.set(xlabel="share of rounds over the threshold", ylabel=shown[0]["unit"])
-        title(panel, f"{world}; dashed: the risk, {risk:g}")
+        edge = MOST_SHOWN * risk, _top(shown, MOST_SHOWN * risk)
+        for row in shown:
+            _mark(panel, row, looks[_key(row)], edge)
+        panel.axvline(100 * risk, color="0.5", linestyle="--", linewidth=0.8, zorder=0)
+        panel.set_xlim(-3 * edge[0], 103 * edge[0])
+        panel.set(xlabel="rounds over the threshold, %", ylabel=shown[0]["unit"])
+        title(panel, f"{world} (dashed: the risk)")
     for panel in panels[len(worlds) :]:
         panel.axis("off")
     handles = {}
@@ -55,9 +56,15 @@ def _looks(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return looks
 
 
-def _mark(panel: Any, row: dict[str, Any], look: dict[str, Any]) -> None:
-    at = min(row["excess_rate"], MOST_SHOWN)
-    ends = [max(at - row["excess_low"], 0.0)], [max(min(row["excess_high"], MOST_SHOWN) - at, 0.0)]
+def _top(rows: list[dict[str, Any]], most: float) -> float:
+    """The largest reward of those that exceed at most that often."""
+    rewards = [row["reward"] for row in rows if row["excess_rate"] <= most]
+    return max(rewards or [row["reward"] for row in rows])
+
+
+def _mark(panel: Any, row: dict[str, Any], look: dict[str, Any], edge: tuple[float, float]) -> None:
+    most, top = edge
+    at, low, high = (100 * min(row[name], most) for name in ("excess_rate", "excess_low", "excess_high"))
     size = 6.5 if row["best_in_hindsight"] else 4.0
-    style = {"linestyle": "none", "markersize": size, "elinewidth": 0.6, "label": _key(row), **look}
-    panel.errorbar([at], [row["reward"]], xerr=ends, **style)
+    style = {"linestyle": "none", "markersize": size, "elinewidth": 0.6, "label": _key(row), "clip_on": False, **look}
+    panel.errorbar([at], [min(row["reward"], top)], xerr=[[max(at - low, 0.0)], [max(high - at, 0.0)]], **style)
