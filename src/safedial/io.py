@@ -152,7 +152,7 @@ def provenance(settings: dict[str, Any], seconds: float) -> dict[str, Any]:
         "versions": {
             "safedial": __version__,
             "python": platform.python_version(),
-            **{name: version_of(name) for name in ("numpy", "scipy")},
+            **{name: version_of(name) for name in ("numpy", "scipy", *(("jax",) if "jax" in sys.modules else ()))},
         },
         "commit": _commit(),
         "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},

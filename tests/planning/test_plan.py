@@ -12,9 +12,8 @@ from safedial.core.margin import noise_margin
 from safedial.function_classes import finite, kernel
 from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
 from safedial.planning.forecast import forecast
-from safedial.planning.scenarios import deciding_by
-from safedial.policies import learner_of
 from safedial.simulation.logged import simulated_log
+from safedial.simulation.loop import Batch, Setting
 from safedial.worlds import noise as noises
 from safedial.worlds.linear import generators
 from safedial.worlds.noise import NOISES
@@ -151,9 +150,9 @@ def test_what_is_learned_about_the_noise_goes_by_the_stated_constants_too():
     learned = []
     stated = replace(SPEC, violation_risk=0.3, margin="quantile", margin_risk=0.1)
     wide = replace(stated, coefficient_bound=2.0)
-    pinned = deciding_by(stated, make_policy("hp_probe"))
     for spec in (stated, wide):
-        state = (rule := learner_of(pinned, spec)).init(2, ridge=1.0)
+        given = Setting(make_policy("hp_probe"), LinearWorld(dim=2), spec, as_dose(None), [0], 1, 1, stated=stated)
+        state = (rule := Batch(given).rule.learner).init(2, ridge=1.0)
         for row in np.random.default_rng(0).normal(size=(200, 2)) * 0.5:
             state = rule.update(state, rule.predict(state, row), 0.0, float(row[0]), 1.0)
         learned.append(rule.predict(state, row).noise)

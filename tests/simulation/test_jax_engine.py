@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from safedial import Dose, DoseCurve, InvalidInput, LinearWorld, hill, identity, make_policy, simulate
+from safedial.core.scale import own_scale, power_scale, with_any_sensor
 from safedial.simulation import counter, jax_engine
 from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
@@ -28,6 +29,11 @@ CASES = [
     ("on_expectation", {}, {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.1}, {"baseline_cost": 0.1}),
     ("fixed", {}, {}, {}),
     ("clairvoyant", {}, {"threshold": [0.2, 0.5]}, {"mean": "sine"}),
+    ("hp_probe", {"radius": "self-normalised"}, {"threshold": [0.2, 0.5], "estimation_risk": [0.01, 0.05]}, {}),
+    ("hp_ucb", {"radius": "self-normalised"}, {"noise_scale": power_scale(0.5)}, {"contexts": "adversarial"}),
+    ("hp_probe", {"radius": "constrained"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
+    ("hp_probe", {}, {"margin": "bounded", "noise_low": -2.0, "noise_high": 2.0}, {"noise": "uniform"}),
+    ("hp_probe", {}, {"noise_scale": with_any_sensor(0.1), "threshold": [0.4, 0.6]}, {}),
 ]
 
 
@@ -54,6 +60,20 @@ def test_the_kernel_of_a_gpu_plays_the_same_rounds(monkeypatch):
     monkeypatch.setattr(jax_engine.JaxBatch, "__init__", interpreted)
     given = (make_policy("epsilon_greedy"), LinearWorld(dim=3), make_spec())
     agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
+
+
+def test_recorded_rounds_and_a_stated_spec_are_those_of_numpy(monkeypatch):
+    monkeypatch.setattr(jax_engine, "LONGEST", 40)
+    for contexts in ("iid", "adversarial"):
+        told = []
+        for engine in ("numpy", "jax"):
+            chunks = []
+            options = {"stated": make_spec(cost_noise=0.4), "record": chunks.append, "engine": engine}
+            world, spec = LinearWorld(dim=3, contexts=contexts), make_spec(cost_noise=0.8)
+            simulate("hp_probe", world, spec, rounds=90, seeds=2, dose=hill(0.4, 2.0), **options)
+            told.append([np.concatenate(part) for part in zip(*chunks, strict=True)])
+        for one, other in zip(*told, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-9)
 
 
 def test_one_program_serves_all_specs_of_a_form():
@@ -142,7 +162,7 @@ REFUSED = [
     ({"engine": "jax", "draws": "dice"}, "draws = 'dice': must be one of"),
     ({"engine": "jax", "dtype": "half"}, "dtype = 'half': must be one of"),
     ({"engine": "jax", "device": "gpu"}, r"device = 'gpu': is not one that JAX sees (.*; leave it out"),
-    ({"engine": "jax", "record": print}, "is not for engine 'jax'"),
+    ({"engine": "jax", "observe": print}, "is not for engine 'jax'"),
 ]
 
 
@@ -153,11 +173,11 @@ def test_bad_input_is_refused(options, words):
 
 
 def test_what_cannot_be_compiled_says_so():
-    for world, draws in (
-        (LinearWorld(dim=2, contexts="adversarial"), "numpy"),
-        (LinearWorld(dim=2, noise="student-t3"), "counter"),
-    ):
-        with pytest.raises(InvalidInput, match=r"adversarial|no quantile function"):
-            simulate("hp_probe", world, make_spec(), rounds=5, seeds=1, engine="jax", draws=draws)
+    for place, draws in (({"contexts": "adversarial"}, "counter"), ({"noise": "student-t3"}, "counter")):
+        with pytest.raises(InvalidInput, match=r"adversary|no quantile function"):
+            simulate("hp_probe", LinearWorld(dim=2, **place), make_spec(), rounds=5, seeds=1, engine="jax", draws=draws)
+    for fields in ({"margin": "quantile", "margin_risk": 0.01}, {"noise_scale": own_scale(lambda z, _: z)}):
+        with pytest.raises(InvalidInput, match=r"(keeps every round|of your own).*use engine='numpy'"):
+            simulate("hp_probe", LinearWorld(dim=2), make_spec(**fields), rounds=5, seeds=1, engine="jax")
     with pytest.raises(InvalidInput, match=r"cannot compile hp_bayes .*use engine='numpy'"):
         simulate("hp_bayes", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")

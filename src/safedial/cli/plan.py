@@ -36,6 +36,7 @@ def plan(
         float | None, typer.Option(help="For a learned base: the share of its variance that features tell [0.5].")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Studies simulated in each scenario.")] = 100,
+    engine: Annotated[str, typer.Option(help="Of the simulations: numpy, jax or auto.")] = "numpy",
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
 ) -> None:
@@ -72,7 +73,7 @@ def plan(
     assumed |= {name: value for name, value in units.items() if value is not None}
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
     options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "baseline_cost": baseline_cost, "assumed": assumed}
-    options |= {"dim": known, "dose": curve, "dial": file.dial if file else None}
+    options |= {"dim": known, "dose": curve, "dial": file.dial if file else None, "engine": engine}
     started = time.perf_counter()
     count = len(scenarios_of(chosen, stated, assumed))
     with progress_bar(f"plan, {seeds} studies per scenario", rounds * count) as advance:
@@ -83,6 +84,7 @@ def plan(
             "words": made.words(),
             "assumed": dict(made.assumed),
             "baseline_cost": baseline_cost,
+            "engine": made.engine,
             "scenarios": made.table,
         }
         print_json(report | {"files": [str(path) for path in paths]})

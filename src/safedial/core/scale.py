@@ -159,8 +159,9 @@ def scaled_weight(scale: NoiseScale, intensity: Any, context: Any) -> Any:
     height = scale.of(intensity, context)
     xp = namespace(intensity, height)
     played = intensity > 0.0
-    sound = np.all(np.where(played, height, 1.0) > 0.0)
-    require(sound, "noise_scale", scale.name, "must be a number > 0 at every positive intensity")
+    if xp in (np, FLOATS):  # a compiled program cannot look, and takes no scale of the user's own
+        sound = np.all(np.where(played, height, 1.0) > 0.0)
+        require(sound, "noise_scale", scale.name, "must be a number > 0 at every positive intensity")
     ratio = intensity / xp.where(played, height, 1.0 + 0.0 * height)
     return xp.where(played, ratio * ratio, 0.0 * ratio)
 
@@ -181,17 +182,27 @@ def largest_scaled_intensity(
     def proven(low: Any, high: Any) -> Any:
         return high * rise + low * fall + noise_margin * scale.of(high, context) <= threshold
 
-    low = 0.0 * (cost_upper + noise_margin + threshold)
-    step = low + 1.0
-    certified = proven(low, low)
-    for _ in range(STEPS):
+    def walk(place: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        low, step, taken = place
         high = xp.minimum(low + step, 1.0 + 0.0 * low)
         safe = proven(low, high)
-        low, step = xp.where(safe, high, low), xp.where(safe, step, 0.5 * step)
+        return xp.where(safe, high, low), xp.where(safe, step, 0.5 * step), taken + 1
+
+    def goes_on(place: tuple[Any, Any, Any]) -> Any:
+        low, step, taken = place
         done = xp.logical_or(low >= 1.0, step <= LEAST_STEP)
-        if done if xp is FLOATS else np.all(done):
-            break
-    return xp.where(certified, low, 0.0), certified
+        return (taken < STEPS) & ~(xp.all(done) if xp is not FLOATS else np.bool_(done))
+
+    low = 0.0 * (cost_upper + noise_margin + threshold)
+    certified, place = proven(low, low), (low, low + 1.0, 0)
+    if xp in (np, FLOATS):
+        while goes_on(place):
+            place = walk(place)
+    else:
+        from jax.lax import while_loop
+
+        place = while_loop(goes_on, walk, place)
+    return xp.where(certified, place[0], 0.0), certified
 
 
 def _at_least_zero(name: str, value: Any) -> float:

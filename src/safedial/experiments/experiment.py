@@ -14,10 +14,27 @@ from typing import Annotated, Any, NamedTuple
 
 from safedial.io import provenance, write_json, write_rows
 from safedial.progress import Bar, no_bar
+from safedial.simulation.run import Simulation
 
 Rows = list[dict[str, Any]]
 Seeds = Annotated[int, "How many seeds; the paper uses 5."]
 Rounds = Annotated[int, "Rounds for each seed; the paper uses 10000."]
+EngineName = Annotated[str, "Of the simulations: numpy, jax or auto; provenance states which played."]
+
+
+class Engine:
+    """The engine that an experiment asks for, and those that played."""
+
+    def __init__(self, asked: str = "numpy") -> None:
+        self.asked, self.played = asked, set[str]()
+
+    def saw(self, run: Simulation) -> Simulation:
+        self.played.add(run.engine)
+        return run
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"engine": " and ".join(sorted(self.played))}
 
 
 class Result(NamedTuple):

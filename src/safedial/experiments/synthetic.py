@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rounds, Rows, Seeds, cell_or_dash, write_results
+from safedial.experiments.experiment import (
+    Engine,
+    EngineName,
+    Experiment,
+    Result,
+    Rounds,
+    Rows,
+    Seeds,
+    cell_or_dash,
+    write_results,
+)
 from safedial.experiments.table1 import table1_spec
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save, title
@@ -53,15 +63,16 @@ def synthetic_spec() -> SafetySpec:
     return replace(table1_spec(), threshold=THRESHOLD)
 
 
-def synthetic_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def synthetic_rows(
+    *, seeds: int, rounds: int, progress: Advance | None = None, engine: Engine | None = None
+) -> Iterator[dict[str, Any]]:
     """One row for each dimension, series and checkpoint: mean regret with its 95 % interval over seeds, violations."""
-    spec = synthetic_spec()
+    spec, engine = synthetic_spec(), engine or Engine()
+    told: Any = {"rounds": rounds, "seeds": seeds, "points": 100, "progress": progress, "engine": engine.asked}
     for dim in DIMS:
         for series, (name, options) in SERIES.items():
             policy = make_policy(name, **options)
-            run = simulate(
-                policy, LinearWorld(dim=dim), spec, rounds=rounds, seeds=seeds, points=100, progress=progress
-            )
+            run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told))
             bound = regret_bound(dim, run.checkpoints, spec, radius="paper")
             best = float(run.clairvoyant_reward.mean())
             for index, checkpoint in enumerate(run.checkpoints.tolist()):
@@ -83,12 +94,15 @@ def synthetic_rows(*, seeds: int, rounds: int, progress: Advance | None = None) 
                 }
 
 
-def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
+def run(
+    out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
+) -> Result:
     """Reproduce figure "synthetic": cumulative regret for d = 5 and 10, every policy, Theorem 2, a sweep over ε."""
-    folder, start = output_folder(out), time.perf_counter()
+    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
     with bar(f"Regret curves, {seeds} seeds", len(DIMS) * len(SERIES) * rounds) as advance:
-        rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=advance))
+        rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
+    settings |= chosen.settings
     return Result({}, write_results(folder, "synthetic", {"synthetic": rows}, settings, start))
 
 

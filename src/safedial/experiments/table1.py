@@ -13,7 +13,17 @@ from typing import Annotated, Any
 import numpy as np
 
 from safedial.core.spec import CONSTANTS, SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, Table, cells, write_results
+from safedial.experiments.experiment import (
+    Engine,
+    EngineName,
+    Experiment,
+    Result,
+    Rounds,
+    Seeds,
+    Table,
+    cells,
+    write_results,
+)
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import COLOURS, LABELS, MARKERS, columns, new_figure, save
 from safedial.policies import make_policy
@@ -56,15 +66,19 @@ def table1_spec() -> SafetySpec:
 
 
 def table1(
-    *, dim: int = 5, seeds: int = 5, rounds: int = 10_000, progress: Advance | None = None
+    *,
+    dim: int = 5,
+    seeds: int = 5,
+    rounds: int = 10_000,
+    progress: Advance | None = None,
+    engine: Engine | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of the table, our rates beside the paper's."""
     rows: list[dict[str, Any]] = []
-    spec = table1_spec()
+    spec, engine = table1_spec(), engine or Engine()
+    options: Any = {"rounds": rounds, "seeds": seeds, "progress": progress, "engine": engine.asked}
     for name in POLICIES:
-        run = simulate(
-            make_policy(name, radius="paper"), LinearWorld(dim=dim), spec, rounds=rounds, seeds=seeds, progress=progress
-        )
+        run = engine.saw(simulate(make_policy(name, radius="paper"), LinearWorld(dim=dim), spec, **options))
         for index, threshold in enumerate(THRESHOLDS):
             low, high = violation_interval(run.violations[index], rounds)
             paper_rate, paper_low, paper_high = PAPER[name][index]
@@ -82,13 +96,15 @@ def run(
     dim: Annotated[int, "Dimension of the contexts; the paper uses 5 and 10."] = 5,
     seeds: Seeds = 5,
     rounds: Rounds = 10_000,
+    engine: EngineName = "numpy",
     bar: Bar = no_bar,
 ) -> Result:
     """Reproduce Table 1: how often the realized cost exceeds the threshold, for HP-UCB and the expected-cost baseline."""
-    folder, start = output_folder(out), time.perf_counter()
+    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
     with bar(f"Table 1, {seeds} seeds", len(POLICIES) * rounds) as advance:
-        rows = table1(dim=dim, seeds=seeds, rounds=rounds, progress=advance)
+        rows = table1(dim=dim, seeds=seeds, rounds=rounds, progress=advance, engine=chosen)
     settings = {"dim": dim, "seeds": list(range(seeds)), "rounds": rounds, "radius": "paper", **table1_spec().to_dict()}
+    settings |= chosen.settings
     return Result({"rows": rows}, write_results(folder, "table1", {"table1": rows}, settings, start))
 
 

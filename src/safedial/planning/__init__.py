@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
@@ -37,6 +37,7 @@ class Plan:
         assumed: the constants that are assumed for the forecast and not stated.
         baseline_cost: the known cost without any action.
         dial: the units of doses in words; in the tables, doses are shares of the dial.
+        engine: what played the rounds.
     """
 
     policy: Policy
@@ -49,6 +50,10 @@ class Plan:
     assumed: Mapping[str, float] = field(default_factory=dict)
     baseline_cost: float = 0.0
     dial: Dial = field(default_factory=Dial)
+
+    @property
+    def engine(self) -> str:
+        return " and ".join(sorted({each.engine for each in self.forecasts}))
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -183,6 +188,7 @@ def plan(
     dial: Dial | None = None,
     scenarios: Sequence[Scenario] | None = None,
     progress: Callable[[int], None] | None = None,
+    engine: Literal["numpy", "jax", "auto"] = "numpy",
 ) -> Plan:
     """Simulate every scenario.
 
@@ -199,6 +205,7 @@ def plan(
         dial: the units of doses in words.
         scenarios: by default all of `SCENARIOS` in which the policy can be simulated.
         progress: called with the number of rounds just finished; a scenario has `rounds`.
+        engine: of `simulate`; "jax" is for policies with a linear learner.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
@@ -215,6 +222,7 @@ def plan(
         units = tolerances(rule, added)
         common["dim"] = columns(rule, dim)
         simulated, scaled = in_scales(rule, spec, units)
+        require(engine != "jax", "engine", engine, "cannot play the rounds of a bracket", "use 'numpy' or 'auto'")
         options = common | {"assumed": units, "progress": progress}
         made = tuple(bracket_forecast(each, simulated, scaled, **options) for each in given)
         return Plan(policy=rule, spec=spec, dose=as_dose(None), **common, forecasts=made, assumed=units)
@@ -223,7 +231,7 @@ def plan(
     if added:
         given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
     common |= {"dim": dim, "dose": as_dose(dose)}
-    options = common | {"baseline_cost": baseline_cost, "progress": progress}
+    options = common | {"baseline_cost": baseline_cost, "progress": progress, "engine": engine}
     made = tuple(forecast(each, rule, whole, **options) for each in given)
     return Plan(
         policy=rule,

@@ -16,10 +16,10 @@ from safedial.core.margin import round_risk
 from safedial.core.promise import PROMISES
 from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
-from safedial.planning.scenarios import Scenario, deciding_by, promise_kept
+from safedial.planning.scenarios import Scenario, promise_kept
 from safedial.policies import Policy, promised_risk
 from safedial.policies.clairvoyant import clairvoyant
-from safedial.simulation.loop import Played
+from safedial.simulation.loop import Batch, Played
 from safedial.simulation.run import simulate
 from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
@@ -44,6 +44,7 @@ class Forecast:
     scenario: Scenario
     quantities: dict[str, Any]
     curves: list[dict[str, Any]] = field(repr=False)
+    engine: str = "numpy"
 
 
 def forecast(
@@ -57,6 +58,7 @@ def forecast(
     seeds: int,
     baseline_cost: float = 0.0,
     progress: Any = None,
+    engine: Any = "numpy",
 ) -> Forecast:
     """Simulate the scenario with `seeds` different truths. Shares are of the exact clairvoyant's reward at the whole
     risk, in the same rounds.
@@ -64,11 +66,9 @@ def forecast(
     world = LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     stated = with_ridge(stated, policy.options.get("radius"), dim)
     true = scenario.true_spec(stated)
-    chosen = deciding_by(stated, policy) if scenario.factors else policy
     chunks: list[Played] = []
-    run = simulate(
-        chosen, world, true, rounds=rounds, seeds=seeds, dose=dose, points=1, progress=progress, record=chunks.append
-    )
+    options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "points": 1, "progress": progress}
+    run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine)
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
     whole = replace(true, violation_risk=promised_risk(policy, stated))
     gain, best = _rewards(world, whole, dose, context, action)
@@ -85,7 +85,8 @@ def forecast(
         "small_doses": float((action < SMALL).mean()),
         **_alarms(over, stated, policy),
     }
-    return Forecast(scenario=scenario, quantities=quantities, curves=curves_of(scenario.name, action, gain, best, over))
+    curves = curves_of(scenario.name, action, gain, best, over)
+    return Forecast(scenario=scenario, quantities=quantities, curves=curves, engine=run.engine)
 
 
 def window(rounds: int) -> int:
@@ -97,7 +98,7 @@ def _rewards(world: LinearWorld, whole: SafetySpec, dose: Dose, context: Array, 
     """Noise-free rewards of the policy and of the exact clairvoyant at the whole risk, (rounds, seeds); where there is
     no exact one, of the clairvoyant.
     """
-    truth = world.draw_truth(whole, generators(list(range(action.shape[1]))))
+    truth = world.draw_truth(whole, generators(list(range(action.shape[1])), ("truth",)))
     reward, cost = world.means(whole, truth, context)
     known = world.exact_intensity(whole, Exposure(context, reward, cost, *[np.zeros(reward.shape)] * 6))
     if known is None:
@@ -146,11 +147,14 @@ def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict
     """The share of studies with an alarm of the monitor, at level 0.01; None if it does not watch this promise."""
     if PROMISES[policy.promise].exchangeable:
         return {"alarms": None}
-    state, alarmed = monitor.init((over.shape[1],)), np.zeros(over.shape[1], dtype=bool)
-    for number, row in enumerate(over, start=1):
-        state = monitor.update(state, row, round_risk(stated, float(number)))
-        if row.any():
-            alarmed |= np.asarray(monitor.alarm(state))
+    before, alarmed = monitor.init(over.shape[1:]).log_evidence[None], np.zeros(over.shape[1], dtype=bool)
+    for start in range(0, len(over), Batch.step):
+        part = over[start : start + Batch.step]
+        risk = round_risk(stated, np.arange(start + 1.0, start + len(part) + 1.0)[:, None])
+        alone = monitor.update(monitor.init(part.shape), part, np.broadcast_to(risk, (len(part), 1)))
+        running = np.cumsum(np.concatenate([before, alone.log_evidence]), axis=0)
+        alarmed |= np.any(monitor.alarm(alone._replace(log_evidence=running)), axis=0)
+        before = running[-1:]
     return {"alarms": float(alarmed.mean())}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput
-from safedial.policies import Policy, learner_of
+from safedial.policies import Policy
 from safedial.simulation.proved import margin_holds, promise_holds
 from safedial.simulation.run import check_learner
 from safedial.worlds.linear import LinearWorld
@@ -89,14 +89,3 @@ def promise_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool
     """Whether the policy's promise on the realized cost is proved in that scenario."""
     world = LinearWorld(dim=1, **scenario.world)
     return promise_holds(policy, world, stated, true=scenario.true_spec(stated))
-
-
-def deciding_by(stated: SafetySpec, policy: Policy) -> Policy:
-    """The policy, deciding and learning by the stated spec, whatever the world's constants are."""
-    inner = policy.decide
-
-    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Any:
-        return inner(prediction, stated, round=round, coin=coin, baseline_cost=baseline_cost)
-
-    learning = learner_of(policy, stated)._asdict() if stated.noise_scale is None else {}
-    return policy._replace(decide=decide, **learning)

@@ -85,6 +85,7 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
         "dim": plan.dim,
         "rounds": plan.rounds,
         "seeds": list(range(plan.seeds)),
+        "engine": plan.engine,
         "scenarios": {each.scenario.name: each.scenario.words for each in plan.forecasts},
     }
     paths = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Any
 
 from safedial.core.spec_grid import check_grids
 from safedial.errors import InvalidInput, require
@@ -11,6 +13,8 @@ from safedial.simulation.loop import Batch, Setting
 ENGINES = ("numpy", "jax", "auto")
 DRAWS = ("numpy", "counter")
 DTYPES = ("float64", "float32")
+USUAL: dict[str, Any] = {"engine": "numpy", "device": None, "draws": "numpy", "dtype": "float64"}
+"""How a simulation is played unless somebody asks for another way."""
 
 WORTHWHILE = 5.0
 """Seconds that the NumPy engine would need, from which on compiling pays."""
@@ -18,13 +22,8 @@ WORTHWHILE = 5.0
 
 def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str, dtype: str) -> Batch:
     """The batch of the chosen engine, before its first round."""
-    require(engine in ENGINES, "engine", engine, "must be one of " + ", ".join(ENGINES))
-    require(draws in DRAWS, "draws", draws, "must be one of " + ", ".join(DRAWS))
-    require(dtype in DTYPES, "dtype", dtype, "must be one of " + ", ".join(DTYPES))
+    check_engine({"engine": engine, "device": device, "draws": draws, "dtype": dtype})
     plain = (device, draws, dtype) == (None, "numpy", "float64")
-    if engine == "numpy":
-        for name, value, usual in (("device", device, None), ("draws", draws, "numpy"), ("dtype", dtype, "float64")):
-            require(value == usual, name, value, "is for engine jax only", f"choose that engine, or leave {name} out")
     if engine == "numpy" or (engine == "auto" and plain and not _pays(setting)):
         return Batch(setting)
     from safedial.simulation.jax_engine import JaxBatch
@@ -35,6 +34,15 @@ def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str
         if engine == "jax" or not plain:
             raise
         return Batch(setting)
+
+
+def check_engine(chosen: Mapping[str, Any]) -> None:
+    """Refuse what is no engine, or no option of it: `chosen` has a value for each of `USUAL`."""
+    for name, known in (("engine", ENGINES), ("draws", DRAWS), ("dtype", DTYPES)):
+        require(chosen[name] in known, name, chosen[name], "must be one of " + ", ".join(known))
+    for name, usual in USUAL.items() if chosen["engine"] == "numpy" else ():
+        way_out = f"choose that engine, or leave {name} out"
+        require(chosen[name] == usual, name, chosen[name], "is for engine jax only", way_out)
 
 
 def _pays(setting: Setting) -> bool:

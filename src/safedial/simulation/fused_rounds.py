@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas
 
-from safedial.core.estimate import Estimate, Prediction
-from safedial.core.tighter_radii import Learner
+from safedial.core.estimate import Estimate
 from safedial.jax_device import triton
+from safedial.simulation.jax_learners import linear
 from safedial.simulation.rule import Rule
 from safedial.worlds.world import Exposure
 
@@ -26,43 +26,12 @@ ENTRIES = 1024
 """Entries of Σ⁻¹ that a warp holds."""
 
 
-def sums(dim: int) -> Learner:
-    """The linear learner for estimates (seeds, d) and (seeds, d, d), by sums, which a kernel has, of products."""
-
-    def predict(state: Estimate, context: Any) -> Prediction:
-        direction = jnp.sum(state.inverse * context[:, None, :], axis=2)
-        squared = jnp.sum(context * direction, axis=1)
-        return Prediction(
-            reward=jnp.sum(context * state.reward_coef, axis=1),
-            cost=jnp.sum(context * state.cost_coef, axis=1),
-            width=jnp.sqrt(jnp.maximum(squared, 0.0)),
-            norm=jnp.sqrt(jnp.sum(context * context, axis=1)),
-            log_det=state.log_det,
-            informative_rounds=state.informative_rounds,
-            dim=dim,
-            direction=direction,
-        )
-
-    def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
-        squared, direction = seen.width * seen.width, seen.direction
-        scaled = (weight / (1.0 + weight * squared))[:, None] * direction
-        return Estimate(
-            state.inverse - scaled[:, :, None] * direction[:, None, :],
-            state.reward_coef + scaled * (reward - seen.reward)[:, None],
-            state.cost_coef + scaled * (cost - seen.cost)[:, None],
-            state.log_det + jnp.log1p(weight * squared),
-            state.informative_rounds + jnp.where(weight > 0.0, 1.0, 0.0),
-        )
-
-    return Learner(None, predict, update)
-
-
 def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, interpret: bool = False) -> Any:
     """(state, told (rounds, 2, 1, seeds)) of a chunk, as the scan of `jax_engine` has them."""
     dim, dtype, rounds, seeds = rule.world.dim, state.inverse.dtype, len(numbers), state.log_det.shape[-1]
     wide = 1 << max(dim - 1, 1).bit_length()
     block = max(1, ENTRIES // wide**2)
-    rule = rule._replace(learner=sums(dim), batch=block)
+    rule = rule._replace(learner=linear(dim, seeds_last=False), batch=block)
     names, missing = tuple(name for name in given if name != "context"), -seeds % block
     count = seeds + missing
 

@@ -22,16 +22,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.core import estimate
-from safedial.core.estimate import Estimate, Prediction
+from safedial.core.estimate import Estimate
 from safedial.core.namespace import is_zero
+from safedial.core.scale import NoiseScale
 from safedial.core.spec import NUMBERS, SafetySpec
-from safedial.core.tighter_radii import PLAIN, Learner
+from safedial.core.tighter_radii import needs_more
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.jax_device import device_named, x64
 from safedial.policies import POLICIES, make_policy
 from safedial.simulation import counter
-from safedial.simulation.loop import Batch, Setting
-from safedial.simulation.rule import CURVES, Rule, Step, exceeded
+from safedial.simulation.jax_learners import in_layout
+from safedial.simulation.loop import Batch, Played, Setting
+from safedial.simulation.rule import CURVES, Rule, Step, exceeded, sent_context
+from safedial.worlds.linear import CANDIDATES
 from safedial.worlds.world import NOISY, Draws, Exposure
 
 jax = import_extra("jax", "jax")
@@ -64,6 +67,7 @@ class Plan(NamedTuple):
     """"scan" with seeds on the last axis, "general" for other learners, or "kernel", on a GPU, and "interpret", which
     runs the kernel's code without one.
     """
+    record: bool
 
 
 class JaxBatch(Batch):
@@ -77,34 +81,39 @@ class JaxBatch(Batch):
         self.counted, self.device, self.dtype, self.form = draws == "counter", device_named(device), dtype, form
         super().__init__(setting)
         rounds, seeds = setting.rounds, setting.seeds
-        self._refuse()
         size = BYTES["cpu" if self.device.platform == "cpu" else "gpu"] // (8 * (self.world.dim + 6) * len(seeds))
         self.step = -(-rounds // -(-rounds // min(LONGEST, max(1, size))))
         marks = max(len(self.marks(start, self.step)) for start in range(0, rounds, self.step))
-        self.plan = Plan(self.step, marks, self.counted, dtype, self.form)
+        self.plan = Plan(self.step, marks, self.counted, dtype, self.form, setting.record is not None)
         with self._session():
             put = partial(jnp.asarray, dtype=dtype)
-            self.fixed: dict[str, Any] = {"rounds": np.int64(rounds), "numbers": jax.tree.map(put, _numbers(self.spec))}
+            numbers = _numbers(self.spec), _numbers(self.rule.stated)
+            self.fixed: dict[str, Any] = {"rounds": np.int64(rounds), "numbers": jax.tree.map(put, numbers)}
+            if self.counted or self.world.adversarial:
+                self.fixed["truth"] = jax.tree.map(put, self.truth)
             if self.counted:
                 self.fixed["seeds"] = tuple(jnp.asarray(half) for half in counter.halves(seeds))
-                self.fixed["truth"] = jax.tree.map(put, self.truth)
             self.totals = {name: jnp.asarray(each) for name, each in self.totals.items()}
         self.finite: Any = None
         self.compile()
 
     def start(self) -> Any:
         """The state, made on the device in the layout of the program's form."""
-        plain, rows, on_gpu = self.rule.learner == PLAIN, len(self.totals["regret"]), self.device.platform != "cpu"
-        fits = plain and rows == 1 and self.world.dim <= KERNEL
+        self._refuse()
+        rows, on_gpu, linear = len(self.totals["regret"]), self.device.platform != "cpu", self.policy.is_linear
+        radius, stated = self.policy.options.get("radius"), self.rule.stated
+        plain = linear and not needs_more(radius, stated)
+        odd = self.world.adversarial or stated.noise_scale is not None
+        fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
         if self.form == "auto":
-            self.form = "kernel" if fits and on_gpu else "scan" if plain else "general"
-        if self.form == "scan":
-            self.rule = self.rule._replace(learner=seeds_last(self.world.dim))
+            solved = linear and radius == "self-normalised" and not stated.learns_noise
+            self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
         with self._session():
             made = super().start() if self.form == "general" else None
             if made is None:
-                init = seeds_last(self.world.dim).init if self.form == "scan" else partial(estimate.init, xp=jnp)
-                made = init(self.world.dim, ridge=self.spec.ridge, batch=(self.batch, len(self.seeds)))
+                scan = self.form == "scan"
+                init = in_layout(radius, self.world.dim, stated).init if scan else partial(estimate.init, xp=jnp)
+                made = init(self.world.dim, ridge=stated.ridge, batch=(self.batch, len(self.seeds)))
             return jax.tree.map(partial(jnp.array, dtype=self.dtype), made)
 
     def draw_truth(self) -> Any:
@@ -116,11 +125,16 @@ class JaxBatch(Batch):
 
     def _refuse(self) -> None:
         """Refuse what a compiled program cannot do."""
-        for name, callback in (("observe", self.setting.observe), ("record", self.setting.record)):
-            require(callback is None, name, callback, "is not for engine 'jax', which does not stop to call", WAY_OUT)
-        require(self.spec.costs is None, "costs", list(self.spec.costs or ()), "are not for engine 'jax'", WAY_OUT)
+        watched, spec = self.setting.observe, self.spec
+        require(watched is None, "observe", watched, "is not for engine 'jax', which does not stop to call", WAY_OUT)
+        require(spec.costs is None, "costs", list(spec.costs or ()), "are not for engine 'jax'", WAY_OUT)
+        rule = "keeps every round and looks back at them, which engine 'jax' cannot"
+        require(not self.rule.stated.learns_noise, "margin", spec.margin, rule, WAY_OUT)
+        rule, own = "of your own are checked in each round, which engine 'jax' cannot", self.world.is_own
+        scale = spec.noise_scale
+        require(scale is None or not scale.is_own, "noise_scale", scale, rule, WAY_OUT)
         contexts = self.world.contexts
-        require(not self.world.adversarial, "contexts", contexts, "are not for engine 'jax'", WAY_OUT)
+        require(not (own and self.world.adversarial), "contexts", contexts, "of your own are not for it", WAY_OUT)
 
     def compile(self) -> None:
         """Compile the program, or refuse a policy or a world that is not made of pure functions of arrays."""
@@ -140,8 +154,11 @@ class JaxBatch(Batch):
         marks = np.pad(wanted, (0, self.plan.marks - len(wanted)), constant_values=1)
         given = None if draws is None else self._given(draws)
         with self._session():
-            carry, curves, finite = self.program((self.state, self.totals), self.fixed, (np.int64(done), marks, given))
-        self.state, self.totals = carry
+            found = self.program((self.state, self.totals), self.fixed, (np.int64(done), marks, given))
+        (self.state, self.totals), curves, finite, told = found
+        if self.setting.record:
+            context, intensity, reward, cost = (np.asarray(part)[: self.setting.rounds - done] for part in told)
+            self.setting.record(Played(context, self.dose.cost.action(intensity), reward, cost))
         for name, values in curves.items():
             self.curves[name].append(values[: len(wanted)])
         self._check_finite()  # of the chunk before: the host is one chunk ahead of the device
@@ -166,7 +183,8 @@ class JaxBatch(Batch):
         streams = ((stream, stream.replace("sensor", "sensor_noise")) for stream in NOISY)
         silent = {stream for stream, name in streams if is_zero(getattr(self.spec, name))}
         coin = set() if self.policy.randomised or "coin" in self.rule.asked.update else {"coin"}
-        return silent | coin | {"reward_intensity", "cost_intensity"}
+        sent = {"reward_mean", "cost_mean"} if self.world.adversarial else set()
+        return silent | coin | sent | {"reward_intensity", "cost_intensity"}
 
     def _given(self, draws: Draws) -> dict[str, Any]:
         """A chunk of NumPy's world, filled up with rounds of zeros."""
@@ -174,12 +192,15 @@ class JaxBatch(Batch):
         if missing:
             draws = Draws(*(np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) for part in draws))
         given = self._exposure(draws)._asdict() | {"coin": draws.coin[:, None]}
+        if self.world.adversarial:
+            given["context"] = draws.context[:, None]
         return {name: np.asarray(part, self.plan.dtype) for name, part in given.items() if name not in self.silent}
 
     def _shapes(self) -> dict[str, Any]:
         """The shapes of what `_given` gives."""
         each = (self.step, 1, len(self.seeds))
-        shapes = dict.fromkeys((*Exposure._fields, "coin"), each) | {"context": (*each, self.world.dim)}
+        context = (*each, *((CANDIDATES,) if self.world.adversarial else ()), self.world.dim)
+        shapes = dict.fromkeys((*Exposure._fields, "coin"), each) | {"context": context}
         kept = {name: shape for name, shape in shapes.items() if name not in self.silent}
         return {name: jax.ShapeDtypeStruct(shape, self.plan.dtype) for name, shape in kept.items()}
 
@@ -194,52 +215,16 @@ class JaxBatch(Batch):
         return super().results()
 
 
-def seeds_last(dim: int) -> Learner:
-    """The linear learner of `core.estimate` with the batch as the last axes: contexts (d, ...), Σ⁻¹ (d, d, ...).
-
-    Sums over d are then sums of whole vectors of seeds, which a compiler turns into vector instructions; many small
-    matrix products it does not.
-    """
-
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...]) -> Estimate:
-        inverse = jnp.eye(dim).reshape(dim, dim, *(1 for _ in batch)) / ridge * jnp.ones(batch)
-        return Estimate(inverse, *(jnp.zeros((dim, *batch)) for _ in range(2)), *(jnp.zeros(batch) for _ in range(2)))
-
-    def predict(state: Estimate, context: Any) -> Prediction:
-        direction = jnp.sum(state.inverse * context, axis=1)
-        squared = jnp.sum(context * direction, axis=0)
-        return Prediction(
-            reward=jnp.sum(context * state.reward_coef, axis=0),
-            cost=jnp.sum(context * state.cost_coef, axis=0),
-            width=jnp.sqrt(jnp.maximum(squared, 0.0)),
-            norm=jnp.sqrt(jnp.sum(context * context, axis=0)),
-            log_det=state.log_det,
-            informative_rounds=state.informative_rounds,
-            dim=dim,
-            direction=direction,
-        )
-
-    def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
-        squared = seen.width * seen.width
-        scaled = weight / (1.0 + weight * squared) * seen.direction
-        return Estimate(
-            state.inverse - scaled[:, None] * seen.direction,
-            state.reward_coef + scaled * (reward - seen.reward),
-            state.cost_coef + scaled * (cost - seen.cost),
-            state.log_det + jnp.log1p(weight * squared),
-            state.informative_rounds + jnp.where(weight > 0.0, 1.0, 0.0),
-        )
-
-    return Learner(init, predict, update)
-
-
 ARGUMENTS = (*(name for name in NUMBERS if name != "violation_risk"), "log_inverse_risk", "tail", "least_informative")
 
 
 def _numbers(spec: SafetySpec) -> dict[str, Any]:
     """The numbers of a spec that are arguments of a program. What is None or 0 is left out: it shapes the program; and
-    so is the risk of a round: the exact clairvoyant needs a quantile, which SciPy computes.
+    so is the risk of a round: the exact clairvoyant needs a quantile, which SciPy computes. With another margin than
+    the sub-Gaussian one there are none: the clairvoyant, who has that one, makes a spec anew from plain numbers.
     """
+    if spec.margin != "subgaussian":
+        return {}
     given = {name: getattr(spec, name) for name in ARGUMENTS}
     return {name: value for name, value in given.items() if not (value is None or is_zero(value))}
 
@@ -252,8 +237,9 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     if not _known(rule):
         return make(*arguments).compile()
     # Only the scan of the plain learner takes the spec's numbers as arguments; elsewhere they are part of the program.
-    passed = arguments[1]["numbers"] if plan.form == "scan" else ()
-    fixed = {name: _exactly(value) for name, value in vars(rule.spec).items() if name not in passed}
+    passed = arguments[1]["numbers"] if plan.form == "scan" else ((), ())
+    specs = zip((rule.spec, rule.stated), passed, strict=True)
+    fixed = [{name: _exactly(vars(spec)[name]) for name in vars(spec) if name not in given} for spec, given in specs]
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
     device = str(jax.config.jax_default_device)
     key = repr((device, rule.policy.name, rule.policy.options, rule.world.to_dict(), rule.dose.to_dict()))
@@ -265,8 +251,12 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
 
 def _known(rule: Rule) -> bool:
     """Whether names and options determine the rule: nothing in it is the user's own."""
-    policy, own = rule.policy, rule.world.is_own or rule.spec.noise_scale is not None
-    if own or policy.name not in POLICIES or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost)):
+    policy = rule.policy
+    if (
+        rule.world.is_own
+        or policy.name not in POLICIES
+        or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost))
+    ):
         return False
     plain: Any = make_policy(policy.name, **policy.options).decide
     return getattr(policy.decide, "__code__", None) is plain.__code__
@@ -274,35 +264,28 @@ def _known(rule: Rule) -> bool:
 
 def _exactly(value: Any) -> Any:
     """A value whose text tells it from every other; that of a NumPy array leaves out digits and places."""
+    if isinstance(value, NoiseScale):
+        return value.to_dict()
     return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
 
 
-def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any]:
-    """A chunk: ((state, totals), totals at the marks, whether all costs are finite)."""
+def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any, Any]:
+    """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
     (state, totals), (done, marks, given) = carry, chunk
-    spec = copy.copy(rule.spec)
-    for name, value in fixed["numbers"].items() if plan.form == "scan" else ():
-        object.__setattr__(spec, name, value)
-    rule = rule._replace(spec=spec)
+    scan = plan.form == "scan"
+    spec, stated = (copy.copy(each) for each in (rule.spec, rule.stated))
+    for each, passed in zip((spec, stated), fixed["numbers"] if scan else ({}, {}), strict=True):
+        for name, value in passed.items():
+            object.__setattr__(each, name, value)
+    rule = rule._replace(spec=spec, stated=stated)
     at = done + 1 + jnp.arange(plan.step)
     numbers = at.astype(plan.dtype)
     if plan.counter:
         given = counter.draw_rounds(rule.world, spec, fixed["truth"], fixed["seeds"], at)
-    rounds = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields})
     shape = totals["regret"].shape
-    moving = dict(given) | ({"context": jnp.moveaxis(given["context"], -1, 1)} if plan.form == "scan" else {})
-
-    def advance(state: Any, given: Any) -> tuple[Any, Any]:
-        number, given = given
-        now, coin = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields}), given.get("coin", 0.0)
-        prediction, choice = rule.decide(state, number, now, coin)
-        state, step = rule.learn(state, now, prediction, choice, coin)
-        flags = sum((1 << place) * part for place, part in enumerate(step[2:]))
-        # One array comes out of a round: for one seed, every further one would take as long as the round itself.
-        return state, jnp.stack([jnp.broadcast_to(part, shape) for part in (choice.intensity, flags)])
-
     if plan.form in ("scan", "general"):
-        state, told = jax.lax.scan(advance, state, (numbers, moving))
+        state, told, sent = _scanned(rule, state, (numbers, given), shape, fixed.get("truth"), scan=scan)
+        given = given | sent
     else:
         from safedial.simulation import fused_rounds
 
@@ -310,6 +293,7 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
     intensity, flags = told[:, 0], told[:, 1].astype(np.int32)
     harm, gain = rule.applied(intensity)
     steps = Step(gain, harm, *(flags & (1 << place) > 0 for place in range(3)))
+    rounds = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields})
     rounds = rounds._replace(reward_intensity=gain, cost_intensity=harm)
     outcome = rule.world.outcome(spec, rounds)
     cost = outcome.cost if spec.threshold_on == "measured" else outcome.true_cost
@@ -325,4 +309,41 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
             totals = totals | {name: curves[name][-1]}
         else:
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
-    return (state, totals), curves, exceeded(spec, cost)[1]
+    told = (rounds.context, harm, outcome.reward, outcome.cost) if plan.record else ()
+    return (state, totals), curves, exceeded(spec, cost)[1], told
+
+
+def _scanned(rule: Rule, state: Any, rounds: Any, shape: Any, truth: Any, *, scan: bool) -> tuple[Any, Any, Any]:
+    """(state, intensities and flags, an adversary's contexts and their means) of a chunk, one round after the other."""
+    numbers, given = rounds
+    if scan:
+        rule = rule._replace(learner=in_layout(rule.policy.options.get("radius"), rule.world.dim, rule.stated))
+    adversarial = rule.world.adversarial
+
+    def advance(state: Any, given: Any) -> tuple[Any, Any]:
+        number, given = given
+        sent = _sent(rule, state, given["context"], truth, scan=scan) if adversarial else {}
+        given = given | sent
+        if scan and adversarial:
+            given = given | {"context": jnp.moveaxis(given["context"], -1, 0)}
+        now, coin = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields}), given.get("coin", 0.0)
+        prediction, choice = rule.decide(state, number, now, coin)
+        state, step = rule.learn(state, now, prediction, choice, coin)
+        flags = sum((1 << place) * part for place, part in enumerate(step[2:]))
+        # One array comes out of a round: for one seed, every further one would take as long as the round itself.
+        return state, (jnp.stack([jnp.broadcast_to(part, shape) for part in (choice.intensity, flags)]), sent)
+
+    if scan and not adversarial:
+        given = given | {"context": jnp.moveaxis(given["context"], -1, 1)}
+    state, (told, sent) = jax.lax.scan(advance, state, (numbers, given))
+    return state, told, sent
+
+
+def _sent(rule: Rule, state: Any, candidates: Any, truth: Any, *, scan: bool) -> dict[str, Any]:
+    """The adversary's context of a round, (rows, seeds, d), and its means."""
+    now: Estimate = getattr(state, "estimate", state)
+    if scan:
+        turned = {name: jnp.moveaxis(getattr(now, name), 0, -1) for name in ("reward_coef", "cost_coef")}
+        now = now._replace(inverse=jnp.moveaxis(now.inverse, (0, 1), (-2, -1)), **turned)
+    context = sent_context(rule, now, candidates, truth)
+    return dict(zip(Exposure._fields[:3], (context, *rule.world.means(rule.spec, truth, context)), strict=True))

@@ -6,7 +6,6 @@ Arrays are (rows, seeds), with a row for each spec; if doses cannot influence wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.dose import Dose
-from safedial.core.estimate import Estimate, Prediction
+from safedial.core.estimate import Prediction
 from safedial.core.scale import check_rises
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import as_columns, check_grids
@@ -22,7 +21,7 @@ from safedial.core.tighter_radii import Tight
 from safedial.errors import require
 from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.several_costs import with_costs
-from safedial.simulation.rule import CURVES, TOTALS, Rule, Step, bound, exceeded
+from safedial.simulation.rule import CURVES, TOTALS, Rule, Step, bound, exceeded, sent_context
 from safedial.worlds.world import NOISY, Draws, Exposure, Outcome, World, generators
 
 Array = NDArray[np.float64]
@@ -60,6 +59,7 @@ class Setting(NamedTuple):
     points: int
     observe: Callable[[Round], None] | None = None
     record: Callable[[Played], None] | None = None
+    stated: SafetySpec | None = None
 
 
 class Batch:
@@ -71,13 +71,14 @@ class Batch:
         self.setting, self.seeds = setting, setting.seeds
         world, spec, dose = setting.world, setting.spec, setting.dose
         self.world, self.spec, self.dose = world, as_columns(spec), dose
-        self.policy = policy = with_costs(setting.policy, self.spec)
+        stated = as_columns(setting.stated or spec)
+        self.policy = policy = with_costs(setting.policy, stated)
         self.truth: Any = self.draw_truth()
         rows = check_grids(spec, several=True)
         alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.batch = 1 if alike else rows
-        learner, asked = bound(learner_of(policy, self.spec), self.spec, self.seeds)
-        self.rule = Rule(policy, world, self.spec, dose, learner, asked, self.batch)
+        learner, asked = bound(learner_of(policy, stated), stated, self.seeds)
+        self.rule = Rule(policy, world, self.spec, dose, learner, asked, self.batch, stated)
         self.checkpoints = np.unique(np.linspace(0, setting.rounds, setting.points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(self.seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {name: [] for name in CURVES}
@@ -86,7 +87,7 @@ class Batch:
 
     def start(self) -> Any:
         """The learner's state before the first round."""
-        return self.rule.learner.init(self.world.dim, ridge=self.spec.ridge, batch=(self.batch, len(self.seeds)))
+        return self.rule.learner.init(self.world.dim, ridge=self.rule.stated.ridge, batch=(self.batch, len(self.seeds)))
 
     def draw_truth(self) -> Any:
         self.rngs = generators(self.seeds)
@@ -147,9 +148,7 @@ class Batch:
     def _send(self, now: Exposure, candidates: Array) -> None:
         """The adversary's context in a round, and its means."""
         state = self.state.estimate if isinstance(self.state, Tight) else self.state
-        lifted = Estimate(*(part[:, :, None] for part in state))
-        offered = np.broadcast_to(candidates, (self.batch, *candidates.shape))
-        now.context[:] = self.world.next_context(offered, self.truth, partial(self.policy.predict, lifted))
+        now.context[:] = sent_context(self.rule, state, candidates, self.truth)
         check_rises(self.spec.noise_scale, now.context)
         now.reward_mean[:], now.cost_mean[:] = self.world.means(self.spec, self.truth, now.context)
 

@@ -63,16 +63,18 @@ class Rule(NamedTuple):
     asked: Learner
     batch: int
     """Rows of the learner: 1 where all rows of the spec learn alike."""
+    stated: SafetySpec
+    """The spec that the policy decides by; `spec` is the world's."""
 
     def decide(self, state: Any, number: Any, now: Exposure, coin: Any) -> tuple[Any, Choice]:
         """A round's prediction and choice. Like `learn`, a pure function of arrays of any library."""
         if self.policy.knows_truth:
             prediction = _exact_prediction(now)
-            return prediction, self._knowing(self.policy, prediction, now, number)
+            return prediction, self._knowing(self.policy, self.stated, prediction, now, number)
         asked = {"coin": coin} if "coin" in self.asked.predict else {}
         prediction = self.learner.predict(state, now.context, **asked)
         choice = self.policy.decide(
-            prediction, self.spec, round=number, coin=coin, baseline_cost=self.world.baseline_cost
+            prediction, self.stated, round=number, coin=coin, baseline_cost=self.world.baseline_cost
         )
         return prediction, choice
 
@@ -104,7 +106,7 @@ class Rule(NamedTuple):
         reward_mean, context = rounds.reward_mean, rounds.context
         truth = Prediction(reward_mean, rounds.cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=context)
         told = clairvoyant(binary_cost=self.world.binary_cost)
-        best = self._knowing(told, truth, rounds, number).intensity
+        best = self._knowing(told, self.spec, truth, rounds, number).intensity
         over, reward = exceeded(self.spec, cost)[0], rounds.reward_intensity * reward_mean
         optimal = self.applied(best)[1] * reward_mean
         known, exact = self.world.exact_intensity(self.spec, rounds), optimal
@@ -120,7 +122,7 @@ class Rule(NamedTuple):
         action = self.dose.cost.action(intensity)
         return self.dose.cost.effect(action), self.dose.reward.effect(action)
 
-    def _knowing(self, policy: Policy, truth: Prediction, now: Exposure, number: Any) -> Choice:
+    def _knowing(self, policy: Policy, spec: SafetySpec, truth: Prediction, now: Exposure, number: Any) -> Choice:
         """The choice of a policy that knows the truth: its own rule, which takes costs to be in proportion to the
         intensity, or where they are not what the world knows to be best.
         """
@@ -129,7 +131,7 @@ class Rule(NamedTuple):
         if known is not None:
             safe = SafeSet(known, known == known)
             return choose(now.reward_mean, safe, Bounds(now.reward_mean, now.cost_mean, 0.0, 0.0, False))
-        return policy.decide(truth, self.spec, round=number, coin=0.0, baseline_cost=self.world.baseline_cost)
+        return policy.decide(truth, spec, round=number, coin=0.0, baseline_cost=self.world.baseline_cost)
 
 
 def bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner, Learner]:
@@ -141,6 +143,13 @@ def bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner
     given = ({name: fixed[name] for name in fixed if name in names} for names in asked)
     parts = [partial(part, **each) if each else part for part, each in zip(learner, given, strict=True)]
     return Learner(*parts), Learner(*asked)
+
+
+def sent_context(rule: Rule, estimate: Any, candidates: Any, truth: Any) -> Any:
+    """The context that an adversary who sees the estimate sends, (rows, seeds, d), of (seeds, candidates, d)."""
+    lifted, xp = type(estimate)(*(part[:, :, None] for part in estimate)), namespace(candidates)
+    offered = xp.broadcast_to(candidates, (rule.batch, *candidates.shape[-3:]))
+    return rule.world.next_context(offered, truth, partial(rule.policy.predict, lifted))
 
 
 def exceeded(spec: SafetySpec, cost: Any) -> tuple[Any, Any]:

@@ -148,6 +148,7 @@ def simulate(
     progress: Callable[[int], None] | None = None,
     observe: Callable[[Round], None] | None = None,
     record: Callable[[Played], None] | None = None,
+    stated: SafetySpec | None = None,
     engine: Literal["numpy", "jax", "auto"] = "numpy",
     device: Literal["cpu", "gpu"] | None = None,
     draws: Literal["numpy", "counter"] = "numpy",
@@ -163,6 +164,7 @@ def simulate(
         progress: called with the number of rounds just finished.
         observe: called every round with a `Round`, before its update.
         record: called after every chunk of rounds with what was `Played`, noise included.
+        stated: the spec that the policy decides and learns by, if the world's own (`spec`) differs from it.
         engine: "numpy"; "jax", the rounds compiled, on a CPU or a GPU; or "auto", "jax" if it is installed, can run
             this policy in this world, and repays the second that compiling takes. Both play the same rounds, up to
             rounding.
@@ -181,10 +183,11 @@ def simulate(
     policy, dose, chosen = find_policy(policy), as_dose(dose), as_seeds(seeds)
     _check(policy, world, spec, rounds=rounds, points=points)
     spec = with_ridge(spec, policy.options.get("radius"), world.dim)
+    stated = None if stated is None else with_ridge(stated, policy.options.get("radius"), world.dim)
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
     started = time.perf_counter()
-    setting = Setting(policy, world, spec, dose, chosen, rounds, points, observe, record)
+    setting = Setting(policy, world, spec, dose, chosen, rounds, points, observe, record, stated)
     run = start_batch(engine, setting, device=device, draws=draws, dtype=dtype)
     sizes = [min(run.step, rounds - start) for start in range(0, rounds, run.step)]
     with ThreadPoolExecutor(max_workers=1) as ahead:

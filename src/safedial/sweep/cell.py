@@ -16,14 +16,16 @@ RESULTS = ("violations", "informative_rounds", "uncertified_rounds", "regret", "
 
 
 def run_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a cell: plain lists with one number per seed, and curves by checkpoint and seed. It holds no times,
-    so the same cell gives the same bytes on every machine with the same build.
+    """The result of a cell: plain lists with one number per seed, and curves by checkpoint and seed; where the cell
+    names an engine, also the one that played. It holds no times, so the same cell gives the same bytes on every machine
+    with the same build.
     """
     run = simulate(**build(cell))
     most = run.attainable_reward
     return {
         **{name: getattr(run, name)[0].tolist() for name in RESULTS},
         **({} if most is None else {"attainable_reward": most[0].tolist()}),
+        **({"engine": [run.engine]} if "engine" in cell else {}),
         "checkpoints": run.checkpoints.tolist(),
         "regret_curve": run.regret_curve[:, 0].tolist(),
         "violations_curve": run.violations_curve[:, 0].tolist(),

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.io import output_folder, provenance, write_json, write_text
+from safedial.simulation.engines import USUAL
 from safedial.sweep.cell import cell_path, read_cell, run_cell, write_cell
 from safedial.sweep.grid import Grid, parse_grid
 
@@ -67,7 +68,7 @@ def run_sweep(
     """Compute the cells of `grid` that are missing or damaged in folder `out`.
 
     Args:
-        jobs: processes on this machine; one per core by default; with 1, all runs in this process.
+        jobs: processes on this machine; one per core by default, one for a GPU; with 1, all runs in this process.
         backend: "loky" for this machine, "dask" for the cluster whose scheduler is at `address`.
         progress: called with the number of cells just finished, those found intact first.
         compute: the result of a cell, plain values; a function of a module, because workers import it.
@@ -86,7 +87,8 @@ def run_sweep(
     failed: dict[str, str] = {}
     computed = 0
     if wanted:
-        with _runner(backend, address, jobs or os.cpu_count() or 1, compute) as run:
+        alone = grid.cells[0].get("device") == "gpu"  # whose memory the first process takes
+        with _runner(backend, address, jobs or (1 if alone else os.cpu_count() or 1), compute) as run:
             for cell, result, error in _until_done(run, wanted, folder):
                 if error:
                     failed[cell_path(folder, cell).stem] = error
@@ -96,6 +98,7 @@ def run_sweep(
                 if progress:
                     progress(1)
     settings = {"grid": grid.name, "cells": len(grid.cells), "computed": computed, "jobs": jobs, "backend": backend}
+    settings |= {name: grid.cells[0].get(name, usual) for name, usual in USUAL.items()}
     write_json(folder / "provenance.json", provenance(settings, time.perf_counter() - started))
     return _status(folder, grid, failed)._replace(computed=computed)
 

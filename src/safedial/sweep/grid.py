@@ -5,6 +5,7 @@
     rounds = 10000              violation_risk = 0.01           radius = ["paper", "mixture"]
     seeds = 30                  estimation_risk = 0.01
     seed_block = 10             reward_noise = 1.0              [[policy]]
+    engine = "numpy"                                            (engine, device, draws and dtype: of `simulate`)
                                 cost_noise = 1.0                name = "hp_probe"
     [world]                     coefficient_bound = 1.0
     dim = [5, 10]               context_bound = 1.0             [dose]          (optional)
@@ -30,13 +31,14 @@ from typing import Any
 from safedial.core.confidence import check_dim
 from safedial.decision.rules import read_parts, write_parts
 from safedial.errors import InvalidInput, require
+from safedial.simulation.engines import USUAL, check_engine
 from safedial.specfile import shortest_dose
 from safedial.worlds import world_from_dict
 
 FORMAT = 2
 """Part of every cell's name. Raise it when results change; old files then no longer count."""
 
-SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20}
+SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20} | USUAL
 TABLES = ("sweep", "spec", "world", "policy", "dose", "features", "dial")
 """A spec file is a grid of one cell; its [features] and [dial] are for agents and say nothing about a simulation."""
 
@@ -108,12 +110,14 @@ def _settings(given: Any) -> dict[str, Any]:
     require(isinstance(given, dict), "[sweep]", given, "must be a table")
     for key, value in given.items():
         require(key in SWEEP_DEFAULTS, f"[sweep] {key}", value, "is not a key of [sweep]", ", ".join(SWEEP_DEFAULTS))
-        if key == "name":
-            require(isinstance(value, str), "[sweep] name", value, "must be text")
+        if key == "name" or key in USUAL:
+            require(isinstance(value, str), f"[sweep] {key}", value, "must be text")
         else:
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             require(whole, f"[sweep] {key}", value, "must be a whole number >= 1")
-    return SWEEP_DEFAULTS | given
+    settings = SWEEP_DEFAULTS | given
+    check_engine(settings)
+    return settings
 
 
 def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -123,6 +127,8 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
     table = content.get("dose", {})
     require(isinstance(table, dict), "[dose]", table, "must be a table")
     doses = _doses(table or {"curve": "identity"})
+    # The usual engine is left out, so that cells keep the names that they had before there was another.
+    engine = {name: settings[name] for name, usual in USUAL.items() if settings[name] != usual}
     for policy, spec, world, dose in product(
         [each for table in content["policy"] for each in _combinations(table)],
         _combinations(content["spec"]),
@@ -133,7 +139,7 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
         cell |= {"rounds": settings["rounds"], "points": settings["points"]}
         resolved = _resolve(cell)
         for block in blocks:
-            yield {**resolved, "seeds": block}
+            yield {**resolved, **engine, "seeds": block}
 
 
 def _resolve(cell: dict[str, Any]) -> dict[str, Any]:

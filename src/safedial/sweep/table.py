@@ -30,7 +30,7 @@ NUMBERS = (
 def sweep_rows(folder: str | Path, grid: Grid | None = None) -> list[dict[str, Any]]:
     """One row for each combination of `grid` (by default the folder's own), from the intact cells."""
     grid = grid or read_stored_grid(Path(folder))
-    groups: dict[str, tuple[dict[str, Any], dict[str, list[float]]]] = {}
+    groups: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {}
     for cell in grid.cells:
         found = read_cell(cell_path(Path(folder), cell))
         if found is None:
@@ -71,13 +71,14 @@ def write_table(folder: str | Path, grid: Grid | None = None) -> Path:
     return write_rows(Path(folder) / "sweep.csv", [{name: row.get(name) for name in columns} for row in rows])
 
 
-def _pooled(flat: dict[str, Any], pooled: dict[str, list[float]]) -> dict[str, Any]:
+def _pooled(flat: dict[str, Any], pooled: dict[str, list[Any]]) -> dict[str, Any]:
     seeds, rounds = len(pooled["violations"]), flat["rounds"]
     means = {name: sum(pooled[name]) / seeds for name in ("regret", "reward", "clairvoyant_reward")}
     low, high = violation_interval(pooled["violations"], rounds)
     best, most = means["clairvoyant_reward"], pooled.get("attainable_reward", [])
     known = len(most) == seeds and sum(most) > 0.0  # cells kept from before have none
     return {
+        **({"engine": " and ".join(sorted(set(pooled["engine"])))} if "engine" in pooled else {}),
         "seeds": seeds,
         "uncertified_rounds": sum(pooled["uncertified_rounds"]) / seeds,
         "violation_rate": sum(pooled["violations"]) / seeds / rounds,

@@ -161,8 +161,9 @@ class LinearWorld(World):
         """The candidate with the largest ⟨x, μ* − μ̂⟩/width."""
         seen = predict(candidates)
         excess = (candidates @ truth.cost_coef[..., None])[..., 0] - seen.cost
-        pick: Any = np.argmax(excess / np.maximum(seen.width, 1e-300), axis=-1)
-        return np.take_along_axis(candidates, pick[..., None, None], axis=-2)[..., 0, :]
+        xp = namespace(candidates)
+        pick: Any = xp.argmax(excess / xp.maximum(seen.width, 1e-300 + 0.0 * seen.width), axis=-1)
+        return xp.take_along_axis(candidates, pick[..., None, None], axis=-2)[..., 0, :]
 
 
 def _along(left: Any, right: Any) -> Any:

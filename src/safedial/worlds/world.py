@@ -16,7 +16,7 @@ contexts; a chunk of rounds has a rounds axis in front.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,9 +197,10 @@ class World(ABC):
         return largest_safe_intensity(load, 0.0, threshold=spec.threshold - self.baseline_cost).intensity
 
 
-def generators(seeds: list[int]) -> Generators:
+def generators(seeds: list[int], streams: Sequence[str] = STREAMS) -> Generators:
     """One generator for each (stream, seed)."""
-    return {stream: [np.random.default_rng([seed, number]) for seed in seeds] for number, stream in enumerate(STREAMS)}
+    numbers = {stream: STREAMS.index(stream) for stream in streams}
+    return {stream: [np.random.default_rng([seed, number]) for seed in seeds] for stream, number in numbers.items()}
 
 
 def normals(rngs: list[np.random.Generator], shape: tuple[int, ...]) -> Array:

@@ -1,0 +1,134 @@
+"""The linear learner as sums of products, for compiled programs: with seeds on the last axis, or on the first.
+
+With seeds last, contexts are (d, ...) and Σ⁻¹ is (d, d, ...). Sums over d are then sums of whole vectors of seeds,
+which a compiler turns into vector instructions; many small matrix products it does not. A GPU's kernel has seeds first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from safedial.core.estimate import Dual, Estimate, Prediction
+from safedial.core.self_normalised import LEAST, multipliers
+from safedial.core.spec import SafetySpec
+from safedial.core.tighter_radii import Learner
+
+
+def linear(dim: int, *, seeds_last: bool) -> Learner:
+    """The learner of `core.estimate` in either layout."""
+    over, across = (0, 1) if seeds_last else (-1, -1)
+
+    def wide(number: Any) -> Any:
+        return number if seeds_last else number[..., None]
+
+    def row(vector: Any) -> Any:
+        return vector[None] if seeds_last else vector[..., None, :]
+
+    def column(vector: Any) -> Any:
+        return vector[:, None] if seeds_last else vector[..., None]
+
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...]) -> Estimate:
+        """With seeds last."""
+        inverse = jnp.eye(dim).reshape(dim, dim, *(1 for _ in batch)) / ridge * jnp.ones(batch)
+        return Estimate(inverse, *(jnp.zeros((dim, *batch)) for _ in range(2)), *(jnp.zeros(batch) for _ in range(2)))
+
+    def predict(state: Estimate, context: Any) -> Prediction:
+        direction = jnp.sum(state.inverse * row(context), axis=across)
+        squared = jnp.sum(context * direction, axis=over)
+        return Prediction(
+            reward=jnp.sum(context * state.reward_coef, axis=over),
+            cost=jnp.sum(context * state.cost_coef, axis=over),
+            width=jnp.sqrt(jnp.maximum(squared, 0.0)),
+            norm=jnp.sqrt(jnp.sum(context * context, axis=over)),
+            log_det=state.log_det,
+            informative_rounds=state.informative_rounds,
+            dim=dim,
+            direction=direction,
+        )
+
+    def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
+        squared = seen.width * seen.width
+        scaled = wide(weight / (1.0 + weight * squared)) * seen.direction
+        return Estimate(
+            state.inverse - column(scaled) * row(seen.direction),
+            state.reward_coef + scaled * wide(reward - seen.reward),
+            state.cost_coef + scaled * wide(cost - seen.cost),
+            state.log_det + jnp.log1p(weight * squared),
+            state.informative_rounds + jnp.where(weight > 0.0, 1.0, 0.0),
+        )
+
+    return Learner(init, predict, update)
+
+
+class Solved(NamedTuple):
+    """An estimate, G = Σ − λI, b = Σμ̂, and D⁻¹ for every a of the radius `self-normalised`, (a, d, d, ...)."""
+
+    estimate: Estimate
+    gram: Any
+    target: Any
+    solved: Any
+
+
+def self_normalised(dim: int, spec: SafetySpec) -> Learner:
+    """The learner of the radius `self-normalised` (`core.self_normalised`), seeds last.
+
+    D = GΣ⁻¹G + aI = Σ − 2λI + λ²Σ⁻¹ + aI, and a round adds ωxxᵀ to Σ and takes a multiple of uuᵀ, u = Σ⁻¹x, from Σ⁻¹.
+    So it changes D by two matrices of rank one, and D⁻¹ follows by Sherman and Morrison's formula, where NumPy's
+    engine finds the eigenvectors of Σ⁻¹ anew in every round.
+    """
+    plain, ridge = linear(dim, seeds_last=True), spec.ridge
+    weights = jnp.stack([jnp.asarray(a) for a in multipliers(spec)])[:, None, None]
+
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...]) -> Solved:
+        estimate = plain.init(dim, ridge=ridge, batch=batch)
+        nothing, eye = jnp.zeros((dim, dim, *batch)), estimate.inverse * ridge
+        return Solved(estimate, nothing, nothing[0], eye / weights[..., None, None])
+
+    def times(matrices: Any, vector: Any) -> Any:
+        return jnp.sum(matrices * vector, axis=-3)
+
+    def along(left: Any, right: Any) -> Any:
+        return jnp.sum(left * right, axis=-3)
+
+    def predict(state: Solved, context: Any) -> Prediction:
+        now, seen = state.estimate, plain.predict(state.estimate, context)
+        volume = spec.cost_noise**2 * (seen.log_det + 2.0 * spec.log_inverse_risk)
+        forward, back = times(state.solved, context), times(state.solved, now.cost_coef)
+        width = jnp.sqrt(jnp.maximum(along(forward, context), 0.0))
+        squared = volume + weights * (spec.coefficient_bound**2 - along(back, state.target))
+        root = jnp.sqrt(jnp.maximum(squared, LEAST * volume))
+        centre = along(forward, state.target - ridge * now.cost_coef)
+        best = jnp.argmin(centre + root * width, axis=0) == jnp.arange(len(weights))[:, None, None]
+        share = jnp.sum(best * (weights * width / root), axis=0)
+        ahead, behind = (jnp.sum(best[:, None] * part, axis=0) for part in (forward, back))
+        w = ahead - ridge * times(now.inverse, ahead) - share * behind
+        reached = times(state.gram, w)
+        size = jnp.sqrt(jnp.maximum(along(w, reached + ridge * w), 0.0))
+        miss = context - reached
+        dual = Dual(along(w, state.target), size, jnp.sqrt(along(miss, miss)))
+        return seen._replace(context=context, dual=dual)
+
+    def update(state: Solved, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Solved:
+        context, turned, forward = seen.context, seen.direction, times(state.solved, seen.context)
+        gain = ridge**2 * weight / (1.0 + weight * seen.width * seen.width)
+        added = weight / (1.0 + weight * along(forward, context))
+        backward = times(state.solved, turned)
+        backward = backward - (added * along(backward, context))[:, None] * forward
+        taken = gain / (1.0 - gain * along(backward, turned))
+        grown = (added[:, None] * forward)[:, :, None] * forward[:, None]
+        shrunk = (taken[:, None] * backward)[:, :, None] * backward[:, None]
+        return Solved(
+            plain.update(state.estimate, seen, reward, cost, weight),
+            state.gram + (weight * context)[:, None] * context,
+            state.target + weight * cost * context,
+            state.solved - grown + shrunk,
+        )
+
+    return Learner(init, predict, update)
+
+
+def in_layout(radius: Any, dim: int, spec: SafetySpec) -> Learner:
+    """The learner of a scan with seeds last."""
+    return self_normalised(dim, spec) if radius == "self-normalised" else linear(dim, seeds_last=True)
