@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from safedial.core.confidence import check_dim
-from safedial.decision.rules import read_parts, write_parts
+from safedial.decision.rules import read_parts, shortest_dose, write_parts
 from safedial.errors import InvalidInput, require
-from safedial.specfile import shortest_dose
 from safedial.worlds import world_from_dict
 
 FORMAT = 2
