@@ -85,7 +85,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         rounds, seeds = self.reference.rounds, len(self.reference.seeds)
         title = f"{len(self.runs)} policies in {self.reference.world.name}: {rounds:,} rounds, {seeds} seeds"
-        note = f"Ends of intervals, {self.level:.0%} each on its own, are ..._low and ..._high; differences are paired by seed."
+        note = f"Intervals: {self.level:.0%}, each on its own; differences are paired by seed."
         return card(title, self.table, [note])
 
     def plot(self, path: str | Path | None = None) -> Figure:
