@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import require
-from safedial.plots.style import COLOURS, DASHES, LABELS, MARKERS, is_geometric, legend_below, new_figure, save
+from safedial.plots.style import COLOURS, DASHES, LABELS, MARKERS, SHADES, is_geometric, legend_below, new_figure, save
 from safedial.sweep.table import NUMBERS, sweep_rows, varying
 
 
@@ -26,14 +26,17 @@ def draw_sweep(folder: str | Path, x: str | None = None) -> Path:
     sound = choice in usable and all(_is_number(row.get(choice)) for row in rows)
     require(sound, "x", choice, "is not a number that every cell has", "choose from " + ", ".join(numeric or usable))
     figure, (left, right) = new_figure(columns=2, height=3.2)
+    policies = list(dict.fromkeys(row["policy"] for row in rows))
     for label, dash, members in _lines(rows):
         points = _averages(members, choice)
         name = members[0]["policy"]
-        style = {"color": COLOURS[name], "marker": MARKERS[name], "markersize": 3.5, "linewidth": 1, "linestyle": dash}
+        colour = COLOURS.get(name, SHADES[policies.index(name) % len(SHADES)])
+        style = {"color": colour, "marker": MARKERS.get(name, "*"), "markersize": 3.5, "linewidth": 1}
+        style["linestyle"] = dash
         left.plot([point[0] for point in points], [point[1] for point in points], label=label, **style)
         right.plot([point[0] for point in points], [point[2] for point in points], label=label, **style)
         for place, _, _, ends in points:
-            left.plot([place] * len(ends), ends, color=COLOURS[name], linewidth=0.7)
+            left.plot([place] * len(ends), ends, color=colour, linewidth=0.7)
     left.set_ylabel("rounds with cost > τ")
     left.set_yscale("symlog", linthresh=1e-4)
     left.set_ylim(-3e-5, 1.0)
@@ -63,7 +66,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, An
         groups: dict[str, list[dict[str, Any]]] = {}
         for row in kin:
             words = [f"{name.removeprefix('policy_').replace('_', ' ')} {row[name]}" for name in options]
-            groups.setdefault(", ".join([LABELS[policy], *words]), []).append(row)
+            groups.setdefault(", ".join([LABELS.get(policy) or str(policy), *words]), []).append(row)
         lines += [(label, DASHES[number % 4], each) for number, (label, each) in enumerate(groups.items())]
     return lines
 
