@@ -20,7 +20,6 @@ VARIADIC = {
     "plots/style.py: new_figure",
     "core/curve.py: _replace",
     "bench/checks_power.py: played",
-    "replay_engines/dispatch.py: replay",
     "specfile.py: agent",
     "study/manage.py: create_study",
     "testing/claims.py: plain_spec",

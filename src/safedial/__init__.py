@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from safedial.specfile import SpecFile, load_spec, save_spec
     from safedial.study import Study, create_study, open_study
     from safedial.testing import check_policy
+    from safedial.worlds.data_world import DataWorld
     from safedial.worlds.dose_response import DoseResponseWorld
     from safedial.worlds.linear import LinearWorld
     from safedial.worlds.nonlinear import NonlinearWorld
@@ -81,6 +82,7 @@ _PUBLIC = {
     "specfile": "load_spec save_spec SpecFile",
     "study": "create_study open_study Study",
     "testing": "check_policy",
+    "worlds.data_world": "DataWorld",
     "worlds.dose_response": "DoseResponseWorld",
     "worlds.linear": "LinearWorld",
     "worlds.nonlinear": "NonlinearWorld",
@@ -94,6 +96,7 @@ __all__ = [
     "Agent",
     "Comparison",
     "Cost",
+    "DataWorld",
     "Decision",
     "Dial",
     "Dose",

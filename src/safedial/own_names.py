@@ -15,9 +15,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from safedial.errors import InvalidInput, require
+
+Kind = TypeVar("Kind")
 
 
 def imported(name: str, argument: str, way_out: str = 'write "module:name" or "path.py:name"') -> Any:
@@ -40,41 +42,62 @@ def imported(name: str, argument: str, way_out: str = 'write "module:name" or "p
 
 
 def module_of(name: str) -> ModuleType:
-    """The module of a name; a file is run anew, under a name that no other module has."""
+    """The module of a name, imported anew if its file has changed; a file is run under a name of its own."""
     place, colon, _ = str(name).rpartition(":")
     if not (colon and place):
         raise ImportError("there is no module in this name")
+    add_folder(os.getcwd())
     if not place.endswith(".py"):
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())
-        importlib.invalidate_caches()
-        return importlib.import_module(place)
-    spec: Any = importlib.util.spec_from_file_location(f"safedial_own_{Path(place).stem}", place)
+        module = importlib.import_module(place)
+        if _SEEN.setdefault(place, _digest(module)) != _digest(module):
+            module, _SEEN[place] = importlib.reload(module), _digest(module)
+        return module
+    path = next((path for path in (Path(each, place) for each in ("", *sys.path)) if path.is_file()), Path(place))
+    spec: Any = importlib.util.spec_from_file_location(f"safedial_own_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
     return module
 
 
-def made_by(name: str, options: Mapping[str, Any], argument: str) -> Any:
+_SEEN: dict[str, str] = {}
+"""The digest of each module's file when it was imported."""
+
+
+def add_folder(folder: str) -> None:
+    """Let modules be imported from a folder, after all others."""
+    if folder not in sys.path:
+        sys.path.append(folder)
+    importlib.invalidate_caches()
+
+
+def made_by(name: str, options: Mapping[str, Any], argument: str, kind: type[Kind]) -> Kind:
     """What the factory of this name makes with these options, which it must take."""
     factory = imported(name, argument)
-    require(callable(factory), argument, name, "is not a factory", "name a function or a class")
+    words, way_out = f"is no {kind.__name__}, and makes none", "name a class, or a function that returns one"
+    require(callable(factory), argument, name, words, way_out)
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise InvalidInput(f"{argument} = {name!r}: does not take {dict(options)} ({error})") from error
-    return factory(**options)
+    made = factory(**options)
+    require(isinstance(made, kind), argument, name, words, way_out)
+    return made
 
 
-def all_options(name: str, options: Mapping[str, Any], argument: str) -> dict[str, Any]:
-    """The options of a factory, with its defaults written out."""
+def plain_arguments(name: str, options: Mapping[str, Any], argument: str) -> dict[str, Any]:
+    """The options of a factory and its defaults, as far as they are plain values."""
     bound = inspect.signature(imported(name, argument)).bind(**options)
     bound.apply_defaults()
-    return dict(bound.arguments)
+    plain = (str, int, float, bool, type(None))
+    return {key: value for key, value in bound.arguments.items() if isinstance(value, plain) or key in options}
 
 
 def source_digest(name: str) -> str:
     """A digest of the file that a name is imported from; empty where there is none."""
-    file = getattr(module_of(name), "__file__", None)
+    return _digest(module_of(name))
+
+
+def _digest(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
-from safedial.decision.rules import named_policy, read_parts, write_parts
+from safedial.decision.rules import named_policy, read_parts, shortest_dose, write_parts
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text, write_text
@@ -124,15 +124,6 @@ def parse_spec(text: str) -> SpecFile:
     fits = features is None or features.dim == dim
     require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")
     return SpecFile(**parts, dim=dim, policy=chosen)
-
-
-def shortest_dose(written: dict[str, Any]) -> dict[str, Any]:
-    """A written dose in its shortest form: one curve where reward and cost have the same.
-
-    >>> shortest_dose({"reward": {"curve": "identity"}, "cost": {"curve": "identity"}})
-    {'curve': 'identity'}
-    """
-    return written["cost"] if written["reward"] == written["cost"] else written
 
 
 def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:

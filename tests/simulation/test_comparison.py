@@ -37,6 +37,7 @@ def test_differences_are_those_of_each_seed_alone(found):
     counts = [float(probe.violations[0, 0]) for probe in pairs[1]]
     assert (row["excess_rate_low"], row["excess_rate_high"]) == violation_interval(counts, 100)
     assert row["promised_risk"] == pytest.approx(spec.promised_risk)
+    assert "2 policies in LinearWorld: 100 rounds, 4 seeds" in found._repr_html_()
     assert found.table[0]["regret_difference"] == found.table[0]["excess_difference"] == 0.0
 
 
@@ -60,7 +61,7 @@ def test_labels_tell_policies_apart_and_specs_may_promise_different_things(found
     both = compare(["hp_probe", conformal], WORLD, specs, rounds=60, seeds=2)
     assert list(both.runs) == ["HP-Probe", "HP-Conformal"]
     named = compare({"paper": {"name": "hp_ucb", "radius": "paper"}}, WORLD, spec, rounds=20, seeds=[4])
-    assert named.frame()["policy"].tolist() == ["paper"]
+    assert named.to_frame()["policy"].tolist() == ["paper"]
     radii = [{"name": "hp_ucb", "radius": radius} for radius in ("paper", "mixture")]
     assert list(compare(radii, WORLD, spec, rounds=20, seeds=1).runs) == [
         "HP-UCB, radius paper",

@@ -14,6 +14,7 @@ import pytest
 from distributed import LocalCluster
 
 from safedial import InvalidInput
+from safedial.stats import seed_interval
 from safedial.sweep.cell import cell_path, read_cell
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid, read_grid
@@ -180,6 +181,7 @@ def test_the_table_pools_seeds_and_names_what_varies(tmp_path):
     first = [read_cell(cell_path(tmp_path, cell))["result"] for cell in grid.cells[:3]]
     pooled = [value for result in first for value in result["regret"]]
     assert rows[0]["regret"] == pytest.approx(sum(pooled) / 5)
+    assert (rows[0]["regret_low"], rows[0]["regret_high"]) == seed_interval(pooled)
     assert write_table(tmp_path).read_text().count("\n") == 7
 
 

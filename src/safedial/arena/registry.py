@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from collections.abc import Callable
-from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from safedial.arena import clinic, closed_loop_cell, simulated, warfarin
 from safedial.arena.arena_world import ArenaWorld
-from safedial.errors import InvalidInput, require
+from safedial.errors import require
+from safedial.own_names import imported
 
 WORLDS: dict[str, Callable[..., ArenaWorld]] = {
     "paper": simulated.paper,
@@ -59,15 +57,6 @@ def _takes_one(factory: Any) -> bool:
 
 
 def _own(name: str) -> Callable[[float], Any]:
-    place, colon, factory = name.rpartition(":")
     way_out = 'write "module:factory" or "path.py:factory", or one of ' + ", ".join(WORLDS)
-    require(colon, "--world", name, "is no world of the arena", way_out)
-    try:
-        if not place.endswith(".py"):
-            return resolve_name(name)
-        spec: Any = importlib.util.spec_from_file_location(Path(place).stem, place)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return getattr(module, factory)
-    except (ImportError, OSError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"--world = {name!r}: cannot be imported ({error}); {way_out}") from error
+    require(":" in name, "--world", name, "is no world of the arena", way_out)
+    return imported(name, "--world", way_out)

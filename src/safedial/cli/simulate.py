@@ -192,6 +192,8 @@ def simulate(
         print_json(report | ({"log": str(log)} if log else {}))
     else:
         _print(report, f"{chosen.label}, {world} world", len(which), log, heuristic=PROMISES[chosen.promise].empty)
+    if result.interrupted:
+        raise typer.Exit(130)
 
 
 def spec_options(context: typer.Context) -> dict[str, Any]:

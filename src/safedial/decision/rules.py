@@ -153,6 +153,15 @@ def read_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _read_part(name, fields[name]) for name in PARTS if fields.get(name) is not None}
 
 
+def shortest_dose(written: dict[str, Any]) -> dict[str, Any]:
+    """A written dose in its shortest form: one curve where reward and cost have the same.
+
+    >>> shortest_dose({"reward": {"curve": "identity"}, "cost": {"curve": "identity"}})
+    {'curve': 'identity'}
+    """
+    return written["cost"] if written["reward"] == written["cost"] else written
+
+
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """A policy's options as plain values; a function or a model by its name."""
     return {name: _plain_option(value) for name, value in options.items()}

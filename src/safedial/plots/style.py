@@ -5,6 +5,8 @@ distinguish.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,20 @@ def new_figure(*, columns: int = 1, rows: int = 1, height: float = 2.6, **option
         each.yaxis.label.set_size(8)
         each.title.set_size(8)
     return figure, list(axes.flat)
+
+
+def is_geometric(values: Iterable[float]) -> bool:
+    """Whether numbers are more evenly spread by their ratios than by their differences: a logarithmic axis then.
+
+    >>> [is_geometric(each) for each in ([0.1, 1, 10], [5, 10, 20, 40], [0.1, 0.5, 1.0], [0, 1, 10])]
+    [True, True, False, False]
+    """
+    ordered = sorted(set(values))
+    if len(ordered) < 3 or ordered[0] <= 0.0:
+        return False
+    steps = [after - before for before, after in pairwise(ordered)]
+    ratios = [log(after / before) for before, after in pairwise(ordered)]
+    return max(ratios) / min(ratios) < max(steps) / min(steps)
 
 
 def point(panel: Any, at: tuple[float, float], colour: str, look: dict[str, Any], *, filled: bool) -> None:

@@ -50,7 +50,10 @@ def replay(
     baseline_cost: Any = 0.0,
     coins: Any = None,
     progress: Callable[[int], None] | None = None,
-    **jax_options: Any,
+    device: str | None = None,
+    run: int | None = None,
+    kernel: str | None = None,
+    warps: int | None = None,
 ) -> Replay:
     """What `policy` does on these contexts, in order, while it learns; decisions do not depend on the engine.
 
@@ -70,7 +73,7 @@ def replay(
         baseline_cost: b₀, a number or one for each round.
         coins: (rounds,), uniform on [0, 1), for randomised policies.
         progress: called with the number of rounds just finished.
-        jax_options: for engine "jax": `device`, `run`, `kernel`, `warps` (see `jax_blocked`).
+        device, run, kernel, warps: for engine "jax" only (`jax_blocked.replay_jax` has their defaults).
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -84,9 +87,10 @@ def replay(
     started = time.perf_counter()
     names = (*ENGINES, "jax")
     require(engine in names, "engine", engine, "must be one of " + ", ".join(names))
-    allowed = ("device", "run", "kernel", "warps") if engine == "jax" else ()
-    unknown = sorted(set(jax_options) - set(allowed))
-    require(not unknown, "replay", unknown, f"are not arguments of replay with engine = {engine!r}")
+    options: dict[str, Any] = {"device": device, "run": run, "kernel": kernel, "warps": warps}
+    options = {name: value for name, value in options.items() if value is not None}
+    words = f"are not arguments of replay with engine = {engine!r}"
+    require(engine == "jax" or not options, "replay", sorted(options), words)
     require(block is None or (type(block) is int and block >= 1), "block", block, "must be a whole number >= 1 or None")
     rounds = check_rounds(
         policy,
@@ -111,7 +115,7 @@ def replay(
         require(radius != "noise-adaptive", "radius", radius, "is not for engine 'jax'", way_out)
         from safedial.replay_engines.jax_blocked import replay_jax
 
-        trace, estimates, size, device, kernel = replay_jax(rounds, block, **jax_options)
+        trace, estimates, size, device, kernel = replay_jax(rounds, block, **options)
     else:
         size = min(block or best_block(rounds.dim), rounds.number)
         trace, estimates = _replay_cpu(ENGINES[engine], rounds, size)

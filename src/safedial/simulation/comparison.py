@@ -14,6 +14,7 @@ from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.core.spec_grid import SWEPT
 from safedial.decision.rules import plain_options
 from safedial.errors import require
+from safedial.notebook import card, data_frame
 from safedial.policies import Policy
 from safedial.seeds import Seeds
 from safedial.simulation.own_policy import find_policy
@@ -77,11 +78,15 @@ class Comparison:
         """The run of the first policy."""
         return next(iter(self.runs.values()))
 
-    def frame(self) -> DataFrame:
+    def to_frame(self) -> DataFrame:
         """The table in pandas."""
-        from safedial.errors import import_extra
+        return data_frame(self.table)
 
-        return import_extra("pandas", "data").DataFrame(self.table)
+    def _repr_html_(self) -> str:
+        rounds, seeds = self.reference.rounds, len(self.reference.seeds)
+        title = f"{len(self.runs)} policies in {self.reference.world.name}: {rounds:,} rounds, {seeds} seeds"
+        note = f"Intervals: {self.level:.0%}, each on its own; differences are paired by seed."
+        return card(title, self.table, [note])
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Regret, its difference from the first policy, and excess rates; written to `path` if one is given."""

@@ -211,7 +211,6 @@ class JaxBatch(Batch):
     def results(self) -> dict[str, Any]:
         self._check_finite()
         self.totals = {name: np.asarray(each, dtype=float) for name, each in self.totals.items()}
-        self.curves = {name: list(np.concatenate(each)) for name, each in self.curves.items()}
         return super().results()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from safedial.errors import require
 from safedial.policies import Policy
 from safedial.rounds_io import Log
 from safedial.seeds import Seeds
+from safedial.simulation.loop import Played
 from safedial.simulation.run import Simulation, simulate
 from safedial.worlds.world import World
 
@@ -39,6 +41,24 @@ def simulated_log(
     return log
 
 
+def play_one(run: Simulation, seed: int, changes: Mapping[str, float]) -> Played:
+    """The rounds of one seed of a simulation, played again; `changes` are the numbers of its spec row."""
+    chunks: list[Played] = []
+    spec = replace(run.spec, **changes)
+    simulate(
+        run.policy, run.world, spec, rounds=run.rounds, seeds=[seed], dose=run.dose, points=1, record=chunks.append
+    )
+    return _joined(chunks)
+
+
+def _joined(chunks: list[Played]) -> Played:
+    """Chunks of rounds as one, of the first spec row and seed."""
+    context, action, reward = (np.concatenate([chunk[part][:, 0, 0] for chunk in chunks]) for part in range(3))
+    costs: list[Any] = [chunk.cost if isinstance(chunk.cost, dict) else {"": chunk.cost} for chunk in chunks]
+    joined = {name: np.concatenate([each[name][:, 0, 0] for each in costs]) for name in costs[0]}
+    return Played(context, action, reward, joined.get("", joined))  # pyright: ignore[reportArgumentType] -- by name
+
+
 def logged_simulation(
     policy: str | Policy,
     world: World,
@@ -51,12 +71,11 @@ def logged_simulation(
 ) -> tuple[Log, Simulation]:
     """`simulate` with these options, and the log of its first spec row and seed."""
     require(spec.costs is None, "costs", list(spec.costs or ()), "have no log", "simulate, and record what was played")
-    chunks: list[Any] = []
+    chunks: list[Played] = []
     result = simulate(
         policy, world, spec, rounds=rounds, seeds=seeds, dose=dose, progress=progress, record=chunks.append
     )
-    parts = [np.concatenate([getattr(chunk, name)[:, 0, 0] for chunk in chunks]) for name in chunks[0]._fields]
-    context, action, reward, cost = parts
+    context, action, reward, cost = _joined(chunks)
     log = Log(
         names=tuple(f"x{number}" for number in range(1, world.dim + 1)),
         context=context,

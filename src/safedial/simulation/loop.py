@@ -162,10 +162,19 @@ class Batch:
         for name, values in self.rule.score(numbers, rounds, cost, steps).items():
             if name in CURVES:
                 running = self.totals[name] + np.cumsum(np.broadcast_to(values, steps.full.shape), axis=0)
-                self.curves[name].extend(running[mark - 1] for mark in marks)
+                self.curves[name].append(running[marks - 1])
                 self.totals[name] = running[-1]
             else:
                 self.totals[name] = self.totals[name] + values.sum(axis=0)
+
+    def stop_at(self, done: int) -> None:
+        """Make `done`, the end of a chunk, the last checkpoint."""
+        reached = self.checkpoints[self.checkpoints <= done]
+        if reached.size == 0 or reached[-1] < done:
+            reached = np.append(reached, done)
+            for name, parts in self.curves.items():
+                parts.append(self.totals[name][None])
+        self.checkpoints = reached
 
     def results(self) -> dict[str, Any]:
         shape = self.totals["regret"].shape
@@ -174,5 +183,5 @@ class Batch:
             **self.totals,
             "alarmed": np.broadcast_to(alarmed, shape).copy(),
             "checkpoints": self.checkpoints,
-            **{f"{name}_curve": np.stack(values) for name, values in self.curves.items()},
+            **{f"{name}_curve": np.concatenate(values) for name, values in self.curves.items()},
         }

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from safedial.decision.rules import named_policy
-from safedial.errors import require
 from safedial.own_names import made_by
 from safedial.policies import Policy, as_policy
 
@@ -24,10 +23,7 @@ def find_policy(given: str | Mapping[str, Any] | Policy) -> Policy:
     if not is_own_name(given):
         return named_policy(given) if isinstance(given, Mapping) else as_policy(given)
     options = dict(given) if isinstance(given, Mapping) else {"name": given}
-    name = str(options.pop("name"))
-    made = made_by(name, options, "policy")
-    require(isinstance(made, Policy), "policy", name, "did not make a Policy", "see docs/extend.md")
-    return made
+    return made_by(str(options.pop("name")), options, "policy", Policy)
 
 
 def is_own_name(given: Any) -> bool:

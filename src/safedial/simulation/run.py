@@ -8,11 +8,14 @@ estimate, and a grid of thresholds costs little more than one.
 
 from __future__ import annotations
 
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,19 +26,20 @@ from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
 from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
-from safedial.core.spec_grid import SWEPT, check_grids
+from safedial.core.spec_grid import check_grids
 from safedial.errors import require
-from safedial.notebook import data_frame
 from safedial.policies import Policy, check_proved
 from safedial.policies.several_costs import takes_costs
 from safedial.seeds import Seeds, as_seeds
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
+from safedial.simulation.interrupt import noted_interrupt
 from safedial.simulation.loop import Batch, Played, Round, Setting
 from safedial.simulation.own_policy import find_policy
 from safedial.worlds.world import World
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
 Array = NDArray[np.float64]
@@ -73,13 +77,16 @@ class Simulation:
     engine: str = "numpy"
     draws: str = "numpy"
     compile_seconds: float = 0.0
+    interrupted: bool = False
+    """Whether Ctrl-C ended it early; `rounds` are those that were played."""
 
     def __repr__(self) -> str:
         rows, seeds = self.violations.shape
         rate = self.violations.mean() / self.rounds
         return (
             f"Simulation(policy={self.policy.name}, dim={self.world.dim}, specs={rows}, seeds={seeds}, "
-            f"rounds={self.rounds}, violation_rate={rate:.4g}, regret={self.regret.mean():.4g})"
+            f"rounds={self.rounds}, violation_rate={rate:.4g}, regret={self.regret.mean():.4g}"
+            f"{', interrupted' if self.interrupted else ''})"
         )
 
     @cached_property
@@ -111,22 +118,10 @@ class Simulation:
         return self.violations.size * self.rounds / self.seconds
 
     def to_frame(self) -> DataFrame:
-        """One row for each (spec row, seed), as a pandas table."""
-        rows, seeds = self.violations.shape
-        table: dict[str, Any] = {
-            "policy": self.policy.name,
-            "world": self.world.name,
-            "dim": self.world.dim,
-            "rounds": self.rounds,
-        }
-        table |= {name: np.repeat(np.broadcast_to(getattr(self.spec, name), rows), seeds) for name in SWEPT}
-        table["seed"] = np.tile(self.seeds, rows)
-        table["violation_rate"] = (self.violations / self.rounds).ravel()
-        for name in ("regret", "reward", "clairvoyant_reward", "informative_rounds", "uncertified_rounds"):
-            table[name] = getattr(self, name).ravel()
-        most = self.attainable_reward
-        table["attainable_reward"] = np.full(rows * seeds, np.nan) if most is None else most.ravel()
-        return data_frame(table)
+        """One row for each (spec row, seed), with every setting, as a pandas table."""
+        from safedial.simulation.tidy import frame
+
+        return frame(self)
 
     frame = to_frame
 
@@ -134,6 +129,46 @@ class Simulation:
         from safedial.simulation.summary import notebook_card
 
         return notebook_card(self)
+
+    def curves(self) -> DataFrame:
+        """One row for each (spec row, seed, checkpoint), with every setting: violations, regret and rewards so far."""
+        from safedial.simulation.tidy import curves
+
+        return curves(self)
+
+    def trajectory(self, seed: int | None = None, row: int = 0) -> DataFrame:
+        """Every round of one seed (by default the first) and spec row, played again: context, action, reward, cost."""
+        from safedial.simulation.tidy import trajectory
+
+        return trajectory(self, seed, row)
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Regret over rounds and excess rates, a line for each spec row; written to `path` if one is given."""
+        from safedial.plots.simulation_picture import draw_runs
+
+        return draw_runs({self.policy.label: self}, path)
+
+    def save(self, path: str | Path) -> None:
+        """Write settings and results to one file, whole or not at all."""
+        from safedial.simulation.simulation_file import save
+
+        save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        policy: Policy | None = None,
+        world: World | None = None,
+        spec: SafetySpec | None = None,
+        dose: DoseCurve | Dose | None = None,
+    ) -> Simulation:
+        """The inverse of `save`. A file holds no functions: give again what is your own."""
+        from safedial.simulation.simulation_file import read
+
+        dose = None if dose is None else as_dose(dose)
+        return cls(**read(path, {"policy": policy, "world": world, "spec": spec, "dose": dose}))
 
 
 def simulate(
@@ -190,27 +225,35 @@ def simulate(
     setting = Setting(policy, world, spec, dose, chosen, rounds, points, observe, record, stated)
     run = start_batch(engine, setting, device=device, draws=draws, dtype=dtype)
     sizes = [min(run.step, rounds - start) for start in range(0, rounds, run.step)]
-    with ThreadPoolExecutor(max_workers=1) as ahead:
+    caller, done = str(sys._getframe(1).f_globals.get("__name__")), 0
+    with ThreadPoolExecutor(max_workers=1) as ahead, noted_interrupt(caller) as stop:
         drawing = ahead.submit(run.draw, sizes[0])
         for number, size in enumerate(sizes):
             drawn = drawing.result()
             if number + 1 < len(sizes):
                 drawing = ahead.submit(run.draw, sizes[number + 1])
-            run.chunk(number * run.step, drawn)
+            run.chunk(done, drawn)
+            done += size
             if progress:
                 progress(size)
+            if stop() and done < rounds:
+                run.stop_at(done)
+                words = f"interrupted: the results are those of the first {done} of {rounds} rounds"
+                warnings.warn(words, stacklevel=2)
+                break
     results = run.results()
     return Simulation(
         policy=policy,
         world=world,
         spec=spec,
         dose=dose,
-        rounds=rounds,
+        rounds=done,
         seeds=chosen,
         seconds=time.perf_counter() - started,
         engine=run.engine,
         draws=draws,
         compile_seconds=run.compile_seconds,
+        interrupted=done < rounds,
         **results,
     )
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.io import output_folder, provenance, write_json, write_text
+from safedial.own_names import add_folder
 from safedial.simulation.engines import USUAL
 from safedial.sweep.cell import cell_path, read_cell, run_cell, write_cell
 from safedial.sweep.grid import Grid, parse_grid
@@ -107,8 +108,14 @@ Outcome = tuple[dict[str, Any], dict[str, Any], str]
 Run = Callable[[list[dict[str, Any]]], Iterable[Outcome]]
 
 
-def attempt(cell: dict[str, Any], compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell) -> Outcome:
-    """Run one cell in a worker; an error is returned as a line of text, so that other cells continue."""
+def attempt(
+    cell: dict[str, Any], compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell, folder: str | None = None
+) -> Outcome:
+    """Run one cell in a worker; an error is returned as a line of text, so that other cells continue. From `folder`,
+    where the sweep was started, the worker may import what is the user's own.
+    """
+    if folder is not None:
+        add_folder(folder)
     try:
         return cell, compute(cell), ""
     except Exception:
@@ -142,7 +149,7 @@ def _runner(backend: str, address: str | None, jobs: int, compute: Callable[...,
 
     def in_parallel(cells: list[dict[str, Any]]) -> Iterable[Outcome]:
         pool: Any = Parallel(return_as="generator_unordered")
-        return pool(delayed(attempt)(cell, compute) for cell in cells)
+        return pool(delayed(attempt)(cell, compute, os.getcwd()) for cell in cells)
 
     if backend == "dask":
         with _client(address), parallel_config(backend="dask"):

@@ -12,7 +12,7 @@
                                                                 curve = "hill"  ed50 = 0.5
 [dose.reward] and [dose.cost] instead of [dose] give each its own curve. A spec file is a grid of one cell.
 [world] has the fields of `LinearWorld`; with `kind`, of `NonlinearWorld`; with `curve`, of `DoseResponseWorld`; with
-`name = "module:Class"`, of your own.
+`name = "module:factory"`, of your own, and so for a policy. `seeds` is a count, a list, or a range such as "0:100".
 One cell is one policy, one spec, one world and one block of seeds.
 """
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,10 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from safedial.core.confidence import check_dim
-from safedial.decision.rules import read_parts, write_parts
+from safedial.decision.rules import read_parts, shortest_dose, write_parts
 from safedial.errors import InvalidInput, require
+from safedial.own_names import plain_arguments, source_digest
+from safedial.seeds import as_seeds
 from safedial.simulation.engines import USUAL, check_engine
-from safedial.specfile import shortest_dose
+from safedial.simulation.own_policy import find_policy
 from safedial.worlds import world_from_dict
 
 FORMAT = 2
@@ -102,8 +105,15 @@ def parse_grid(text: str) -> Grid:
 
 
 def build(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The objects that a cell describes: arguments of `simulate`."""
-    return {**cell, **read_parts(cell), "world": world_from_dict(cell["world"])}
+    """The objects that a cell describes: arguments of `simulate`. What is the user's own is imported here and now, and
+    must be what it was when the grid was read.
+    """
+    arguments = dict(cell)
+    for name, digest in arguments.pop("source", {}).items():
+        way_out = "give every worker the same file, and run the sweep again"
+        require(source_digest(name) == digest, "name", name, f"comes from another file in {os.getcwd()}", way_out)
+    parts = read_parts({**arguments, "policy": find_policy(cell["policy"])})
+    return {**arguments, **parts, "world": world_from_dict(cell["world"])}
 
 
 def _settings(given: Any) -> dict[str, Any]:
@@ -112,6 +122,8 @@ def _settings(given: Any) -> dict[str, Any]:
         require(key in SWEEP_DEFAULTS, f"[sweep] {key}", value, "is not a key of [sweep]", ", ".join(SWEEP_DEFAULTS))
         if key == "name" or key in USUAL:
             require(isinstance(value, str), f"[sweep] {key}", value, "must be text")
+        elif key == "seeds":
+            as_seeds(value, "[sweep] seeds")
         else:
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             require(whole, f"[sweep] {key}", value, "must be a whole number >= 1")
@@ -122,8 +134,8 @@ def _settings(given: Any) -> dict[str, Any]:
 
 def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All combinations, each checked by building its objects once."""
-    size, seeds = settings["seed_block"], settings["seeds"]
-    blocks = [list(range(start, min(start + size, seeds))) for start in range(0, seeds, size)]
+    size, seeds = settings["seed_block"], as_seeds(settings["seeds"])
+    blocks = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     table = content.get("dose", {})
     require(isinstance(table, dict), "[dose]", table, "must be a table")
     doses = _doses(table or {"curve": "identity"})
@@ -148,9 +160,18 @@ def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
     world = built["world"]
     check_dim(built["policy"].options.get("radius"), world.dim)
     form = write_parts({name: built[name] for name in ("policy", "spec", "dose")})
+    form |= {"world": world.to_dict(), "dose": shortest_dose(form["dose"])}
+    own = {name: cell[name] for name in ("policy", "world") if ":" in str(cell[name].get("name"))}
+    for part, given in own.items():
+        options = {key: value for key, value in given.items() if key != "name"}
+        form[part] = {"name": given["name"], **plain_arguments(given["name"], options, part)}
     classes = [name for name, value in form["policy"].items() if isinstance(value, dict) and name != "growth"]
-    require(not classes, "[[policy]]", form["policy"]["name"], "has function classes, which a grid cannot state")
-    return {**cell, **form, "world": world.to_dict(), "dose": shortest_dose(form["dose"])}
+    way_out = 'let a factory of your own make it, name = "module:factory"'
+    require(
+        not classes, "[[policy]]", form["policy"]["name"], "has function classes, which a grid cannot state", way_out
+    )
+    source = {given["name"]: source_digest(given["name"]) for given in own.values()}
+    return {**cell, **form, **({"source": source} if own else {})}
 
 
 def _doses(table: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from safedial.errors import require
 from safedial.io import write_rows
-from safedial.stats import violation_interval
+from safedial.simulation.tidy import flatten
+from safedial.stats import seed_interval, violation_interval
 from safedial.sweep.cell import cell_path, read_cell
 from safedial.sweep.engine import read_stored_grid
 from safedial.sweep.grid import Grid
@@ -20,6 +21,8 @@ NUMBERS = (
     "ci_low",
     "ci_high",
     "regret",
+    "regret_low",
+    "regret_high",
     "reward",
     "clairvoyant_reward",
     "reward_share",
@@ -41,20 +44,6 @@ def sweep_rows(folder: str | Path, grid: Grid | None = None) -> list[dict[str, A
             if not name.endswith(("curve", "checkpoints")):
                 pooled.setdefault(name, []).extend(values)
     return [{**flat, **_pooled(flat, pooled)} for flat, pooled in groups.values()]
-
-
-def flatten(cell: dict[str, Any]) -> dict[str, Any]:
-    """A cell's settings under plain names; a policy's options under policy_…; your own world's name under `world`."""
-    options = {f"policy_{name}": value for name, value in cell["policy"].items() if name != "name"}
-    dose = json.dumps(cell["dose"]) if len(cell["dose"]) > 1 else cell["dose"]["curve"]
-    return {
-        "policy": cell["policy"]["name"],
-        **cell["spec"],
-        **{"world" if name == "name" else name: value for name, value in cell["world"].items()},
-        **options,
-        "dose": dose,
-        "rounds": cell["rounds"],
-    }
 
 
 def varying(rows: list[dict[str, Any]]) -> list[str]:
@@ -84,6 +73,8 @@ def _pooled(flat: dict[str, Any], pooled: dict[str, list[Any]]) -> dict[str, Any
         "violation_rate": sum(pooled["violations"]) / seeds / rounds,
         "ci_low": low,
         "ci_high": high,
+        "regret": means["regret"],
+        **dict(zip(("regret_low", "regret_high"), seed_interval(pooled["regret"]), strict=True)),
         **means,
         "reward_share": means["reward"] / best if best > 0 else None,
         "attainable_share": sum(pooled["reward"]) / sum(most) if known else None,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pkgutil import resolve_name
 from typing import Any
 
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput
+from safedial.own_names import made_by
+from safedial.worlds.data_world import DataWorld
 from safedial.worlds.dose_response import DoseResponseWorld
 from safedial.worlds.linear import LinearWorld
 from safedial.worlds.nonlinear import NonlinearWorld
@@ -14,25 +15,29 @@ from safedial.worlds.world import Exposure, Outcome, World
 
 
 def world_from_dict(fields: Mapping[str, Any]) -> World:
-    """The inverse of `World.to_dict`: your own world by its name, "module:Class"; a non-linear one by its kind, a
-    dose-response one by its curve.
+    """The inverse of `World.to_dict`: your own world by its name, "module:Class" or "module:factory"; a non-linear one
+    by its kind, a dose-response one by its curve.
 
     >>> world_from_dict({"dim": 3}), world_from_dict({"kind": "finite", "dim": 2}).name
     (LinearWorld(dim=3, noise='gaussian', contexts='iid', baseline_cost=0.0, mean='linear'), 'NonlinearWorld')
     """
     given = dict(fields)
-    name = given.pop("name", None)
+    if "name" in given:
+        return made_by(str(given.pop("name")), given, "[world] name", World)
     kind: Any = NonlinearWorld if "kind" in given else DoseResponseWorld if "curve" in given else LinearWorld
-    try:
-        kind = kind if name is None else resolve_name(str(name))
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"[world] name = {name!r}: cannot be imported ({error}); is it on PYTHONPATH?") from error
-    sound = isinstance(kind, type) and issubclass(kind, World)
-    require(sound, "[world] name", name, "is no World", 'write "module:Class"')
     try:
         return kind(**given)
     except TypeError as error:
         raise InvalidInput(f"[world] {given}: {error}") from error
 
 
-__all__ = ["DoseResponseWorld", "Exposure", "LinearWorld", "NonlinearWorld", "Outcome", "World", "world_from_dict"]
+__all__ = [
+    "DataWorld",
+    "DoseResponseWorld",
+    "Exposure",
+    "LinearWorld",
+    "NonlinearWorld",
+    "Outcome",
+    "World",
+    "world_from_dict",
+]

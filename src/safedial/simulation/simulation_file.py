@@ -1,0 +1,62 @@
+"""A simulation's save file: its settings as plain values, its results as arrays."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from safedial.decision.learners.kinds import saved_policy
+from safedial.decision.rules import read_parts, write_parts
+from safedial.errors import require
+from safedial.io import read_archive, write_archive
+from safedial.policies import Policy
+from safedial.version import __version__
+from safedial.worlds import world_from_dict
+
+if TYPE_CHECKING:
+    from safedial.simulation.run import Simulation
+
+FORM, FORM_VERSION = "safedial-simulation", 1
+PARTS = ("policy", "world", "spec", "dose")
+
+
+def save(run: Simulation, path: str | os.PathLike[str]) -> None:
+    """Write a whole file or nothing."""
+    kept = {each.name: getattr(run, each.name) for each in fields(run)}
+    arrays = {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
+    rest = {name: value for name, value in kept.items() if name not in arrays and name not in PARTS}
+    header = {"safedial_version": __version__, **_written(run), "rest": rest}
+    write_archive(path, header, arrays, form=FORM, version=FORM_VERSION)
+
+
+def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the simulation; `given` are parts of the user's own, which the file does not hold."""
+    header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
+    parts = {name: given.get(name) for name in PARTS}
+    policy = header["policy"]
+    name = policy.pop("name")
+    known = parts["policy"]
+    require(known is None or isinstance(known, Policy), "policy", known, "must be a policy")
+    parts["policy"] = saved_policy(name, policy, known)
+    for key in ("world", "spec", "dose"):
+        saved, now = header[key], parts[key]
+        if now is None:
+            own = key == "world" and "name" in saved
+            way_out = f"give it again: Simulation.load(path, {key}=...)"
+            require(not own, key, saved.get("name"), "is your own, which the file does not hold", way_out)
+            parts[key] = world_from_dict(saved) if key == "world" else read_parts({key: saved})[key]
+        else:
+            same = _written_part(key, now) == saved
+            require(same, key, now, "is not the one that was saved", "give the same one")
+    return parts | header["rest"] | arrays
+
+
+def _written(run: Simulation) -> dict[str, Any]:
+    return {name: _written_part(name, getattr(run, name)) for name in PARTS}
+
+
+def _written_part(name: str, part: Any) -> Any:
+    return part.to_dict() if name == "world" else write_parts({name: part})[name]

@@ -1,0 +1,136 @@
+"""A policy and a world of one's own by name, "module:factory": simulated, compared, planned and swept."""
+
+import importlib
+import json
+import os
+import sys
+from contextlib import chdir
+
+import numpy as np
+import pytest
+
+from safedial import InvalidInput, LinearWorld, compare, simulate
+from safedial.own_names import imported
+from safedial.sweep.engine import run_sweep, status
+from safedial.sweep.grid import build, parse_grid
+from safedial.sweep.table import sweep_rows
+from tests.conftest import make_spec
+from tests.program import run as program
+from tests.sweep.test_grid import GRID
+
+MODULE = '''
+import numpy as np
+from safedial import DataWorld, Policy, hp_ucb
+
+def half(*, share=0.5, inner=hp_ucb()):
+    """HP-UCB at a share of its dose."""
+    def decide(prediction, spec, *, round, coin, baseline_cost=0.0):
+        choice = inner.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
+        return choice._replace(intensity=share * choice.intensity)
+    return Policy("half", "Half", "certified", decide, {"share": share})
+
+def clinic(*, patients=20, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.uniform(0.0, 0.5, (patients, 2))
+    return DataWorld(rows, reward=rows.sum(axis=1), cost=lambda x: np.tanh(x[:, 0]), label="clinic")
+
+def nothing():
+    return 3
+'''
+
+
+@pytest.fixture
+def folder(tmp_path, request):
+    """A folder, the current one, with a module of its own name, so that no other test's is meant."""
+    name = f"own_{abs(hash(request.node.name)) % 10**8}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    path = list(sys.path)
+    with chdir(tmp_path):
+        yield name
+    sys.path[:] = path
+    sys.modules.pop(name, None)
+
+
+def grid_text(name):
+    text = GRID[: GRID.index("[[policy]]")].replace("seeds = 5", 'seeds = "3:6"').replace("[0.2, 0.5]", "0.5")
+    text = text.replace("dim = 3", f'name = "{name}:clinic"\npatients = [10, 30]')
+    return text + f'[[policy]]\nname = "{name}:half"\nshare = [0.2, 0.6]\n[[policy]]\nname = "hp_probe"\n'
+
+
+def test_they_are_simulated_and_compared_by_name(folder):
+    half = imported(f"{folder}:half", "policy")
+    world = imported(f"{folder}:clinic", "world")()
+    given = {"rounds": 60, "seeds": [4, 7]}
+    by_name = simulate(f"{folder}:half", world, make_spec(), **given)
+    np.testing.assert_array_equal(by_name.regret, simulate(half(), world, make_spec(), **given).regret)
+    named = {"name": f"{folder}:half", "share": 0.1}
+    found = compare([f"{folder}:half", named, "hp_probe"], world, make_spec(), **given)
+    assert list(found.runs) == ["Half, share 0.5", "Half, share 0.1", "HP-Probe"]
+    by_file = simulate(f"{folder}.py:half", LinearWorld(dim=2), make_spec(), **given)
+    assert by_file.policy.name == "half"
+
+
+def test_the_command_line_takes_them(folder):
+    words = ("--threshold", 0.5, "--rounds", 40, "--seeds", "2:4", "--json")
+    named = ("--policy", f"{folder}:half,share=0.3", "--world", f"{folder}:clinic,patients=7")
+    told = json.loads(program("simulate", *named, *words).stdout)
+    assert (told["settings"]["policy"], told["settings"]["world"]["rows"]) == ({"share": 0.3}, 7)
+    assert (told["dim"], told["settings"]["seeds"], told["promised_risk"]) == (2, [2, 3], None)
+    told = json.loads(program("compare", *named, "--policy", "hp_ucb", *words).stdout)
+    assert (told["world"], [row["policy"] for row in told["policies"]]) == ("clinic", ["Half", "HP-UCB"])
+    for wrong, rule in (
+        (("--policy", f"{folder}:half,speed=1"), "does not take {'speed': 1}"),
+        (("--policy", "nowhere:half"), f"cannot be imported from {os.getcwd()}"),
+        (("--policy", f"{folder}:nothing"), "is no Policy, and makes none"),
+        (("--policy", "hp_ucb", "--world", f"{folder}:nothing"), "is no World, and makes none"),
+        (("--policy", "hp_ucb", "--world", f"{folder}:clinic", "--noise", "uniform"), "after its name"),
+    ):
+        done = program("simulate", *wrong, "--dim", 2, *words)
+        assert (done.returncode, rule in done.stderr) == (2, True), done.stderr
+
+
+def test_a_sweep_imports_them_in_its_workers(folder, tmp_path):
+    grid = parse_grid(grid_text(folder))
+    assert len(grid.cells) == 3 * 2 * 2
+    assert [cell["seeds"] for cell in grid.cells[:2]] == [[3, 4], [5]]
+    assert grid.cells[0]["policy"] == {"name": f"{folder}:half", "share": 0.2}
+    assert grid.cells[0]["world"] == {"name": f"{folder}:clinic", "patients": 10, "seed": 0}
+    assert run_sweep(grid, tmp_path / "two", jobs=2).failed == {}
+    rows = sweep_rows(tmp_path / "two")
+    assert {(row["policy"], row["world"], row["patients"]) for row in rows} == {
+        (policy, f"{folder}:clinic", patients) for policy in (f"{folder}:half", "hp_probe") for patients in (10, 30)
+    }
+    direct = simulate(**build(grid.cells[0]))
+    assert direct.seeds == [3, 4]
+    assert run_sweep(grid, tmp_path / "one", jobs=1).complete
+    assert sweep_rows(tmp_path / "one") == rows
+    drawn = program("sweep", "plot", tmp_path / "one", "--x", "patients")
+    assert drawn.returncode == 0, drawn.stderr
+
+
+def test_a_changed_file_is_computed_anew_and_another_one_is_refused(folder, tmp_path):
+    grid = parse_grid(grid_text(folder))
+    run_sweep(grid, tmp_path / "out", jobs=1)
+    before = sweep_rows(tmp_path / "out")
+    (tmp_path / f"{folder}.py").write_text(MODULE.replace("share * choice", "0.5 * share * choice"))
+    assert status(tmp_path / "out").done == 0
+    with pytest.raises(InvalidInput, match="comes from another file"):
+        build(grid.cells[0])
+    assert run_sweep(parse_grid(grid_text(folder)), tmp_path / "out", jobs=1).computed == 12
+    assert sweep_rows(tmp_path / "out")[0]["reward"] != before[0]["reward"]
+
+
+def test_a_module_that_is_not_there_or_breaks_is_named(folder, tmp_path):
+    (tmp_path / "broken_module.py").write_text("1 / 0\n")
+    for name, rule in (
+        ("nowhere:half", "ModuleNotFoundError"),
+        ("broken_module:half", "ZeroDivisionError"),
+        (f"{folder}:whole", "AttributeError"),
+        ("nowhere.py:half", "FileNotFoundError"),
+        (":half", "there is no module"),
+    ):
+        with pytest.raises(InvalidInput, match=rf"policy = '{name}': cannot be imported from .*{rule}"):
+            simulate(name, LinearWorld(dim=2), make_spec(), rounds=5, seeds=1)
+    with pytest.raises(InvalidInput, match="there is no such policy"):
+        parse_grid(GRID.replace('"hp_probe"', '"half"'))
+    importlib.invalidate_caches()
