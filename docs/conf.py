@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 from sphinx_gallery.sorting import FileNameSortKey
 
 sys.path.insert(0, str(Path(__file__).parent))
+os.environ["PATH"] = os.pathsep.join(
+    [str(Path(sys.executable).parent), os.environ["PATH"]]
+)  # tutorials call `safedial`
+os.environ["COLUMNS"] = "100"
 import reference_pages
 
 from safedial import __version__
