@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,11 @@ from typing import Any
 from sphinx_gallery.sorting import FileNameSortKey
 
 sys.path.insert(0, str(Path(__file__).parent))
+os.environ["PATH"] = os.pathsep.join(
+    [str(Path(sys.executable).parent), os.environ["PATH"]]
+)  # tutorials call `safedial`
+os.environ["COLUMNS"] = "100"
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 import reference_pages
 
 from safedial import __version__
@@ -35,7 +42,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 60
+nb_execution_timeout = 300
 
 default_role = "code"
 autodoc_member_order = "bysource"
