@@ -50,7 +50,7 @@ def test_nothing_is_vouched_for_without_an_answer():
     assert found.words()[0].startswith("No policy can be offered")
     offered = {candidate.policy for candidate in CANDIDATES}
     assert set(found.refused) == offered | {"on_expectation", "hp_bayes"}
-    with pytest.raises(InvalidInput, match="supports no policy; see `refused`"):
+    with pytest.raises(InvalidInput, match="supports no policy; `refused` says"):
         _ = found.best
 
 

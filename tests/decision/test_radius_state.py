@@ -259,7 +259,7 @@ def test_the_certificate_shows_the_numbers_of_the_self_normalised_bound():
     upper = best["cost"] + best["noise_radius"] * best["width"] + best["miss"]
     assert upper == pytest.approx(facts["cost_upper"], rel=1e-9)
     assert facts["cost_upper"] < facts["cost_upper_uncut"]
-    assert "for what it does not reach" in decision.explain()
+    assert "for the part of the context that past rounds do not cover" in decision.explain()
     assert "self_normalised" not in Agent(3, spec, policy=make_policy("hp_probe")).decide([0.6, 0.6, 0.5]).certificate
 
 

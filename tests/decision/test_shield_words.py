@@ -57,7 +57,7 @@ def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
         ({"growth": growth.relative("weight", "weight", floor=0.0)}, "by more than weight % (here 70 %), and lowering"),
         ({"growth": growth.additive(0.0, "steep", error=0.1)}, "measurement errors are at most 0.1"),
         ({"growth": growth.relative("weight", "weight", floor=0.0)}, "raising the setting by 1 % never raises"),
-        ({"growth": growth.spread(1.25, 0.5)}, "normal spread of 0.5 or more"),
+        ({"growth": growth.spread(1.25, 0.5)}, "normal with deviation 0.5 or more"),
         ({"growth": growth.spread(1.25, 0.5)}, "p0 > 0 where tolerances are log-normal, and adds to the risk"),
         ({"adapt": 0.05}, "those that a correction turned into excesses not (rate 0.05"),
         ({"confidence": 0.9}, "with probability 0.9 over the rounds before this one"),

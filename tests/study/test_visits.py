@@ -256,5 +256,5 @@ def test_certificates_say_what_an_override_may_use_and_what_a_dose_of_nothing_co
     for study in (lite, conformal):
         rests = " | ".join(study.ask([0.1, 0.2]).certificate["assumptions"])
         assert "uses nothing about this round's outcome beyond the context" in rests
-        assert "a dose of 0 that is not vouched for counts as void" in rests
+        assert "a dose of 0 counts as void unless somebody vouches that its reason is unrelated" in rests
         assert "fixed before the outcome" not in rests

@@ -86,8 +86,8 @@ class Ranking:
     @property
     def best(self) -> Offer:
         """The first offer."""
-        way_out = "see `refused` for what would have to be vouched for"
-        require(self.offers, "offers", [], "are none: what you vouch for supports no policy", way_out)
+        way_out = "`refused` says what you would have to vouch for"
+        require(self.offers, "offers", [], "what you vouch for supports no policy", way_out)
         return self.offers[0]
 
     @property

@@ -39,7 +39,7 @@ def calibrate(
     unit_column: Annotated[
         str | None, typer.Option(help="For a bracket: the column that says whose row it is.")
     ] = None,
-    below: Annotated[bool, typer.Option("--below", help="For a bracket: the cost must not fall below.")] = False,
+    below: Annotated[bool, typer.Option("--below", help="For a bracket: the threshold is a lower limit.")] = False,
     context_columns: Columns = None,
     json: Json = False,
 ) -> None:

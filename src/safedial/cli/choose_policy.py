@@ -72,10 +72,12 @@ def choose(
     coefficient_bound: Annotated[float | None, _number("S: bound on the coefficients' norm.")] = None,
     context_bound: Annotated[float | None, _number("L: bound on the contexts' norm.")] = None,
     odds: Annotated[float | None, _number("Costs of 0 or 1: odds of an event at the full dial in context 0.")] = None,
-    tolerance: Annotated[float | None, _number("Bracket: the median that units tolerate, times the base.")] = None,
-    tolerance_spread: Annotated[float | None, _number("Bracket: the deviation of its logarithm.")] = None,
+    tolerance: Annotated[float | None, _number("Bracket: the median of what units tolerate ÷ the base.")] = None,
+    tolerance_spread: Annotated[
+        float | None, _number("Bracket: the standard deviation of that ratio's logarithm.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Studies simulated for each policy.")] = 50,
-    ask: Annotated[bool, typer.Option("--ask/--no-ask", help="Ask in a terminal what is left out.")] = True,
+    ask: Annotated[bool, typer.Option("--ask/--no-ask", help="In a terminal, ask what the options leave open.")] = True,
     out: Annotated[
         Path | None, typer.Option(help="Write tables, a picture and the first policy's spec.toml into this folder.")
     ] = None,

@@ -27,13 +27,15 @@ def plan(
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
     policy: Annotated[str | None, typer.Option(help="The policy [hp_probe].")] = None,
     tolerance: Annotated[
-        float | None, typer.Option(help="For a bracket: the median of what units tolerate, times the base [1].")
+        float | None,
+        typer.Option(help="For a bracket: the median of what units tolerate, as a multiple of the base [1]."),
     ] = None,
     tolerance_spread: Annotated[
-        float | None, typer.Option(help="For a bracket: the standard deviation of its logarithm [0.5].")
+        float | None,
+        typer.Option(help="For a bracket: the standard deviation of the logarithm of that multiple [0.5]."),
     ] = None,
     explained: Annotated[
-        float | None, typer.Option(help="For a learned base: the share of its variance that features tell [0.5].")
+        float | None, typer.Option(help="For a learned base: the share of its variance that features explain [0.5].")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Studies simulated in each scenario.")] = 100,
     engine: Annotated[str, typer.Option(help="Of the simulations: numpy, jax or auto.")] = "numpy",

@@ -224,12 +224,14 @@ def amend(
         list[str] | None, typer.Option("--set", help="NAME=VALUE, a field that changes; may be repeated.")
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="The same as --set threshold=VALUE.")] = None,
-    from_round: Annotated[int | None, typer.Option(help="A check: it must be the next round.")] = None,
+    from_round: Annotated[
+        int | None, typer.Option(help="Refuse the amendment unless it begins with this round.")
+    ] = None,
     keep_learning: Annotated[
         bool | None,
         typer.Option(
             "--keep-learning/--start-again",
-            help="Keep what was learned, or refuse; or start again. By default it is kept where that is proved.",
+            help="Keep what was learned (refused where no proof allows it), or start again. Default: keep if proved.",
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(help="A name for the request, which is then carried out once.")] = None,

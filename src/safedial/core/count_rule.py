@@ -10,7 +10,7 @@ number. If m = ⌊δ(n+1)⌋ ≥ 1 and at most m − 1 of the n have T̂_i < λ�
 
 *Proof.* At most m − 1 of the n rounds exceed at λ̂. If round n+1 exceeds at a ≤ a_λ̂, it exceeds at λ̂ by monotonicity,
 and so does every round that tolerates no scale that round n+1 does not tolerate: with round n+1 itself at most m. So
-round n+1 is among the m lowest of n+1 in an order that no setting has touched, ties counted against it; at most m of
+round n+1 is among the m lowest of n+1 in an order that depends on no setting, ties counted against it; at most m of
 n+1 rounds can be, and rounds are exchangeable. ∎
 
 Adaptive settings are harmless because T̂ bounds what does not depend on them. The largest such λ̂ is the m-th smallest

@@ -81,9 +81,10 @@ class Plan:
             return [self._excesses(), *self._scales(), *self._assumptions(), *self._doubts()]
         half, share = first["half_reward_round"], first["reward_share"]
         most = first["attainable_share"]
-        beside = "" if most is None else f", and {most:.0%} of what one earns who has only the reward's sign to learn"
+        known = "of a policy that knows the cost and must learn only the sign of the reward"
+        beside = "" if most is None else f", and {most:.0%} of the attainable reward, that {known}"
         earned = (
-            f"Over the whole study it is {share:.0%} of that{beside}."
+            f"Over the whole study the reward is {share:.0%} of that policy's{beside}."
             if share is not None
             else "No policy can earn a reward here."
         )

@@ -165,7 +165,7 @@ class Amendment(_Closed):
     changes: dict[str, Any] | None = Field(
         None, description='only what differs, {"threshold": 0.6}; null drops a field'
     )
-    from_round: int | None = Field(None, description="a check: it must be the next round")
+    from_round: int | None = Field(None, description="refuse the amendment unless it begins with this round")
     keep_learning: bool | None = Field(
         None, description="true: keep what was learned, or refuse; false: start again; by default kept where proved"
     )

@@ -36,9 +36,9 @@ def assumptions(decision: Decision) -> list[str]:
     if confidence is not None:
         marginal = f"with probability {confidence:g} over a refit's calibration rounds, the promise holds given them"
     late = (
-        "a late or missing outcome counts as unbounded; if lateness depends on the outcome, the stated risk still "
-        "limits the chance that a conformal dose is given and its cost exceeds the threshold, but not the rate among "
-        "conformal doses alone; lateness does not depend on other rounds' outcomes"
+        "whether an outcome is late or missing does not depend on other rounds' outcomes; such an outcome counts as "
+        "above every bound. If lateness depends on the outcome itself, the stated risk limits the chance that a "
+        "conformal dose is given and exceeds the threshold, but not the rate among conformal doses"
     )
     if options["form"] == "full":
         late = "whether an outcome is late or missing depends neither on contexts nor on outcomes"

@@ -20,7 +20,7 @@ def assumptions(rules: Rules) -> list[str]:
     """The assumptions behind the certified promise, one sentence each."""
     spec = rules.spec
     return [
-        "realizability: mean reward and mean cost per unit of intensity are linear in the context",
+        "mean reward and mean cost per unit of intensity are linear in the context",
         f"the true coefficients have norm at most S = {spec.coefficient_bound:g}",
         f"every context has norm at most L = {spec.context_bound:g} (checked)",
         f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and {spec.cost_noise:g} "
@@ -108,7 +108,8 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
         best = facts["self_normalised"]
         how = (
             f"the estimate {best['cost']:.4g} + noise {best['noise_radius']:.4g} x width {best['width']:.4g} + "
-            f"S {decision.rules.spec.coefficient_bound:.4g} x {best['miss']:.4g} for what it does not reach"
+            f"S {decision.rules.spec.coefficient_bound:.4g} x {best['miss']:.4g} for the part of the context that past "
+            "rounds do not cover"
         )
     elif upper < facts["cost_upper_uncut"]:
         how += f", cut at what the norms allow, {upper:.4g}"

@@ -25,8 +25,8 @@ def exact_curves(rules: Rules) -> str:
 def overrides(rules: Rules, above: str = "") -> str:
     """What is assumed about the applied action; `above` adds a condition."""
     words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
-    void = "; a dose of 0 that is not vouched for counts as void" if rules.version > 1 else ""
-    return f"{words}the context{void}"
+    void = "; a dose of 0 counts as void unless somebody vouches that its reason is unrelated to the outcome"
+    return f"{words}the context{void if rules.version > 1 else ''}"
 
 
 def fixed_assumptions(rules: Rules, own: list[str]) -> list[str]:

@@ -82,7 +82,7 @@ def bracket_words(rules: Rules, name: str, context: Any = None) -> str:
     beyond = f"{beyond} {cost.unit}".rstrip()
     if growth.name == "spread":
         sigma = growth.parameters["sigma"]
-        return f"the logarithms of what units tolerate have a normal spread of {sigma:g} or more, given the context"
+        return f"given the context, the logarithms of tolerated settings are normal with deviation {sigma:g} or more"
     plain, dial = rules.dose.cost.name == "identity", rules.dial
     what = "the setting" if plain else "the dose curve's value"
     values = {} if context is None else growth_at(rules, growth, context).parameters
@@ -144,7 +144,7 @@ def statement(decision: Decision) -> str:
     """The promise in one sentence."""
     rules = decision.rules
     if not PROMISES[decision.promise].proved:
-        return f"none of ours yet: you declared the start safe, {event(rules)} is as you know it"
+        return f"nothing is proved yet: you declared the start safe, so {event(rules)} is as you judged it"
     group = f", within its group {decision.prediction.group}" if decision.prediction.group else ""
     return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round{group}: {sentence(decision)}"
 
@@ -160,13 +160,13 @@ def assumptions(decision: Decision) -> list[str]:
         least = " or, where that is less, the dial's lowest" if raised else ""
         start = f"{share:g} times the protocol's setting{least} (here {start})"
     known = "p0 = 0" if _can_be_safe(rules) else "p0 > 0 where tolerances are log-normal, and adds to the risk"
-    declared = f"the start, {start}, and less, is safe for every context, as you declared ({known})"
+    declared = f"every setting up to the start, {start}, is safe for every context, as you declared ({known})"
     if not PROMISES[decision.promise].proved:
         return [declared]
     before = f"before the latest {options['lag']} " if options["lag"] else ""
     lines = [
         "rounds are exchangeable: contexts and costs come as if drawn independently from one source, without drift, "
-        "and no setting influences another round (watched, with little power: see evidence)",
+        "and no setting influences another round (the evidence tests this, but only large changes show)",
         *_bracket_lines(rules),
         declared,
         f"if the bracket is broken with probability q and the start exceeds with probability p0, the risk is "
@@ -188,8 +188,8 @@ def assumptions(decision: Decision) -> list[str]:
         lines.append(f"with probability {options['confidence']:g} over the rounds before this one it holds given them")
     else:
         lines.append(
-            "the probability is over the rounds before this one too, those that got the start included, and not for "
-            "one context"
+            "the probability is an average over contexts and over the rounds before this one, those at the start "
+            "included; it is not a statement about one context"
         )
     return lines
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PER_ROUND = (
     "the cost's noise per unit of intensity is Gaussian, independent over rounds, and {size} for all contexts and "
     "doses (watched: see evidence)",
-    "contexts carry neither past costs nor doses nor outcomes that share their noise; they may drift",
+    "no context depends on past costs, past doses or other outcomes with the same noise; contexts may drift",
     "an outcome that is missing and vouched for as unrelated is unrelated to every cost",
 )
 ANYTIME = (
@@ -37,7 +37,7 @@ def assumptions(decision: Decision) -> list[str]:
     shared = [
         exact_curves(rules),
         "sensors measure without error; any stated baseline cost is exact",
-        "every applied action is above zero and at most the advised one; what it uses beyond the context does no harm",
+        "every applied action is above zero and at most the advised one; whoever chooses it may use any knowledge",
     ]
     if (own := start_assumptions(decision, shared)) is not None:
         return own
