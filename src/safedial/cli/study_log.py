@@ -143,8 +143,8 @@ def migrate(
 ) -> None:
     """Bring a store of an earlier version to this one: verify, copy, upgrade, verify again. Stop its services first.
 
-    No event changes, and each study keeps the rules it was created with. A store that is current already is verified and
-    left as it is, unless you name a copy.
+    No event changes, and each study keeps the rules it was created with. A store that is current already is verified
+    and left as it is, unless you name a copy.
     """
     from safedial.study.migration import migrate as run
 
