@@ -22,6 +22,9 @@ from safedial.study import Store, StoreUnavailable, failpoints, open_study
 
 PATIENCE_SECONDS = 300.0
 
+MOST_AMENDMENTS = 12
+"""Of each caller: a log holds 100 at most."""
+
 FORK = multiprocessing.get_context("forkserver")
 """Processes that start with everything imported."""
 FORK.set_forkserver_preload(["tests.study.worker", "safedial.service.server"])
@@ -90,6 +93,7 @@ def _call_all(studies: list[Any], acks: str, seed: int, rounds: int) -> None:
 def _call(study: Any, file: int, seed: int, rounds: int) -> None:
     rng = random.Random(seed)  # noqa: S311 -- a test's dice
     again = partial(_again, file)
+    amendments = 0
     for number in range(rounds):
         context = [rng.uniform(-0.7, 0.7), rng.uniform(-0.7, 0.7)]
         decision = again(partial(study.ask, context, key=f"{seed}-{number}"))
@@ -108,7 +112,8 @@ def _call(study: Any, file: int, seed: int, rounds: int) -> None:
         elif rng.random() < 0.05:
             gone = again(partial(study.void, decision.id, reason="wrong patient", unrelated=True))
             _acknowledge(file, "voided", gone.seq, decision.seq)
-        elif rng.random() < 0.05:
+        elif rng.random() < 0.05 and amendments < MOST_AMENDMENTS:
+            amendments += 1
             changes, key = {"threshold": rng.uniform(0.4, 0.6)}, f"{seed}-{number}-new"
             other = again(partial(study.amend, changes=changes, reason="a new guideline", key=key))
             _acknowledge(file, "amended", other.seq, changes["threshold"])
