@@ -110,7 +110,12 @@ def test_a_feature_that_cannot_be_a_slope_is_refused(features, words):
         (lambda: growth.additive(0, "x").bound(1, 1, 1), r"takes numbers from features; use growth.at\(features\)"),
         (lambda: growth_from_dict("relative"), "growth = 'relative': must be a bracket, or a table with its name"),
         (lambda: growth_from_dict({"growth": "cubic"}), "growth = 'cubic': must be one of relative, additive, spread"),
-        (lambda: growth_from_dict({"growth": "additive", "up": 1}), "growth additive: "),
+        (
+            lambda: growth_from_dict({"growth": "additive", "up": 1}),
+            "growth additive: missing a required key: 'low'; in a",
+        ),
+        (lambda: growth_from_dict({"name": "additive"}), "growth = None: .* under the key growth.*: growth = {gr"),
+        (lambda: growth_from_dict({"growth": "additive", "low": 3, "high": 1}), "growth additive: low = 3: must be"),
     ],
 )
 def test_what_is_no_bracket_is_refused_with_the_rule_and_a_way_out(make, words):

@@ -310,7 +310,8 @@ def test_the_audit_trail_says_who_what_when_and_why_and_resumes_stand_out(browse
 
 def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_certificates(browser, store):
     study = create_study("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
-    study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-1", visit="day 1")
+    first = study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-1", visit="day 1")
+    study.tell(first.id, reward=0.5, cost=11.0)
     study.amend(changes={"threshold": 18, "guard": {"due_after": 0.1 * HOUR}}, reason="the ward's new limit")
     made = study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-2", visit="day 1")
     time.sleep(0.12)
@@ -320,14 +321,17 @@ def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_ce
         assert counts["overdue_since"] == status["overdue_since"]
         shown(browser, url, "vancomycin:trail")
         said = browser.until("document.querySelector('#trail-rows .stands-out')?.innerText")
-        assert "Amended: other rules from round 2 on (guard.due_after none → " in said
+        assert "Amended: other rules from here on (guard.due_after none → " in said
         assert f"threshold {VANCOMYCIN['threshold']} → 18)\tthe ward's new limit" in said
         shown(browser, url, "vancomycin:health")
         assert "Amended by a person once, the last time on " in text(browser, "notes")
         assert "the trough is above 18 mg/l" in text(browser, "promise")
+        assert browser.run("document.querySelectorAll('#chart-cost .rule').length") == 2, "a limit for each phase"
         shown(browser, url, made.id)
         browser.until("document.querySelector('#certificate .big') !== null")
-        assert re.search(r"amended by a person on .* from round 2 on \(.*threshold", text(browser, "certificate"))
+        assert re.search(
+            r"amended by a person on .* for decisions after number \d+ \(.*threshold", text(browser, "certificate")
+        )
         assert browser.console == []
 
 
@@ -347,8 +351,10 @@ def test_a_resume_needs_a_key_that_may(browser, store):
         refused = browser.until("document.getElementById('resume-answer').innerText")
         assert refused == "Not resumed: this needs a key with the role admin."
         assert open_study("vancomycin", storage=store).status()["stopped"]
-        browser.run(fill.format("key", json.dumps(admin)) + send)
+        forget = "document.getElementById('resume-forget').click();"
+        browser.run(fill.format("key", json.dumps(admin)) + forget + send)
         browser.until("document.getElementById('resume').hidden")
+        assert study.trail()[0]["body"]["forget"]
         assert not open_study("vancomycin", storage=store).status()["stopped"]
         assert browser.run("sessionStorage.getItem('safedial-key')") == reads
 

@@ -243,6 +243,20 @@ def test_a_lower_limit_on_open_outcomes_stops_the_study_at_once(lite):
     assert lite.verify().ok
 
 
+@pytest.mark.parametrize("corrected", [False, True])
+def test_outcomes_above_the_threshold_count_on_in_the_stop_rule(lite, corrected):
+    guard = {"stop": {"violations": 2, "of_last": 10}}
+    study = create_study("strict", {**SPEC, "guard": guard}, storage=lite.store)
+    first = study.ask([0.1] * SPEC["dim"])
+    study.tell(first.id, reward=0.1, cost=SPEC["threshold"] + 0.01)
+    study.amend(changes={"threshold": 2 * SPEC["threshold"]}, **WORDS)
+    if corrected:
+        study.correct(first.id, cost=0.1, reason="misread")
+    study.tell(study.ask([0.1] * SPEC["dim"]).id, reward=0.1, cost=2 * SPEC["threshold"] + 0.01)
+    assert study.status()["stopped"] == ("" if corrected else "stop_rule")
+    assert study.verify().ok
+
+
 def test_the_stop_rule_counts_on_and_rules_that_fired_before_are_resumed_there(lite):
     study = create_study("short", {**SPEC, "guard": {"stop": {"decisions": 3}}}, storage=lite.store)
     live(study, contexts(2))

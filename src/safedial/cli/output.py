@@ -6,12 +6,36 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from json import dumps
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 from safedial.errors import printable
 
 LONGEST_WORD = 32
 """Letters of a word, such as a digest, that is not broken in a table too wide for the console."""
+
+
+def wrapped(text: str, width: int | None = None) -> str:
+    """Text whose lines fit a width, by default that of the terminal, each under its own indent; as it is where nobody
+    looks on.
+
+    >>> print(wrapped("Holds if:\\n  - contexts are bounded", 16))
+    Holds if:
+      - contexts are
+        bounded
+    """
+    if width is None:
+        if not sys.stdout.isatty():
+            return text
+        width = get_terminal_size().columns
+    lines = []
+    for line in text.splitlines():
+        first = line[: len(line) - len(line.lstrip(" -"))]
+        rest = " " * len(first) if "-" in first else f"{first}  "
+        parts = wrap(line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+        lines += parts or [""]
+    return "\n".join(lines)
 
 
 def print_json(content: Any) -> None:

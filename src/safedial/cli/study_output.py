@@ -14,13 +14,13 @@ from safedial.errors import InvalidInput, printable, require
 
 def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
     """Print an answer as JSON, as `words` if there are any, or else as a table."""
-    from safedial.cli.output import print_json, print_pairs, print_table, shown
+    from safedial.cli.output import print_json, print_pairs, print_table, shown, wrapped
 
     require(format in ("table", "json"), "--format", format, "must be table or json")
     if json or format == "json":
         print_json(answer)
     elif words:
-        typer.echo(words)
+        typer.echo(wrapped(words))
     elif isinstance(answer.get("studies"), list):
         print_table("Studies", ("name", "events"), ((row["name"], shown(row["events"])) for row in answer["studies"]))
     else:

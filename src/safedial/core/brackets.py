@@ -149,6 +149,10 @@ def spread(step: float, sigma: float, *, error: float = 0.0) -> Growth:
 GROWTHS: dict[str, Callable[..., Growth]] = {"relative": relative, "additive": additive, "spread": spread}
 
 
+WRITTEN = 'in a spec file: growth = {growth = "additive", low = 0, high = 3}'
+"""How a bracket is written, for messages."""
+
+
 def growth_from_dict(fields: Any) -> Growth:
     """The inverse of `Growth.to_dict`.
 
@@ -156,15 +160,20 @@ def growth_from_dict(fields: Any) -> Growth:
     True
     """
     table = isinstance(fields, Mapping)
-    require(table, "growth", fields, "must be a bracket, or a table with its name", "for example additive from 0 to 3")
+    require(table, "growth", fields, "must be a bracket, or a table with its name under the key growth", WRITTEN)
     given = dict(fields)
     name = given.pop("growth", None)
-    require(name in GROWTHS, "growth", name, "must be one of " + ", ".join(GROWTHS))
+    rule = f"must be one of {', '.join(GROWTHS)}, under the key growth of the table growth"
+    require(name in GROWTHS, "growth", name, rule, WRITTEN)
     try:
         bound = signature(GROWTHS[name]).bind(**given)
     except TypeError as error:
+        words = str(error).replace("an unexpected keyword argument", "an unknown key").replace("argument", "key")
+        raise InvalidInput(f"growth {name}: {words}; {WRITTEN}") from error
+    try:
+        return GROWTHS[name](*bound.args, **bound.kwargs)
+    except InvalidInput as error:
         raise InvalidInput(f"growth {name}: {error}") from error
-    return GROWTHS[name](*bound.args, **bound.kwargs)
 
 
 def _relative(parameters: Mapping[str, Any], cost: Any, setting: Any, at: Any, threshold: Any) -> Any:

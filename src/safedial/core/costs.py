@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from safedial.core.brackets import WRITTEN
 from safedial.core.promise import Promise
 from safedial.core.tolerated import Cost
 from safedial.errors import InvalidInput, require
@@ -48,7 +49,7 @@ def read_costs(costs: Any, promise: Promise) -> dict[str, Cost]:
     needed, of = ("growth", "a bracket") if promise.bracketed else ("noise", "a certified promise")
     for name, cost in read.items():
         if promise.bracketed and cost.growth is None and cost.noise is None:
-            raise InvalidInput(f"costs[{name!r}]: growth = None: must be a bracket; for example additive from 0 to 3")
+            raise InvalidInput(f"costs[{name!r}]: growth = None: must be a bracket; {WRITTEN}")
         stated = getattr(cost, needed) is not None or (promise.gaussian and cost.growth is None)
         require(stated, f"costs[{name!r}]", cost.to_dict(), f"must state its {needed}, for {of}")
     shares = [cost.share for cost in read.values() if cost.share is not None]

@@ -27,7 +27,8 @@ log whose first event states none has version 1. Since version 3 a corrected rew
 taught and counted (study/corrections.py); before, the log was replayed. Since version 4 the anytime bound of hp_student
 is the least that its proof allows (core/student.py), and the options that a certified policy's user leaves open follow
 a rule (decision/defaults.py); before, they were those of simulations. Since version 5 throttled outcomes are evidence
-for HP-Conformal and HP-Student too, as they are for HP-Shield since version 4."""
+for HP-Conformal and HP-Student too, as they are for HP-Shield since version 4, and an amendment takes over the outcomes
+above the threshold that the stop rule counts."""
 
 
 class RuleFields(NamedTuple):

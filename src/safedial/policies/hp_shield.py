@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from safedial.core.action import Choice
 from safedial.core.adaptive import check_rate
-from safedial.core.brackets import Growth, growth_from_dict
+from safedial.core.brackets import WRITTEN, Growth, growth_from_dict
 from safedial.core.confidence import Bounds
 from safedial.core.count_rule import CLIMB
 from safedial.core.safe_set import SafeSet
@@ -132,7 +132,7 @@ def hp_shield(
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldBatch:
         several = None if spec is None else spec.costs
-        require(bracket or several, "growth", growth, "is missing", "state a bracket, for example additive from 0 to 3")
+        require(bracket or several, "growth", growth, "is missing", f"state a bracket; {WRITTEN}")
         brackets = [each.growth for each in several.values()] if several else [bracket]
         named = [name for each in brackets for name in each.features]
         named += [each for each in (base, group, unit) if isinstance(each, str)]

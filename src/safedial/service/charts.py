@@ -24,7 +24,18 @@ LATEST = 2.5e17
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
     *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations"),
-    *("costs", "rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round"),
+    *(
+        "costs",
+        "rate",
+        "rate_low",
+        "rate_high",
+        "reward",
+        "expected",
+        "best",
+        "evidence",
+        "evidence_round",
+        "evidence_seq",
+    ),
 )
 
 
@@ -39,6 +50,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "seq": track.seq,
             "complete": track.complete,
             "threshold": rules.spec.threshold,
+            "limits": _phase_limits(track),
             "below": rules.policy.options.get("direction") == "below",
             "costs": _limits(rules),
             "risk": rules.spec.promised_risk,
@@ -60,6 +72,13 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "ages": ages(track),
             "curves": curves(track, points, path),
         }
+
+
+def _phase_limits(track: Track) -> list[dict[str, Any]]:
+    """Each threshold, and the number of the event after which it holds."""
+    specs = list(track.study.spec.chain)[::-1]
+    found = [{"after": spec.since, "threshold": spec.rules.spec.threshold} for spec in specs]
+    return [each for n, each in enumerate(found) if not n or each["threshold"] != found[n - 1]["threshold"]]
 
 
 def _limits(rules: Any) -> dict[str, Any] | None:
@@ -145,7 +164,7 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
     ends = [_interval(*pair) for pair in zip(hits, seen, strict=True)]
-    moved, evidence = _evidence(track, points, path)
+    moved, place, evidence = _evidence(track, points, path)
     return {
         "round": edges[1:].tolist(),
         "seq": track.column("seq")[last].astype(int).tolist(),
@@ -165,19 +184,22 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "best": plain(np.cumsum(np.where(earned, best, 0.0))[last]),
         "evidence": plain(evidence),
         "evidence_round": moved.tolist(),
+        "evidence_seq": place.astype(int).tolist(),
     }
 
 
-def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any]:
-    """(number of decisions, evidence) over time: from the columns, or as stated in a conformal study's decisions."""
+def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any, Any]:
+    """(number of decisions, number of the event, evidence) over time: from the columns, or as stated in the decisions
+    of a study that watches itself.
+    """
     if track.study.spec.learner.watches_itself:
         stated = track.column("evidence")
         number = np.flatnonzero(np.isfinite(stated))
         spots = np.unique(np.linspace(0, len(number) - 1, min(points, len(number))).astype(int))
-        return number[spots] + 1, stated[number[spots]]
+        return number[spots] + 1, track.column("seq")[number[spots]], stated[number[spots]]
     when, steps = path
     spots = np.unique(np.linspace(0, len(steps) - 1, min(points, len(steps))).astype(int))
-    return np.searchsorted(track.column("seq"), when[spots], side="right"), evidence_at(steps, spots)
+    return np.searchsorted(track.column("seq"), when[spots], side="right"), when[spots], evidence_at(steps, spots)
 
 
 def _interval(violations: Any, rounds: Any) -> tuple[float, float]:

@@ -3,9 +3,9 @@
 The rounds before an amendment stay with their own state, rules and evidence: a late outcome, a correction or a void
 goes to the state that decided the round, and may still stop the study. The rounds after it begin a new promise, with
 new evidence. What is open, and for how long, is limited by the latest guard, for all rounds. Nothing else carries over
-but what an amendment must not hide: a stop, the resumes, the earlier amendments, the stop rule's count of decisions
-and, on the same dial, the last setting. The stop rule's count of outcomes above the threshold (`stop.violations`) does
-not carry over: each phase counts those of its own rounds, against its own threshold.
+but what an amendment must not hide: a stop, the resumes, the earlier amendments, what the stop rule counts (decisions
+and, since version 5 of the rules, outcomes above the threshold of their own phase) and, on the same dial, the last
+setting.
 
 The new promise begins with an empty learner, as a new study would, unless what was learned does not depend on what has
 changed:
@@ -134,6 +134,9 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     made.stop_reason, made.resumes = state.stop_reason, list(state.resumes)
     made.amendments = [*state.amendments, [event.seq, first, event.at, changed_in(state.study, spec), kept]]
     made.new_decisions = state.new_decisions
+    if spec.rules_version > 4:
+        made.recent.extend(state.recent)
+        made.recent_of.extend(state.recent_of)
     if spec.fields["dial"] == state.study.fields["dial"]:
         made.last_action = state.last_action
     if kept:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from safedial.decision.certificates.certified import certificate, explain, proposed
@@ -12,6 +12,7 @@ from safedial.renamed import renamed_attribute
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import QUESTION, decision_of
 from safedial.study.ids import DecisionId, id_text
+from safedial.study.labels import labelled
 from safedial.study.spec import StudySpec
 
 FEEDBACK = {
@@ -49,6 +50,7 @@ class StudyDecision(NamedTuple):
     hash: str = ""
     replayed: bool | None = None
     stop_reason: str | None = None
+    labels: Mapping[str, str] = {}
     folding = renamed_attribute("StudyDecision.folding", "learning_order")
     stopped = renamed_attribute("StudyDecision.stopped", "stop_reason")
 
@@ -128,13 +130,12 @@ class StudyDecision(NamedTuple):
         """The certificate in plain words."""
         facts = self.certificate
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
-        lines = [head, *self._notes(), *self._who(facts), explain(self.decision, facts)]
+        lines = [head, *self._notes(), *self._who(facts), labelled(explain(self.decision, facts), self.labels)]
         if facts.get("unwatched"):
             lines.append(f"  Rounds that ended without an outcome to judge the promise by: {facts['unwatched']}.")
         if facts.get("corrected_violations"):
-            lines.append(
-                f"  Costs above the threshold that were corrected to below it: {facts['corrected_violations']}."
-            )
+            words = labelled("costs above the threshold that were corrected to below it", self.labels)
+            lines.append(f"  {words[0].upper()}{words[1:]}: {facts['corrected_violations']}.")
         if facts.get("frozen"):
             lines.append("  Learning has ended: a round was lost for a reason that may be related to its outcome.")
         for each in facts.get("amended", ()):
@@ -149,7 +150,12 @@ class StudyDecision(NamedTuple):
     def _who(self, facts: dict[str, Any]) -> list[str]:
         """The unit, the visit, the metadata and the features. Without a visit's label, the key stands for it."""
         features, lines = self.decision.rules.features, []
-        named = {"Unit": facts.get("unit"), "Visit": facts.get("visit"), "Key": facts.get("key")}
+        unit = self.labels.get("unit", "unit")
+        named = {
+            f"{unit[0].upper()}{unit[1:]}": facts.get("unit"),
+            "Visit": facts.get("visit"),
+            "Key": facts.get("key"),
+        }
         if named["Visit"] is None:
             named["Visit"] = named.pop("Key")
         lines += [f"  {word}: {label}." for word, label in named.items() if label is not None]
@@ -221,7 +227,8 @@ def decided(
     decision = decision_of(spec.rules, body, context)
     learning_order = spec.learning_order if spec.learner.in_order else "prefix"
     named = id_text(spec.rules_version, name, event.seq, event.hash)
-    return StudyDecision(named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
+    made = StudyDecision(named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
+    return made._replace(labels=spec.fields.get("labels", {}))
 
 
 def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:

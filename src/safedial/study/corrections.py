@@ -58,9 +58,10 @@ def fold_correction(connection: Any, study: int, state: State, event: Event) -> 
     was, now = (state.learner.is_over(rules, sample.measured) for sample in (before, after))
     state.violations += now - was
     state.corrected_violations += was and not now
-    last = list(state.recent_of)[len(state.recent_of) - len(state.recent) :]  # a resume clears `recent` alone
-    if decision in last:
-        state.recent[last.index(decision)] = now
+    for phase in latest.phases:  # an amendment takes over what the stop rule counts
+        last = list(phase.recent_of)[len(phase.recent_of) - len(phase.recent) :]  # a resume clears `recent` alone
+        if decision in last:
+            phase.recent[last.index(decision)] = now
     if decision in state.held:
         state.held[decision] = round_, after, False
     elif not state.frozen or (decision if state.study.ordered else known.outcome.seq) < state.frozen_at:

@@ -21,6 +21,7 @@ from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
+from safedial.study.labels import labelled
 from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
 from safedial.study.pseudonyms import matching_key, no_key, pseudonym, read_unit_key
 from safedial.study.requests import actor_name, read_label
@@ -92,9 +93,11 @@ class StudyReader:
 
     def explain(self, decision_id: str) -> Text:
         """Why this action, in plain words, and what was reported since."""
-        lines = [str(self.decision(decision_id).explain())]
+        decision = self.decision(decision_id)
+        lines = [str(decision.explain())]
         for event in self.about(decision_id):
             facts = ", ".join(_fact(name, value) for name, value in _flat(event["body"]).items() if _told(name, value))
+            facts = labelled(facts, decision.labels)
             why = f" ({event['reason']})" if event["reason"] else ""
             lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
         return Text("\n".join(lines))

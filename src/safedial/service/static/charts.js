@@ -38,7 +38,7 @@ const summary = ({ title, axis, value, lines }) => {
   return `${title}: ${value} by ${axis}. Latest: ${last.map(([label, y]) => `${label} ${shortNumber(y)}`).join(", ")}.`;
 };
 
-// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour}], title, axis, value, log, least, floor, none}
+// told: {x, lines: [{label, y, colour, dash, points, hot}], band: {low, high}, rules: [{y, label, colour, from, to}], title, axis, value, log, least, floor, none}
 const drawChart = (room, told) => {
   const text = JSON.stringify([told, room.clientWidth]);
   if (room.drawn === text) return;
@@ -91,8 +91,10 @@ const drawChart = (room, told) => {
     svg("path", { d: path, fill: "none", stroke: line.colour, "stroke-width": 1.6, "stroke-linejoin": "round", "stroke-dasharray": line.dash || "none" }, root);
   }
   for (const rule of told.rules || []) {
-    svg("line", { x1: LEFT, x2: wide - RIGHT, y1: py(rule.y), y2: py(rule.y), stroke: rule.colour, "stroke-dasharray": "5 4" }, root);
-    svg("text", { x: wide - RIGHT, y: py(rule.y) - 5, "text-anchor": "end", style: `fill: ${rule.colour}` }, root).textContent = rule.label;
+    const x1 = rule.from > first ? px(rule.from) : LEFT, x2 = rule.to < last ? px(rule.to) : wide - RIGHT;
+    if (rule.from > last || rule.to < first) continue;
+    svg("line", { class: "rule", x1, x2, y1: py(rule.y), y2: py(rule.y), stroke: rule.colour, "stroke-dasharray": "5 4" }, root);
+    svg("text", { x: Math.max(x2, LEFT + 100), y: py(rule.y) - 5, "text-anchor": "end", style: `fill: ${rule.colour}` }, root).textContent = rule.label;
   }
   const pointer = svg("line", { class: "axis", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }, root);
 

@@ -11,8 +11,10 @@ const stopped = () => (told.counts.stopped ? told.stops[told.stops.length - 1] :
 
 // What the axes of settings and of costs have in common.
 const SETTINGS = () => ({ floor: told.dial.low, value: nameAndUnit("setting", told.dial.unit) });
-const COSTS = () => (told.costs ? { value: "share of the limit", rules: [{ y: 1, label: "limit", colour: "var(--bad)" }] }
-  : { value: nameAndUnit(costName(), told.labels.cost_unit), rules: [{ y: told.threshold, label: `limit ${measured(told.threshold, told.labels.cost_unit)}`, colour: "var(--bad)" }] });
+// Each limit holds from its amendment on, until the next; `place` is where a decision's number lies on the axis.
+const limits = (place) => told.limits.map(({ after, threshold }, n) => ({ y: threshold, label: `limit ${measured(threshold, told.labels.cost_unit)}`, colour: "var(--bad)", from: place(after), to: place(told.limits[n + 1]?.after ?? Infinity) }));
+const COSTS = (place) => (told.costs ? { value: "share of the limit", rules: [{ y: 1, label: "limit", colour: "var(--bad)" }] }
+  : { value: nameAndUnit(costName(), told.labels.cost_unit), rules: limits(place) });
 const costTitle = () => (told.costs ? "Measured costs, as shares of their limits" : `Measured ${costName()}`);
 
 // Things worth knowing, the pressing ones marked.
@@ -94,6 +96,7 @@ const drawHealth = () => {
   at("notes").replaceChildren(...notes().map(([words, bad]) => made("li", words, bad ? "warn" : "")));
   at("notes").hidden = !at("notes").children.length;
   at("resume").hidden = view !== "health" || !stopped();
+  at("resume-forget").parentNode.hidden = !alike;
   drawTiles();
   at("unit").textContent = "mean of each step";
   at("rate-title").textContent = `Share of outcomes ${over}`;
@@ -105,18 +108,18 @@ const drawHealth = () => {
   at("evidence-count").textContent = `${capital(over)}: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;
   at("reward-title").textContent = `${capital(rewardName())}, summed`;
 
-  const x = curves.round, where = (n) => `decision ${whole(x[n])}, ${clock(curves.at[n])}`, pick = (n) => n >= 0 && openCertificate(`${told.name}.${curves.seq[n]}`);
+  const x = curves.seq, where = (n) => `decision ${x[n]}, ${clock(curves.at[n])}`, pick = (n) => n >= 0 && openCertificate(`${told.name}.${curves.seq[n]}`);
   const base = { x, where, axis: AXIS }, some = (line) => line.y.some((y) => y !== null);
   drawChart(at("chart-action"), { ...base, ...SETTINGS(), title: "Advised and applied setting", pick, lines: [
     ...[{ label: "proposed", y: curves.proposed, colour: "var(--quiet)", dash: "4 3" }].filter(some),
     { label: "advised", y: curves.advised, colour: "var(--advised)" }, { label: "applied", y: curves.applied, colour: "var(--applied)", points: true }] });
-  drawChart(at("chart-cost"), { ...base, ...COSTS(), title: costTitle(), pick, lines: told.costs
+  drawChart(at("chart-cost"), { ...base, ...COSTS((seq) => seq), title: costTitle(), pick, lines: told.costs
     ? Object.entries(curves.costs).map(([name, y], place) => ({ label: name, y, colour: COLOURS[place % 4] }))
     : [{ label: "mean", y: curves.cost, colour: "var(--advised)" }, { label: told.below ? "smallest" : "largest", y: curves.cost_max, colour: "var(--quiet)", points: true, hot: curves.violations.map((n) => n > 0) }] });
   const most = 4 * risk + 2 * (counts.outcomes ? counts.violations / counts.outcomes : 0);
   drawChart(at("chart-rate"), { ...base, title: `Share of outcomes ${over}`, value: "share", floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
     rules: [{ y: risk, label: `promised at most ${percent(risk)}`, colour: "var(--bad)" }], lines: [{ label: `share ${over}`, y: curves.rate, colour: "var(--advised)" }] });
-  drawChart(at("chart-evidence"), { title: capital(against()), x: curves.evidence_round, axis: AXIS, value: "evidence, 1 at the start", where: (n) => `decision ${whole(curves.evidence_round[n])}`, log: true, least: 0.01,
+  drawChart(at("chart-evidence"), { title: capital(against()), x: curves.evidence_seq, axis: AXIS, value: "evidence, 1 at the start", where: (n) => `decision ${curves.evidence_seq[n]}`, log: true, least: 0.01,
     none: counts.decisions ? `${shortNumber(counts.evidence)} now; this study keeps no record of its course` : "nothing yet",
     rules: [{ y: told.alarm_at, label: "stops the study", colour: "var(--bad)" }], lines: [{ label: "evidence", y: curves.evidence, colour: "var(--advised)" }] });
   at("expects").hidden = !some({ y: curves.expected });
@@ -128,11 +131,12 @@ const drawHealth = () => {
 at("resume").onsubmit = async (event) => {
   event.preventDefault();
   const key = at("resume-key").value.trim() || sessionStorage.getItem("safedial-key");
-  const answer = await fetch(`/v1/studies/${shown}/resume`, { method: "POST", body: JSON.stringify({ reason: at("resume-reason").value.trim() }),
+  const answer = await fetch(`/v1/studies/${shown}/resume`, { method: "POST", body: JSON.stringify({ reason: at("resume-reason").value.trim(), forget: at("resume-forget").checked }),
     headers: { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) } });
   at("resume-key").value = "";
   if (answer.ok) {
     at("resume-reason").value = at("resume-answer").textContent = "";
+    at("resume-forget").checked = false;
     say("The study is resumed.");
     at("health-title").focus();
     return tick();

@@ -76,10 +76,10 @@ const drawCourse = () => {
   drawChart(at("chart-unit-action"), { ...base, ...SETTINGS(), title: `Settings of this ${unitName()}`, lines: [
     ...[{ label: "proposed", y: rows.map((row) => row.proposal), colour: "var(--quiet)", dash: "4 3" }].filter(some),
     { label: "advised", y: rows.map((row) => row.action), colour: "var(--advised)" }, { label: "applied", y: rows.map((row) => row.applied), colour: "var(--applied)", points: true }] });
-  const hot = rows.map((row) => row.violated);
-  if (told.costs) drawChart(at("chart-unit-cost"), { ...base, ...COSTS(), title: `${costTitle()} of this ${unitName()}`,
+  const hot = rows.map((row) => row.violated), place = (seq) => rows.filter((row) => row.seq <= seq).length + 0.5;
+  if (told.costs) drawChart(at("chart-unit-cost"), { ...base, ...COSTS(place), title: `${costTitle()} of this ${unitName()}`,
     lines: Object.keys(told.costs).map((name, place) => ({ label: name, y: rows.map((row) => share(told.costs[name], row.cost?.[name])), colour: COLOURS[place % 4], points: true })) });
-  else drawChart(at("chart-unit-cost"), { ...base, ...COSTS(), title: `${costTitle()} of this ${unitName()}`, lines: [
+  else drawChart(at("chart-unit-cost"), { ...base, ...COSTS(place), title: `${costTitle()} of this ${unitName()}`, lines: [
     { label: costName(), y: rows.map((row) => row.cost), colour: "var(--advised)" },
     ...(hot.some(Boolean) ? [{ label: overLimit(told), y: rows.map((row) => (row.violated ? row.cost : null)), colour: "var(--bad)", points: true, hot }] : [])] });
 };

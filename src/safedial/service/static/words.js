@@ -52,9 +52,9 @@ const WHY = {
 
 const whole = (value) => value.toLocaleString("en");
 const percent = (value) => `${Number((100 * value).toPrecision(2))}\u00a0%`;
-const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const clock = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
 const stamp = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
-const day = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const day = (text) => new Date(text).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
 const many = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
 const capital = (words) => words.replace(/^[a-z]/, (letter) => letter.toUpperCase());
 const listed = (words) => (words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}` : words[0]);
@@ -158,7 +158,7 @@ const deedWords = ({ kind, body, changed }) => {
   if (kind === "study_created") return "Study created";
   if (kind === "alarm") return `Stopped. ${stopWords(body.rule)}`;
   if (kind === "resumed") return `Resumed${body.rule ? ` after: ${stopWords(body.rule)}` : body.forget ? ", without the earlier rounds" : ""}`;
-  if (kind === "amended") return `Amended: other rules from round ${body.from_round} on${changed ? ` (${changeWords(changed)})` : ""}`;
+  if (kind === "amended") return `Amended: other rules from here on${changed ? ` (${changeWords(changed)})` : ""}`;
   if (kind === "correction") return `Outcome corrected: ${valueWords(body)}`;
   if (GONE[kind]) return `Round ${GONE[kind]} ${vouched(body)}`;
   if (kind === "decided") return `Advised ${setting(body.action)}${body.unit ? ` for ${unitName()} ${shortUnit(body.unit)}` : ""}`;
