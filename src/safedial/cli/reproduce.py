@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Seeds = Annotated[int, typer.Option(help="How many seeds; the paper uses 5.")]
 Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper uses 10000.")]
+EngineName = Annotated[str, typer.Option(help="Where an experiment has the choice: numpy, jax or auto.")]
 Out = Annotated[Path, typer.Option(help="The output folder.")]
 
 HELP_OF_ALL = (
@@ -63,7 +64,14 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
         _show(Result({}, [write_report(out, experiments)]), json)
 
     @made.command(name="all", help=HELP_OF_ALL)
-    def everything(seeds: Seeds = 5, rounds: Rounds = 10_000, out: Out = Path("results"), json: Json = False) -> None:
+    def everything(
+        seeds: Seeds = 5,
+        rounds: Rounds = 10_000,
+        *,
+        engine: EngineName = "numpy",
+        out: Out = Path("results"),
+        json: Json = False,
+    ) -> None:
         from safedial.cli.output import progress_bar
 
         files: list[Path] = []
@@ -72,7 +80,10 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
             if reason:
                 typer.echo(reason, err=True)
                 continue
-            files += run_and_draw(group, out, group[0].options_in_all(seeds, rounds), bar=progress_bar).files
+            options = group[0].options_in_all(seeds, rounds)
+            if "engine" in inspect.signature(group[0].run).parameters:
+                options |= {"engine": engine}
+            files += run_and_draw(group, out, options, bar=progress_bar).files
         _show(Result({}, [*files, write_report(out, experiments)]), json)
 
     return made

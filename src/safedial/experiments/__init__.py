@@ -10,12 +10,14 @@ from safedial.experiments import (
     radii_margins,
     synthetic,
     table1,
+    theory,
 )
 from safedial.experiments.experiment import Experiment
 
 EXPERIMENTS: list[Experiment] = [
     table1.EXPERIMENT,
     synthetic.EXPERIMENT,
+    theory.EXPERIMENT,
     epsilon.EXPERIMENT,
     conformal.EXPERIMENT,
     nonlinear.EXPERIMENT,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, write_results
+from safedial.experiments.experiment import Engine, EngineName, Experiment, Result, Rounds, Seeds, write_results
 from safedial.experiments.synthetic import DIMS, synthetic_spec
 from safedial.io import output_folder, read_rows
 from safedial.plots.style import columns, legend_below, new_figure, save
@@ -31,14 +31,17 @@ READINGS = ("all", "exploring")
 TIMED_DIMS = (5, 10, 200)
 
 
-def epsilon_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def epsilon_rows(
+    *, seeds: int, rounds: int, progress: Advance | None = None, engine: Engine | None = None
+) -> Iterator[dict[str, Any]]:
     """Regret of ε-greedy by dimension, ε and reading."""
-    spec = synthetic_spec()
+    spec, engine = synthetic_spec(), engine or Engine()
+    told: Any = {"rounds": rounds, "seeds": seeds, "progress": progress, "engine": engine.asked}
     for dim in DIMS:
         for reading in READINGS:
             for epsilon in EPSILONS:
                 policy = make_policy("epsilon_greedy", radius="paper", epsilon=epsilon, learn_from=reading)
-                run = simulate(policy, LinearWorld(dim=dim), spec, rounds=rounds, seeds=seeds, progress=progress)
+                run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told))
                 low, high = seed_interval(run.regret[0])
                 yield {
                     "dim": dim,
@@ -87,13 +90,16 @@ def time_rows(rounds: int) -> Iterator[dict[str, Any]]:
                 yield {"dim": dim, "learn_from": reading, "epsilon": epsilon, "us_per_round": best}
 
 
-def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
+def run(
+    out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
+) -> Result:
     """Measure regret and time per round of ε-greedy, by ε."""
-    folder, start = output_folder(out), time.perf_counter()
+    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
     with bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
-        tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance))}
+        tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))}
     tables["epsilon_time"] = list(time_rows(min(rounds, 400)))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
+    settings |= chosen.settings
     return Result({}, write_results(folder, "epsilon", tables, settings, start))
 
 

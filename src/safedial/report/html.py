@@ -62,7 +62,8 @@ def read_provenance(folder: Path, name: str) -> dict[str, Any]:
 def footer(told: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in told["versions"].items())
     seeds = told["settings"]["seeds"]
+    count = seeds if isinstance(seeds, int) else len(seeds)
     return (
-        f"<p><small>Made {told['made_at']} with {versions}; commit {str(told['commit'])[:12]}; {len(seeds)} seed(s), "
+        f"<p><small>Made {told['made_at']} with {versions}; commit {str(told['commit'])[:12]}; {count} seed(s), "
         f"{told['settings']['rounds']} rounds; {told['seconds']} s.</small></p>"
     )

@@ -1,0 +1,222 @@
+"""What the theorems promise, checked with many seeds: violations in a round and in all rounds, and regret.
+
+| part | checked |
+|---|---|
+| `theory.csv` | P(C > τ) ≤ δ + δ′ in a round, and P(any C > τ) ≤ δ + δ′ over all rounds (promise "joint"), with intervals |
+| `theory_regret.csv` | regret up to a long horizon, beside Theorem 2 with its constants |
+
+A study is a seed. Whether a study has any violation is one coin toss a seed, so its interval is the exact binomial one
+(Clopper and Pearson 1934). Rounds of one seed share θ* and μ*; their interval is `stats.violation_interval`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from safedial.core.spec import SafetySpec
+from safedial.experiments.experiment import Engine, EngineName, Experiment, Result, Rows, Table, cells, write_results
+from safedial.experiments.table1 import UNIT
+from safedial.io import output_folder, read_rows
+from safedial.plots.style import COLOURS, columns, new_figure, save, title
+from safedial.policies import make_policy
+from safedial.progress import Advance, Bar, no_bar
+from safedial.report.html import claim, footer, html_table, image, read_provenance
+from safedial.simulation.run import Simulation, simulate
+from safedial.stats import seed_band, violation_interval
+from safedial.theory.regret import regret_bound
+from safedial.worlds.linear import LinearWorld
+
+DIM, THRESHOLD, RISK = 2, 0.2, 0.01
+SERIES: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
+    ("HP-UCB, the paper's radius", "hp_ucb", {"radius": "paper"}, {}),
+    ("HP-Probe", "hp_probe", {}, {}),
+    ("HP-Probe, Gaussian margin", "hp_probe", {}, {"margin": "gaussian"}),
+]
+"""(name, policy, its options, changes of the spec)."""
+
+REGRET = {"HP-UCB, the paper's radius": ("hp_ucb", {"radius": "paper"}), "HP-Probe": ("hp_probe", {})}
+REGRET_DIM, REGRET_SEEDS, POINTS = 5, 5, 60
+
+
+def theory_spec(**changes: Any) -> SafetySpec:
+    """Unit noise, S = L = 1, δ = δ′ = .01."""
+    stated: dict[str, Any] = {"threshold": THRESHOLD, "violation_risk": RISK, "estimation_risk": RISK, **UNIT}
+    return SafetySpec(**(stated | changes))
+
+
+def binomial_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson's interval.
+
+    >>> [round(end, 4) for end in binomial_interval(0, 1000)]
+    [0.0, 0.0037]
+    """
+    from scipy.special import betaincinv
+
+    tail = (1.0 - level) / 2.0
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    return low, float(betaincinv(hits + 1, count - hits, 1.0 - tail)) if hits < count else 1.0
+
+
+def promise_rows(
+    how: dict[str, Any], engine: Engine, *, seeds: int, rounds: int, progress: Advance | None = None
+) -> Iterator[dict[str, Any]]:
+    """A row for each promise and policy."""
+    for promise in ("certified", "joint"):
+        for label, name, options, changes in SERIES:
+            spec, told = theory_spec(promise=promise, **changes), {"rounds": rounds, "seeds": seeds, "points": 1}
+            made = simulate(make_policy(name, **options), LinearWorld(dim=DIM), spec, **told, progress=progress, **how)
+            run, counts = engine.saw(made), made.violations[0]
+            if promise == "joint":
+                hits = int((counts > 0).sum())
+                over, found, ends = "all rounds", hits / seeds, binomial_interval(hits, seeds)
+            else:
+                over, found, ends = "a round", counts.mean() / rounds, violation_interval(counts, rounds)
+            yield {
+                "series": label,
+                "promised_over": over,
+                "promised": spec.promised_risk,
+                "found": float(found),
+                "found_low": ends[0],
+                "found_high": ends[1],
+                "full_dose_rate": float(run.full_dose_violations.sum() / max(run.full_dose_rounds.sum(), 1.0)),
+                "kept": ends[0] <= spec.promised_risk,
+                "seeds": seeds,
+                "rounds": rounds,
+                "engine": run.engine,
+            }
+
+
+def regret_rows(
+    how: dict[str, Any], engine: Engine, *, horizon: int, progress: Advance | None = None
+) -> Iterator[dict[str, Any]]:
+    """Regret at rounds that are spread over all powers of ten, from runs of different lengths of the same seeds."""
+    spec = theory_spec(threshold=0.5)
+    lengths = [horizon // 10**power for power in (4, 2, 0) if horizon // 10**power >= 10]
+    for label, (name, options) in REGRET.items():
+        done, policy = 0, make_policy(name, **options)
+        for length in lengths:
+            told: Any = {"rounds": length, "seeds": REGRET_SEEDS, "points": min(POINTS, length), "progress": progress}
+            run: Simulation = engine.saw(simulate(policy, LinearWorld(dim=REGRET_DIM), spec, **told, **how))
+            bound = regret_bound(REGRET_DIM, run.checkpoints, spec, radius="paper")
+            mean, half = seed_band(run.regret_curve[:, 0])
+            for place in np.flatnonzero(run.checkpoints > done):
+                yield {
+                    "series": label,
+                    "policy": name,
+                    "round": int(run.checkpoints[place]),
+                    "regret": float(mean[place]),
+                    "regret_low": float(mean[place] - half[place]),
+                    "regret_high": float(mean[place] + half[place]),
+                    "theorem_2": float(bound[place]),
+                    "seeds": REGRET_SEEDS,
+                    "engine": run.engine,
+                }
+            done = length
+
+
+def run(
+    out: str | Path,
+    *,
+    seeds: Annotated[int, "Studies for each rate; 1000000 on a GPU."] = 2000,
+    rounds: Annotated[int, "Rounds of each study."] = 500,
+    horizon: Annotated[int, "Rounds of the regret curves; 10000000 on a GPU."] = 1_000_000,
+    engine: EngineName = "auto",
+    device: Annotated[str, "For jax: cpu, or gpu, where worlds are drawn on the device."] = "cpu",
+    bar: Bar = no_bar,
+) -> Result:
+    """Check the promises and Theorem 2 with many seeds: violations in a round and in all rounds, regret up to a horizon."""
+    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
+    how: dict[str, Any] = {"engine": engine}
+    if device != "cpu":
+        how |= {"device": device, "draws": "counter"}
+    lengths = sum(horizon // 10**power for power in (4, 2, 0) if horizon // 10**power >= 10)
+    with bar(f"Theory, {seeds} seeds", 2 * len(SERIES) * rounds + len(REGRET) * lengths) as advance:
+        rates = list(promise_rows(how, chosen, seeds=seeds, rounds=rounds, progress=advance))
+        curves = list(regret_rows(how, chosen, horizon=horizon, progress=advance))
+    settings = {"dim": DIM, "seeds": seeds, "rounds": rounds, "horizon": horizon, "device": device}
+    settings |= theory_spec().to_dict() | chosen.settings
+    tables = {"theory": rates, "theory_regret": curves}
+    return Result({"rows": rates}, write_results(folder, "theory", tables, settings, start))
+
+
+def draw(folder: Path) -> list[Path]:
+    """`theory.png`: regret against rounds beside Theorem 2 and √T, both axes logarithmic."""
+    rows = read_rows(folder / "theory_regret.csv")
+    figure, (axes,) = new_figure(height=3.2)
+    for label in REGRET:
+        line = [row for row in rows if row["series"] == label and row["regret"] > 0.0]
+        colour = COLOURS[REGRET[label][0]]
+        rounds, regret, low, high = columns(line, ("round", "regret", "regret_low", "regret_high"))
+        axes.plot(rounds, regret, color=colour, linewidth=1.2, label=label)
+        axes.fill_between(rounds, np.maximum(low, 1e-3), high, color=colour, alpha=0.18, linewidth=0)
+    first = [row for row in rows if row["series"] == next(iter(REGRET))]
+    rounds, bound = columns(first, ("round", "theorem_2"))
+    axes.plot(rounds, bound, color="black", linestyle=":", linewidth=1, label="Theorem 2, for HP-UCB")
+    end = first[-1]
+    slope = [end["regret"] * math.sqrt(number / end["round"]) for number in rounds]
+    axes.plot(rounds, slope, color="grey", linestyle="--", linewidth=0.8, label="slope of √T")
+    axes.set(xscale="log", yscale="log", xlabel="round", ylabel="cumulative regret (units of reward)")
+    axes.legend(fontsize=6, frameon=False, loc="upper left")
+    title(axes, f"d = {REGRET_DIM}, τ = 0.5, {REGRET_SEEDS} seeds")
+    return [save(figure, folder / "theory.png")]
+
+
+HEADS = ("policy", "over", "promised", "found", "95 % interval", "among full doses", "kept")
+
+
+def _lines(rows: Rows) -> list[list[str]]:
+    """Rates with as many digits as the seeds support."""
+    most = max(row["seeds"] * (row["rounds"] if row["promised_over"] == "a round" else 1.0) for row in rows)
+    digits = max(4, math.ceil(math.log10(most) / 2.0) + 2)
+    forms = ("{series}", "{promised_over}", "{promised:g}", f"{{found:.{digits}f}}")
+    ends = f"{{found_low:.{digits}f}} to {{found_high:.{digits}f}}"
+    return [[*cells(row, (*forms, ends, "{full_dose_rate:.5f}")), "yes" if row["kept"] else "NO"] for row in rows]
+
+
+def table(folder: Path) -> list[Table | str]:
+    """The rates beside the promises, and how far regret is from Theorem 2."""
+    rows = read_rows(folder / "theory.csv")
+    size = f"d = {DIM}, {rows[0]['seeds']:g} seeds × {rows[0]['rounds']:g} rounds, engine {rows[0]['engine']}"
+    return [Table(f"How often the cost exceeds τ ({size})", HEADS, _lines(rows)), _regret_words(folder)]
+
+
+def _regret_words(folder: Path) -> str:
+    rows = [row for row in read_rows(folder / "theory_regret.csv") if row["policy"] == "hp_ucb"]
+    end, kept = rows[-1], all(row["regret_high"] <= row["theorem_2"] for row in rows)
+    share = end["theorem_2"] / end["regret"] if end["regret"] > 0.0 else math.inf
+    return (
+        f"Theorem 2 is {'never exceeded' if kept else 'EXCEEDED'} up to round {end['round']:g}, where it is {share:.0f} "
+        "times HP-UCB's regret."
+    )
+
+
+def section(folder: Path) -> list[str]:
+    rows, told = read_rows(folder / "theory.csv"), read_provenance(folder, "theory")
+    broken = [row["series"] for row in rows if not row["kept"]]
+    return [
+        "<h2>What the theorems promise, with many seeds</h2>",
+        html_table(list(HEADS), _lines(rows)),
+        claim(
+            "A cost exceeds τ with probability at most δ + δ′ (Theorem 1).",
+            f"Broken by: {', '.join(broken)}." if broken else "No interval lies above what is promised.",
+        ),
+        image(folder / "theory.png", "Cumulative regret against rounds, beside Theorem 2"),
+        claim("Regret is Õ(d√T) (Theorem 2).", _regret_words(folder)),
+        footer(told),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="theory",
+    run=run,
+    draw=draw,
+    table=table,
+    section=section,
+    options_in_all=lambda seeds, rounds: {"seeds": 20 * seeds, "rounds": min(rounds, 300), "horizon": 10 * rounds},
+)
