@@ -10,15 +10,19 @@ from typing import Any
 
 from sphinx_gallery.sorting import FileNameSortKey
 
-sys.path.insert(0, str(Path(__file__).parent))
-os.environ["PATH"] = os.pathsep.join(
-    [str(Path(sys.executable).parent), os.environ["PATH"]]
-)  # tutorials call `safedial`
-os.environ["COLUMNS"] = "100"
-logging.getLogger("traitlets").setLevel(logging.WARNING)
-import reference_pages
-
 from safedial import __version__
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # tutorials call `safedial`
+os.environ["COLUMNS"] = "100"
+profile = HERE.parent / "build" / "ipython" / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text(
+    'c.IPKernelApp.log_level = "ERROR"'
+)  # each kernel says that it uses TCP
+os.environ["IPYTHONDIR"] = str(profile.parent)
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 project, author, version, release = "safedial", "The safedial authors", __version__, __version__
 project_copyright = author
@@ -85,5 +89,7 @@ def literal_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lin
 
 def setup(app: Any) -> None:
     """Add what is generated from the package to the pages of the reference."""
+    import reference_pages
+
     app.connect("source-read", reference_pages.fill)
     app.connect("autodoc-process-docstring", literal_formulas, priority=400)
