@@ -1,6 +1,7 @@
 """Results in a notebook: short tables, escaped, without scripts, with the promise and its assumptions."""
 
 import json
+import re
 import sys
 from html.parser import HTMLParser
 
@@ -24,6 +25,7 @@ from safedial import (
     simulate,
     watch_log,
 )
+from safedial.errors import how_to_install
 from safedial.notebook import MOST_ROWS, card
 from safedial.planning.scenarios import SCENARIOS
 from safedial.rounds_io import Log
@@ -141,5 +143,5 @@ def test_proposals_have_tables():
 def test_without_pandas_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     run = simulate("hp_probe", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1)
-    with pytest.raises(MissingExtra, match=r"needs the package pandas: pip install \"\.\[data\]\""):
+    with pytest.raises(MissingExtra, match=re.escape(f"needs the package pandas: {how_to_install('data')}")):
         run.to_frame()

@@ -4,7 +4,7 @@ Compare policies in a world of your own
 
 The worlds of this package are linear or follow a dose curve. Yours may not. A world is a small class that says what
 is true, and every policy can be simulated in it. All policies see the same contexts and the same noise, so that
-differences between them are differences of the policies, seed by seed.
+differences between them are differences of the policies, seed by seed: ``compare`` pairs them.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 import numpy as np
 
-from safedial import SafetySpec, make_policy, simulate
+from safedial import SafetySpec, compare, make_policy
 from safedial.worlds import Outcome, World
 
 
@@ -47,9 +47,14 @@ policies = {
     "HP-Probe": (make_policy("hp_probe"), certified, "#009E73"),
     "HP-Conformal": (make_policy("hp_conformal", start_dose=0.1), conformal, "#0072B2"),
 }
-runs = {
-    name: simulate(policy, LateCost(dim=3), spec, rounds=1000, seeds=40) for name, (policy, spec, _) in policies.items()
-}
+found = compare(
+    {name: policy for name, (policy, _, _) in policies.items()},
+    LateCost(dim=3),
+    [spec for _, spec, _ in policies.values()],
+    rounds=1000,
+    seeds=40,
+)
+runs = found.runs
 
 # %%
 # Paired differences
