@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,28 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.inputs import Columns, Json, split
-from safedial.cli.simulate import DOSES, read_curve
+from safedial.cli.simulate import DOSES, read_curve, under
 
 BRACKETS = "relative:LOW,HIGH,FLOOR, additive:LOW,HIGH or spread:STEP,SIGMA"
 NUMBERS = ("cost_noise", "reward_noise", "coefficient_bound", "context_bound", "odds", "tolerance", "tolerance_spread")
 
 
-def _option(panel: str, text: str, name: str = "") -> Any:
-    """An option with its help text and heading. [Words] in brackets are escaped, because Rich reads them as markup."""
-    names = (name,) if name else ()
-    return typer.Option(*names, help=re.sub(r"\[(?=[a-z])", r"\\[", text), rich_help_panel=panel)
-
-
-def _asked(text: str, name: str = "") -> Any:
-    return _option("What you can vouch for (in a terminal, what is left out is asked)", text, name)
+def _asked(text: str, *names: str) -> Any:
+    return under("What you can vouch for (in a terminal, what is left out is asked)", text, *names)
 
 
 def _plan(text: str) -> Any:
-    return _option("The plan", text)
+    return under("The plan", text)
 
 
 def _number(text: str) -> Any:
-    return _option("Constants: stated if you vouch for them, else assumed for the forecast only", text)
+    return under("Constants: stated if you vouch for them, else assumed for the forecast only", text)
 
 
 def choose(

@@ -22,29 +22,29 @@ CLASSES = "linear, finite, kernel, features, binary or parametric"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
 
-def _in(panel: str, text: str, *names: str) -> Any:
+def under(panel: str, text: str, *names: str) -> Any:
     """An option with its help text and heading. [Words] in brackets are escaped, because Rich reads them as markup."""
     return typer.Option(*names, help=re.sub(r"\[(?=[a-z])", r"\\[", text), rich_help_panel=panel)
 
 
 def _promise(text: str, *names: str) -> Any:
-    return _in("The promise", text, *names)
+    return under("The promise", text, *names)
 
 
 def _rule(text: str, *names: str) -> Any:
-    return _in("The policy's options", text, *names)
+    return under("The policy's options", text, *names)
 
 
 def _world(text: str) -> Any:
-    return _in("The world", text)
+    return under("The world", text)
 
 
 def _class_(text: str, *names: str) -> Any:
-    return _in("The function classes of nonlinear_hp_ucb and nonlinear_hp_probe", text, *names)
+    return under("The function classes of nonlinear_hp_ucb and nonlinear_hp_probe", text, *names)
 
 
 def _engine(text: str) -> Any:
-    return _in("The engine", text)
+    return under("The engine", text)
 
 
 POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]."

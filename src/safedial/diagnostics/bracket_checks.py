@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from safedial.diagnostics.bracket_rounds import Array, BracketRounds
+from safedial.diagnostics.bracket_rounds import BracketRounds
 from safedial.diagnostics.bracket_slopes import check_growth, check_monotonicity, compare
 from safedial.diagnostics.conformal_checks import check_contexts
-from safedial.diagnostics.finding import Finding, Process, finding, stated
+from safedial.diagnostics.finding import Finding, Process, finding, log_of, stated
 
 MOST_TIED = 1 / 3
 """The share of costs of one and the same value from which they tell little."""
@@ -58,7 +58,7 @@ def check_rounds(walked: BracketRounds, *, needed: float) -> Finding:
     return finding(
         "rounds",
         "Rounds",
-        Process(walked.number, _log(walked.evidence), needed),
+        Process(walked.number, log_of(walked.evidence), needed),
         tested="Do rounds that exceed tolerate less than earlier ones surely did, as an Agent watches it?",
         found=f"{over} of {count} rounds exceeded; what they tolerate at most is ranked among what earlier ones did.",
         fine="Nothing speaks against exchangeable rounds that keep to their bracket. The power of this test is low.",
@@ -91,7 +91,7 @@ def check_start(walked: BracketRounds, *, needed: float) -> Finding:
     return finding(
         "start",
         "Start",
-        Process(walked.number, _log(walked.start_evidence), needed),
+        Process(walked.number, log_of(walked.start_evidence), needed),
         tested="Does the start, which you declared safe, exceed the threshold more often than δ?",
         found=f"Of {count} known rounds at the start or below, {over} exceeded.",
         fine=fine,
@@ -150,7 +150,3 @@ def check_missing(walked: BracketRounds) -> Finding:
         missing=count,
         rounds=total,
     )
-
-
-def _log(path: Array) -> Any:
-    return np.log(np.maximum(path, 1e-300))

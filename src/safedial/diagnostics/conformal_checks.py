@@ -17,13 +17,13 @@ with stated constants do not apply, and are listed with the reason.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from safedial.diagnostics.bracket_rounds import BracketRounds
 from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, evidence_path
-from safedial.diagnostics.finding import Finding, Process, finding, stated
+from safedial.diagnostics.finding import Finding, Process, finding, log_of, not_applicable, stated
 from safedial.policies.conformal.predictors import ridge_fit
 
 if TYPE_CHECKING:
@@ -49,11 +49,7 @@ def check_conformal(walked: ConformalRounds, *, needed: float) -> list[Finding]:
     """All findings about a log that `walk_log` has read."""
     checks = (check_exchangeability, check_contexts, check_carry_over)
     shown = (check_information(walked), check_dose_curve(walked), check_start(walked))
-    absent = [
-        stated(name, name.capitalize(), "not applicable", tested="", found="Not applicable.", means=reason)
-        for name, reason in NOT_APPLICABLE.items()
-    ]
-    return [*(check(walked, needed=needed) for check in checks), *shown, *absent]
+    return [*(check(walked, needed=needed) for check in checks), *shown, *not_applicable(NOT_APPLICABLE)]
 
 
 def check_exchangeability(walked: ConformalRounds, *, needed: float) -> Finding:
@@ -61,7 +57,7 @@ def check_exchangeability(walked: ConformalRounds, *, needed: float) -> Finding:
     return finding(
         "exchangeability",
         "Exchangeability",
-        Process(walked.number[walked.ranked], _log(walked.evidence), needed),
+        Process(walked.number[walked.ranked], log_of(walked.evidence), needed),
         tested="Do the costs of later rounds rank higher than those of the calibration rounds before them?",
         found=f"Of {walked.chance.size} calibration rounds {low:.2g} lie among the highest 0.05 of those before them.",
         fine="Nothing speaks against exchangeable rounds.",
@@ -83,7 +79,7 @@ def check_contexts(walked: ConformalRounds | BracketRounds, *, needed: float) ->
     return finding(
         "contexts",
         "Contexts",
-        Process(walked.number, _log(paths.max(axis=1) / paths.shape[1]), needed),
+        Process(walked.number, log_of(paths.max(axis=1) / paths.shape[1]), needed),
         tested="Do the contexts of later rounds come from the same source as those of earlier rounds?",
         found=f"The feature with the largest bet, {paths.max():.3g}, is {named}.",
         fine="Nothing speaks against contexts from one source.",
@@ -110,7 +106,7 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
     return finding(
         "carry_over",
         "Carry-over",
-        Process(walked.number[later], _log(paths.mean(axis=1)), needed),
+        Process(walked.number[later], log_of(paths.mean(axis=1)), needed),
         tested="Does a round's cost predict the next one's?",
         found=f"Costs lie on the same side of the middle as the one before in {agree:.2g} of the rounds (0.5 if not).",
         fine="Nothing speaks for an influence of one round on the next.",
@@ -201,7 +197,3 @@ def _ranks(values: Array) -> tuple[Array, Array]:
         insort(earlier, value)
     before = np.arange(values.size)
     return (1.0 + above) / (1.0 + before), (1.0 + before - above) / (1.0 + before)
-
-
-def _log(path: Array) -> Any:
-    return np.log(np.maximum(path, 1e-300))

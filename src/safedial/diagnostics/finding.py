@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -79,6 +79,17 @@ def finding(
 def stated(name: str, title: str, word: str, *, tested: str, found: str, means: str, **details: Any) -> Finding:
     """A finding of a check that is not a bet: `word` states its result."""
     return Finding(name=name, title=title, word=word, tested=tested, found=found, means=means, details=details)
+
+
+def not_applicable(reasons: Mapping[str, str]) -> list[Finding]:
+    """Checks that do not apply, with the reason, by name."""
+    told = {"tested": "", "found": "Not applicable."}
+    return [stated(name, name.capitalize(), "not applicable", **told, means=why) for name, why in reasons.items()]
+
+
+def log_of(path: Any) -> Any:
+    """The logarithm of evidence, which may be 0."""
+    return np.log(np.maximum(path, 1e-300))
 
 
 def flag_at(findings: Sequence[Finding]) -> float:

@@ -28,7 +28,7 @@ from numpy.polynomial import legendre
 from safedial.diagnostics.conformal_checks import check_dose_curve, check_start
 from safedial.diagnostics.conformal_rounds import evidence_path
 from safedial.diagnostics.evidence import average
-from safedial.diagnostics.finding import Finding, Process, finding, stated
+from safedial.diagnostics.finding import Finding, Process, finding, log_of, not_applicable
 from safedial.diagnostics.student_rounds import Array, StudentRounds
 
 BETS = 5
@@ -49,12 +49,8 @@ NOT_APPLICABLE = {
 def check_student(walked: StudentRounds, *, needed: float) -> list[Finding]:
     """All findings about a log that `walk_student_log` has read."""
     checks = (check_residuals, check_normality, check_equal_variance, check_linearity, check_contexts)
-    absent = [
-        stated(name, name.capitalize(), "not applicable", tested="", found="Not applicable.", means=reason)
-        for name, reason in NOT_APPLICABLE.items()
-    ]
     shown = (check_dose_curve(walked), check_start(walked))
-    return [*(check(walked, needed=needed) for check in checks), *shown, *absent]
+    return [*(check(walked, needed=needed) for check in checks), *shown, *not_applicable(NOT_APPLICABLE)]
 
 
 def check_residuals(walked: StudentRounds, *, needed: float) -> Finding:
@@ -62,7 +58,7 @@ def check_residuals(walked: StudentRounds, *, needed: float) -> Finding:
     return finding(
         "residuals",
         "Residuals",
-        Process(walked.number[walked.ranked], np.log(np.maximum(evidence_path(walked.chance), 1e-300)), needed),
+        Process(walked.number[walked.ranked], log_of(evidence_path(walked.chance)), needed),
         tested="Do costs lie above what earlier rounds predict more often than Gaussian noise allows?",
         found=f"Of {walked.chance.size} costs {low:.2g} have a p-value of at most 0.05.",
         fine="Nothing speaks against the bounds.",
@@ -73,7 +69,7 @@ def check_residuals(walked: StudentRounds, *, needed: float) -> Finding:
 
 def check_normality(walked: StudentRounds, *, needed: float) -> Finding:
     chance = walked.chance
-    ends = np.log(np.maximum(evidence_path(2.0 * np.maximum(np.minimum(chance, 1.0 - chance), 1e-16)), 1e-300))
+    ends = log_of(evidence_path(2.0 * np.maximum(np.minimum(chance, 1.0 - chance), 1e-16)))
     logs = average([_bets(chance, (2, 3, 4), np.ones((chance.size, 1))), ends], axis=0)
     scores = _scores(chance)
     skew, tails = float(np.mean(scores**3)), float(np.mean(scores**4)) - 3.0

@@ -47,6 +47,7 @@ Array = NDArray[np.float64]
 class ConformalLearner(Learner):
     """The rounds of one learner and what is known about them."""
 
+    certificate_terms = conformal_terms
     in_order, watches_itself = False, True
 
     def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
@@ -96,14 +97,6 @@ class ConformalLearner(Learner):
     @classmethod
     def fallback_note(cls, decision: Decision) -> str:
         return conformal_terms.compared(decision)
-
-    @classmethod
-    def facts(cls, decision: Decision) -> dict[str, Any]:
-        return conformal_terms.facts(decision)
-
-    @classmethod
-    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return conformal_terms.arithmetic(decision, facts)
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:

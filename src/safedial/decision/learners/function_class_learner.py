@@ -17,7 +17,6 @@ from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
 
 if TYPE_CHECKING:
-    from safedial.decision.decision import Decision
     from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
@@ -32,6 +31,8 @@ class View(NamedTuple):
 
 class ClassLearner(Learner):
     """The states of the reward and cost class."""
+
+    certificate_terms = function_class_terms
 
     def __init__(self, policy: Policy, dim: int, ridge: float) -> None:
         self.policy, self.dim = policy, dim
@@ -50,14 +51,6 @@ class ClassLearner(Learner):
     @classmethod
     def fixed_assumptions(cls, rules: Rules) -> list[str]:
         return function_class_terms.assumptions(rules)
-
-    @classmethod
-    def facts(cls, decision: Decision) -> dict[str, Any]:
-        return function_class_terms.facts(decision)
-
-    @classmethod
-    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return function_class_terms.arithmetic(decision, facts)
 
     def predict(self, context: Array, norm: float) -> Any:
         return self.policy.predict(self.held, context)

@@ -28,7 +28,6 @@ from safedial.decision.learners.protocol import Learner, Residuals
 from safedial.decision.outcome import Sample
 
 if TYPE_CHECKING:
-    from safedial.decision.decision import Decision
     from safedial.decision.learners.radius_state import RadiusState
     from safedial.decision.rules import Rules
 
@@ -48,6 +47,7 @@ class LinearLearner(Learner):
     `coefficient_bound` is the stated S, which the data may refute.
     """
 
+    certificate_terms = linear_terms
     kept_through = ("threshold", "fallback_action", "high_fallback", "guard")
 
     def __init__(
@@ -73,14 +73,6 @@ class LinearLearner(Learner):
     @classmethod
     def fixed_assumptions(cls, rules: Rules) -> list[str]:
         return linear_terms.assumptions(rules)
-
-    @classmethod
-    def facts(cls, decision: Decision) -> dict[str, Any]:
-        return linear_terms.facts(decision)
-
-    @classmethod
-    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return linear_terms.arithmetic(decision, facts)
 
     def read(self, context: Array, norm: float) -> tuple[float, float, float, float]:
         """(reward, cost, width, how far rounding raised the cost) at a context of norm `norm`; cost and width are

@@ -54,6 +54,8 @@ class Learner(ABC):
     """Whether it is a `QuestionLearner`."""
     awaits_all: ClassVar[bool] = False
     """Whether a study waits for the outcomes of decisions that give nothing too, because they tell something."""
+    certificate_terms: ClassVar[Any] = shared_terms
+    """The module whose `facts` and `arithmetic` write its part of a certificate."""
     kept_through: ClassVar[tuple[str, ...]] = ()
     """Fields of a specification on which what it learns under a certified promise does not depend."""
 
@@ -178,12 +180,12 @@ class Learner(ABC):
     @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
         """Its own part of a certificate: "risk", its bounds, its model; "assumptions" if they hang on the decision."""
-        return shared_terms.facts(decision)
+        return cls.certificate_terms.facts(decision)
 
     @classmethod
     def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
         """How these numbers give the largest safe intensity, in words."""
-        return shared_terms.arithmetic(decision, facts)
+        return cls.certificate_terms.arithmetic(decision, facts)
 
     @classmethod
     def written(cls, prediction: Any) -> dict[str, Any]:

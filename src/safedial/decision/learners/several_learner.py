@@ -26,7 +26,6 @@ from safedial.decision.outcome import Sample
 from safedial.decision.written_choice import read_choice, written_choice
 
 if TYPE_CHECKING:
-    from safedial.decision.decision import Decision
     from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
@@ -43,6 +42,7 @@ class View(NamedTuple):
 class SeveralLearner(Learner):
     """One learner for each cost, by name."""
 
+    certificate_terms = several_terms
     part_kind: ClassVar[type[Learner]] = LinearLearner
     """The class of these learners."""
 
@@ -77,14 +77,6 @@ class SeveralLearner(Learner):
     @classmethod
     def fixed_assumptions(cls, rules: Rules) -> list[str]:
         return several_terms.assumptions(rules)
-
-    @classmethod
-    def facts(cls, decision: Decision) -> dict[str, Any]:
-        return several_terms.facts(decision)
-
-    @classmethod
-    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return several_terms.arithmetic(decision, facts)
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:

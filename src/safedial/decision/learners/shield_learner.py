@@ -45,6 +45,7 @@ Array = NDArray[np.float64]
 class ShieldLearner(QuestionLearner):
     """One learner's rounds, with what is known of them so far."""
 
+    certificate_terms = shield_terms
     in_order, watches_itself = False, True
     stop_rules = ("bracket_drift", "start_refuted")
 
@@ -78,14 +79,6 @@ class ShieldLearner(QuestionLearner):
     @classmethod
     def statement(cls, decision: Decision) -> str:
         return shield_terms.statement(decision)
-
-    @classmethod
-    def facts(cls, decision: Decision) -> dict[str, Any]:
-        return shield_terms.facts(decision)
-
-    @classmethod
-    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return shield_terms.arithmetic(decision, facts)
 
     @classmethod
     def check_study(cls, rules: Rules) -> None:

@@ -83,6 +83,7 @@ def _ratio(rules: Rules) -> Any:
 class StudentLearner(Learner):
     """The triangular factor of the rounds learned, and the rounds that wait."""
 
+    certificate_terms = student_terms
     in_order, watches_itself = False, True
     stop_rules = ("student_drift", "alarm")
 
@@ -133,14 +134,6 @@ class StudentLearner(Learner):
     @classmethod
     def statement(cls, decision: Decision) -> str:
         return student_terms.statement(decision)
-
-    @classmethod
-    def facts(cls, decision: Decision) -> dict[str, Any]:
-        return student_terms.facts(decision)
-
-    @classmethod
-    def arithmetic(cls, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return student_terms.arithmetic(decision, facts)
 
     @classmethod
     def written(cls, prediction: Seen) -> dict[str, Any]:
