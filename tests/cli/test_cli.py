@@ -83,7 +83,10 @@ def test_simulate_prints_one_object_alone_on_stdout():
 
 
 def test_simulate_without_json_prints_a_table():
-    assert "violation rate" in run(*SIMULATE).stdout
+    told = run(*SIMULATE).stdout
+    assert "violation rate" in told
+    assert "numpy with draws from numpy" in told
+    assert "clairvoyant" not in told
 
 
 @pytest.mark.parametrize(

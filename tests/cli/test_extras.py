@@ -42,6 +42,12 @@ COMMANDS = {
     "check": (("matplotlib",), ("check", "log.csv", "--spec", "spec.toml", "--out", "page.html"), "plot"),
     "monitor": (("matplotlib",), ("monitor", "log.csv", "--spec", "spec.toml", "--out", "evidence.png"), "plot"),
     "calibrate": (("matplotlib",), ("calibrate", "log.csv", "--plot", "curve.png"), "plot"),
+    "simulate": (
+        ("jax",),
+        ("simulate", "--spec", "spec.toml", "--rounds", "9", "--seeds", "1", "--engine", "jax"),
+        "jax",
+    ),
+    "reproduce theory": (("jax",), ("reproduce", "theory", "--engine", "jax", "--out", "theory"), "jax"),
     "battery": (("pandas",), ("battery", "info", "--data", "."), "data"),
     "reproduce closed-loop": (("progpy",), ("reproduce", "closed-loop", "--out", "loop"), "battery"),
 }

@@ -19,7 +19,7 @@ def narrow(monkeypatch):
 
 
 def test_the_speeds_of_simulations_fit(monkeypatch):
-    row = {"dim": 26, "seeds": 500, "floor": 1_234_567.8, "naive": 9_876.5, "numpy": 348_211.0}
+    row = {"dim": 26, "seeds": 500, "floor": 1_234_567.8, "naive": 9_876.5, "numpy": 348_211.0, "mabwiser": 1_421.0}
     row |= {"jax": 12_345_678.9, "jax_compile_seconds": 1.234, "jax_counter": 2.5e9, "jax_counter_compile_seconds": 0.5}
     monkeypatch.setattr(simulation_speed, "bench_simulation", lambda *sizes, **options: [row])
     done = run("bench", "simulate")
@@ -27,11 +27,18 @@ def test_the_speeds_of_simulations_fit(monkeypatch):
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert lines[3:] == [
         ["26", "500", "memory's", "limit", "1.23", "M"],
+        ["26", "500", "MABWiser's", "LinUCB", "1,420"],
         ["26", "500", "plain", "loop", "9,880"],
         ["26", "500", "numpy", "348,000"],
         ["26", "500", "jax", "12.3", "M", "1.23"],
         ["26", "500", "jax,", "counter", "draws", "2,500", "M", "0.50"],
     ]
+
+
+def test_what_the_speeds_leave_out_is_named(monkeypatch):
+    row = {"dim": 2, "seeds": 1, "floor": 1.0, "naive": 1.0, "numpy": 1.0}
+    monkeypatch.setattr(simulation_speed, "bench_simulation", lambda *sizes, **options: [row])
+    assert "not installed: MABWiser's LinUCB, jax" in " ".join(run("bench", "simulate").stdout.split())
 
 
 @pytest.mark.parametrize("seconds", ["-1", "0", "nan"])

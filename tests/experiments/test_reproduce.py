@@ -35,7 +35,7 @@ def test_everything_is_written_and_named(results):
 
 def test_the_report_is_one_file_that_fetches_nothing(results):
     page = (results[0] / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 9
+    assert page.count("data:image/png;base64,") == 10
     words = re.sub(r"base64,[A-Za-z0-9+/=]+", "", page.replace("http-equiv", ""))
     assert "http" not in words
     for words in (

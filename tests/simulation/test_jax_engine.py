@@ -5,8 +5,10 @@ import pytest
 from scipy import stats
 
 from safedial import Dose, DoseCurve, InvalidInput, LinearWorld, hill, identity, make_policy, simulate
+from safedial.core.dose import as_dose
 from safedial.core.scale import own_scale, power_scale, with_any_sensor
 from safedial.simulation import counter, jax_engine
+from safedial.simulation.loop import Setting
 from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
 
@@ -181,3 +183,11 @@ def test_what_cannot_be_compiled_says_so():
             simulate("hp_probe", LinearWorld(dim=2), make_spec(**fields), rounds=5, seeds=1, engine="jax")
     with pytest.raises(InvalidInput, match=r"cannot compile hp_bayes .*use engine='numpy'"):
         simulate("hp_bayes", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
+
+
+def test_a_memory_that_is_full_is_named_with_the_way_out():
+    setting = Setting(make_policy("fixed"), LinearWorld(dim=2), make_spec(), as_dose(None), [0], 1, 1)
+    batch = jax_engine.JaxBatch(setting, device=None, draws="numpy")
+    for said in ("RESOURCE_EXHAUSTED: Out of memory allocating 80000000000 bytes.", "Out of memory"):
+        with pytest.raises(InvalidInput, match="seeds: do not fit into the memory of .*; use fewer"), batch._session():
+            raise RuntimeError(said)

@@ -234,3 +234,40 @@ def test_the_command_line_runs_reports_and_draws(tmp_path):
     done = command("run", str(tmp_path / "bad.toml"), "--out", str(tmp_path / "bad"), "--jobs", "1")
     assert done.returncode == 1
     assert "failed:" in done.stdout
+
+
+SMALL = GRID.replace("[0.2, 0.5]", "0.5").replace('["paper", "mixture"]', '"mixture"').replace("seeds = 5", "seeds = 2")
+
+
+def test_a_grid_names_its_engine_and_the_results_say_which_one_played(tmp_path):
+    tables = {}
+    for engine in ("numpy", "auto", "jax"):
+        grid = parse_grid(SMALL.replace("rounds = 40", f'rounds = 40\nengine = "{engine}"'))
+        assert run_sweep(grid, tmp_path / engine, jobs=1).complete
+        tables[engine] = sweep_rows(tmp_path / engine)
+        told = json.loads((tmp_path / engine / "provenance.json").read_text())
+        assert told["settings"]["engine"] == engine
+        assert "jax" in told["versions"]
+    assert [row.pop("engine") for row in tables["auto"]] == ["numpy"] * 2
+    assert tables["auto"] == tables["numpy"]
+    assert [row.pop("engine") for row in tables["jax"]] == ["jax"] * 2
+    for one, other in zip(tables["jax"], tables["numpy"], strict=True):
+        assert one["regret"] == pytest.approx(other["regret"], abs=1e-9)
+
+
+def test_the_usual_engine_does_not_change_the_names_of_cells():
+    said = SMALL.replace("rounds = 40", 'rounds = 40\nengine = "numpy"')
+    assert parse_grid(said).cells == parse_grid(SMALL).cells
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ('engine = "torch"', "engine = 'torch': must be one of"),
+        ('device = "gpu"', "device = 'gpu': is for engine jax only"),
+        ("engine = 1", r"\[sweep\] engine = 1: must be text"),
+    ],
+)
+def test_an_engine_that_there_is_not_is_refused_before_a_folder_is_made(line, named):
+    with pytest.raises(InvalidInput, match=named):
+        parse_grid(SMALL.replace("rounds = 40", f"rounds = 40\n{line}"))

@@ -3,12 +3,14 @@
 HP-Probe, unit Gaussian noise, τ = 0.5, the paper's world. Times are from the call to the answer, drawing included and
 compiling aside; each engine runs for about `SECONDS`. `naive` is a loop over seeds and rounds in NumPy, as one would
 write it: matrix products of single contexts, no batch. `floor` is what the memory allows a program that reads and
-writes Σ⁻¹ of every seed in every round: 2·8·d² bytes at the speed of a copy.
+writes Σ⁻¹ of every seed in every round: 2·8·d² bytes at the speed of a copy. `mabwiser` is MABWiser's LinUCB with two
+arms (give the dose or not), one seed, asked and told in every round, in the peers' Python (`arena.peer`).
 """
 
 from __future__ import annotations
 
 import math
+import subprocess
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.arena.peer import peers_python
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.experiments.synthetic import synthetic_spec
@@ -55,6 +58,7 @@ def bench_simulation(
             row: dict[str, Any] = {"dim": dim, "seeds": count}
             if device != "gpu":
                 row |= {"floor": _copy_speed() / (16 * dim**2), "naive": _naive(dim, spec, seconds)}
+                row |= _mabwiser(dim, seconds)
             for name, options in engines.items():
                 row |= _timed(name, spec, options, dim=dim, seeds=count, seconds=seconds)
             rows.append(row)
@@ -76,6 +80,33 @@ def _timed(
             break
         rounds = int(rounds * min(16.0, max(2.0, 0.6 * seconds / taken)))
     return {name: seeds * rounds / taken} | ({f"{name}_compile_seconds": compiling} if options else {})
+
+
+MABWISER = """
+import sys, time
+import numpy as np
+from mabwiser.mab import MAB, LearningPolicy
+
+dim, seconds = int(sys.argv[1]), float(sys.argv[2])
+rng = np.random.default_rng(0)
+mab = MAB([0, 1], LearningPolicy.LinUCB(alpha=1.0, l2_lambda=1.0))
+mab.fit([0, 1], [0.0, 0.0], np.zeros((2, dim)))
+rounds, started = 0, time.perf_counter()
+while time.perf_counter() - started < seconds:
+    context = rng.standard_normal((1, dim))
+    context /= np.linalg.norm(context)
+    mab.partial_fit([mab.predict(context)], [rng.standard_normal()], context)
+    rounds += 1
+print(rounds / (time.perf_counter() - started))
+"""
+"""The loop that people write with MABWiser."""
+
+
+def _mabwiser(dim: int, seconds: float) -> dict[str, float]:
+    """MABWiser's rounds in a second; nothing where it is not installed."""
+    command = [peers_python(), "-c", MABWISER, str(dim), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- the user's own Python
+    return {"mabwiser": float(done.stdout)} if done.returncode == 0 else {}
 
 
 def _naive(dim: int, spec: SafetySpec, seconds: float) -> float:

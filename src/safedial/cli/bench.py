@@ -14,6 +14,7 @@ bench = typer.Typer(no_args_is_help=True, help="Measure speed on this machine, b
 
 ENGINES = {
     "floor": "memory's limit",
+    "mabwiser": "MABWiser's LinUCB",
     "naive": "plain loop",
     "numpy": "numpy",
     "jax": "jax",
@@ -93,6 +94,9 @@ def simulate(
                 taken = "" if compiling is None else f"{compiling:.2f}"
                 lines.append((f"{row['dim']}", f"{row['seeds']:,}", words, _rate(row[name]), taken))
     print_table("Simulated rounds per second", heads, lines)
+    missing = [words for name, words in ENGINES.items() if name.startswith(("mabwiser", "jax")) and name not in rows[0]]
+    if device != "gpu" and missing:
+        typer.echo(f"Left out, because not installed: {', '.join(missing)} (make peers; the extra jax).")
 
 
 @bench.command()

@@ -51,6 +51,21 @@ POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]."
 WORLD = (
     "linear, finite, kernel, logistic, dose-toxicity, dose-response, or your own, module:factory; [,FIELD=VALUE,...]."
 )
+WORDS = {
+    "violation_ci": "violation rate, 95 % interval",
+    "regret": "regret: reward lost against known means",
+    "clairvoyant_reward": "reward of one who knows the means",
+    "exact_clairvoyant_reward": "reward of one who knows the noise's law too",
+    "full_dose_rounds": "rounds with the largest safe dose",
+    "full_dose_violation_rate": "violation rate in those rounds",
+    "regret_ci": "regret, 95 % interval",
+    "informative_rounds": "rounds that taught something",
+    "alarmed_seeds": "seeds with an alarm",
+    "exact_share": "reward, as a share of theirs who know all",
+    "attainable_share": "reward, as a share of what can be earned",
+}
+"""What a number of the report is called in the table."""
+
 CLIP = "Cut the cost bound at S times the context's norm. Default: yes, but no with --radius paper."
 
 
@@ -224,12 +239,13 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
     from safedial.cli.output import print_pairs, print_written
 
     shown = {name: value for name, value in report.items() if name != "settings"}
+    shown["engine"] = " with draws from ".join(report["settings"][name] for name in ("engine", "draws"))
     promised = report["promised_risk"]
     nothing = "none: the cost's class is heuristic" if heuristic else "none on the realized cost in this world"
     shown["promised_risk"] = nothing if promised is None else f"at most {promised:g} per round"
     if heuristic:
         del shown["uncertified_rounds"]
-    print_pairs(title, shown)
+    print_pairs(title, {WORDS.get(name, name): value for name, value in shown.items()})
     if report["alarmed_seeds"]:
         typer.echo(
             f"The test of exchangeability fired in {report['alarmed_seeds']} of {seeds} seeds: rounds do not look "

@@ -53,6 +53,8 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
             "world": simulation.world.to_dict(),
             "dose": form["dose"],
             "seeds": simulation.seeds,
+            "engine": simulation.engine,
+            "draws": simulation.draws,
         },
     }
 
