@@ -35,7 +35,7 @@ from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule, Step, exceeded, sent_context
 from safedial.worlds.linear import CANDIDATES
-from safedial.worlds.world import NOISY, Draws, Exposure
+from safedial.worlds.world import NOISY, Draws, Exposure, World
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
@@ -68,6 +68,12 @@ class Plan(NamedTuple):
     runs the kernel's code without one.
     """
     record: bool
+
+
+def in_kernel(world: World, stated: SafetySpec) -> bool:
+    """Whether a kernel can play these rounds: without arrays of constants, as of the normal distribution's quantile."""
+    odd = world.adversarial or stated.noise_scale is not None or stated.margin == "gaussian"
+    return world.dim <= KERNEL and not odd
 
 
 class JaxBatch(Batch):
@@ -103,8 +109,7 @@ class JaxBatch(Batch):
         rows, on_gpu, linear = len(self.totals["regret"]), self.device.platform != "cpu", self.policy.is_linear
         radius, stated = self.policy.options.get("radius"), self.rule.stated
         plain = linear and not needs_more(radius, stated)
-        odd = self.world.adversarial or stated.noise_scale is not None
-        fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
+        fits = plain and rows == 1 and in_kernel(self.world, stated)
         if self.form == "auto":
             solved = linear and radius == "self-normalised" and not stated.learns_noise
             self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
