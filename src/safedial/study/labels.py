@@ -12,11 +12,11 @@ def labelled(words: str, labels: Mapping[str, str]) -> str:
     >>> labelled("P(cost > 20) <= 0.1, whatever earlier costs were", {"cost": "trough", "cost_unit": "mg/l"})
     'P(trough > 20 mg/l) <= 0.1, whatever earlier trough values were'
     """
-    for kind in ("cost", "reward"):
-        name, unit = labels.get(kind, kind), labels.get(f"{kind}_unit")
+    for word in ("cost", "reward"):
+        name, unit = labels.get(word, word), labels.get(f"{word}_unit")
         if unit:
-            words = re.sub(rf"\b{kind} ([<>]=? )?[-+.e\d]*\d", lambda found, unit=unit: f"{found[0]} {unit}", words)
-        if name != kind:
-            words = re.sub(rf"\b{kind}s\b", lambda _, name=name: f"{name} values", words)
-            words = re.sub(rf"\b{kind}\b", lambda _, name=name: name, words)
+            words = re.sub(rf"\b{word} ([<>]=? )?[-+.e\d]*\d", lambda found, unit=unit: f"{found[0]} {unit}", words)
+        if name != word:
+            words = re.sub(rf"\b{word}s\b", lambda _, name=name: f"{name} values", words)
+            words = re.sub(rf"\b{word}\b", lambda _, name=name: name, words)
     return words
