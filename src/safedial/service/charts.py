@@ -13,11 +13,11 @@ from safedial.decision.decision import proposal_answer
 from safedial.decision.rounds import STATUSES
 from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
 from safedial.service.timeline import EXPIRED, KNOWN, NOT_NOTED, OPEN, THROTTLED, VOID, Track, Turn
-from safedial.stats import violation_interval
 from safedial.study.event import moment
 from safedial.study.ids import id_text
 from safedial.study.reducer import TAG
 from safedial.study.state import HOUR
+from safedial.study.units import share_interval
 
 LATEST = 2.5e17
 """In the year 9892, in microseconds."""
@@ -65,7 +65,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "pseudonyms": bool(track.study.spec.unit_check),
             "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
             "counts": counts(track, path),
-            "interval": list(_interval(over.sum(), known.sum())),
+            "interval": list(share_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
             "resumes": [_turn(resume) for resume in track.resumes[-20:]],
             "amendments": [_turn(amendment) for amendment in track.amendments[-20:]],
@@ -163,7 +163,7 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     expected = track.column("estimate") * _reward_intensity(track, "applied")
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
-    ends = [_interval(*pair) for pair in zip(hits, seen, strict=True)]
+    ends = [share_interval(*pair) for pair in zip(hits, seen, strict=True)]
     moved, place, evidence = _evidence(track, points, path)
     return {
         "round": edges[1:].tolist(),
@@ -200,11 +200,6 @@ def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any, Any]:
     when, steps = path
     spots = np.unique(np.linspace(0, len(steps) - 1, min(points, len(steps))).astype(int))
     return np.searchsorted(track.column("seq"), when[spots], side="right"), when[spots], evidence_at(steps, spots)
-
-
-def _interval(violations: Any, rounds: Any) -> tuple[float, float]:
-    """A 95 % interval for the violation rate."""
-    return violation_interval([int(violations)], int(rounds)) if rounds else (0.0, 1.0)
 
 
 def _means(values: Any, known: Any, first: Any) -> Any:

@@ -95,15 +95,14 @@ def changed_in(before: StudySpec, after: StudySpec) -> list[str]:
 
 def changes_in(before: StudySpec, after: StudySpec) -> dict[str, Any]:
     """What an amendment changed, the guard rule by rule: [old, new] of each plain value, None where it is not plain."""
-    old, new = ({**spec.fields, **_rules_of(spec)} for spec in (before, after))
+    old, new = (
+        {**spec.fields, **{f"guard.{name}": value for name, value in spec.fields["guard"].items()}}
+        for spec in (before, after)
+    )
     names = sorted(name for name in {*old, *new} - {"guard"} if old.get(name) != new.get(name))
     pairs = {name: [old.get(name), new.get(name)] for name in names}
     plain = (str, int, float, type(None))
     return {name: pair if all(isinstance(each, plain) for each in pair) else None for name, pair in pairs.items()}
-
-
-def _rules_of(spec: StudySpec) -> dict[str, Any]:
-    return {f"guard.{name}": value for name, value in spec.fields["guard"].items()}
 
 
 def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> bool:

@@ -35,22 +35,13 @@ def folds(spec: StudySpec, before: RoundHistory, samples: list[Any]) -> bool:
     return all(max(abs(each.reward), abs(each.cost)) <= largest for each in samples)
 
 
-def history_before(connection: Any, study: int, decision: int, seq: int) -> RoundHistory:
-    """What was reported about a decision before an event."""
-    known = RoundHistory()
-    for event in events_about(connection, study, decision):
-        if event.seq < seq:
-            known = known.after(event, event.fields())
-    return known
-
-
 def fold_correction(connection: Any, study: int, state: State, event: Event) -> None:
     """Replace the outcome of a round by its corrected one, in the state that judges it."""
     latest, decision = state, event.decision
     state = state.phase(decision)
     rules = state.study.rules
     advice = cast("Event", read_event(connection, study, decision)).fields()
-    known = history_before(connection, study, decision, event.seq)
+    known = RoundHistory.of(each for each in events_about(connection, study, decision) if each.seq < event.seq)
     round_ = round_of(advice, question_of(state, advice))
     if round_.watched and state.watch.allowed(round_) is None:
         round_ = round_._replace(watched=False)

@@ -4,7 +4,8 @@ learner, the tables, the operator page and `verify` all ask here, so they cannot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 from safedial.decision.rounds import next_status
@@ -86,6 +87,11 @@ class RoundHistory(NamedTuple):
     unrelated: bool | None = None
     outcome: Any = None
     void: Any = None
+
+    @classmethod
+    def of(cls, events: Iterable[Any]) -> RoundHistory:
+        """What events about a decision said, in order."""
+        return reduce(lambda known, event: known.after(event, event.fields()), events, cls())
 
     @property
     def applied(self) -> Any:

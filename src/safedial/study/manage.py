@@ -104,19 +104,13 @@ def make_study(
             )
         opened = Study(store, name, actor=actor, policy=own_policy(whole), unit_key=units.key)
         opened.created = notes is not None
-        if notes is None:
+        if notes is None and whole:
             rule = f"differs from the study's own, which stores {'' if opened.spec.unit_check else 'no '}pseudonyms"
             same = units.pseudonymise == bool(opened.spec.unit_check)
-            require(same or not whole, "pseudonymise", units.pseudonymise, rule)
-        if notes is None and whole:
+            require(same, "pseudonymise", units.pseudonymise, rule)
             same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
-            require(
-                same,
-                "spec",
-                name,
-                "differs from the study's own",
-                "a changed promise needs a new study, or `amend`, with a reason",
-            )
+            way_out = "a changed promise needs a new study, or `amend`, with a reason"
+            require(same, "spec", name, "differs from the study's own", way_out)
         return opened, notes or []
 
 

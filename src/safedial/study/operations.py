@@ -161,10 +161,7 @@ def existing_outcome(transaction: StudyTransaction, decision: DecisionId, body: 
 
 def history_of(transaction: StudyTransaction, decision: DecisionId) -> RoundHistory:
     """What was reported about a decision since it was made."""
-    known = RoundHistory()
-    for event in transaction.about(decision.seq):
-        known = known.after(event, event.fields())
-    return known
+    return RoundHistory.of(transaction.about(decision.seq))
 
 
 def correct(

@@ -5,20 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from safedial.decision.decision import LIMITS
-from safedial.study import failpoints
+from safedial.study import failpoints, log
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, next_event, now
 from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.log import (
-    Head,
-    add_keys,
-    append_events,
-    drop_keys,
-    drop_snapshots,
-    find_keys,
-    snapshot_seqs,
-    write_snapshot,
-)
+from safedial.study.log import Head
 from safedial.study.reducer import update_state
 from safedial.study.replay_log import (
     SHOT_EVENTS,
@@ -166,36 +157,32 @@ class StudyTransaction:
 
     def look_up(self, keys: list[str]) -> None:
         """Read many idempotency keys at once, before the operations that need them."""
-        self._used |= dict.fromkeys(keys) | find_keys(self.connection, self.source.study, keys)
+        self._used |= dict.fromkeys(keys) | log.find_keys(self.connection, self.source.study, keys)
 
     def keep_key(self, key: str, digest: bytes, seq: int) -> None:
         self._keys[key] = self._used[key] = digest, seq
 
     def event(self, seq: int) -> Event | None:
         """An event of this transaction or an earlier one."""
-        from safedial.study.log import read_event
-
         fresh = next((event for event in self._fresh if event.seq == seq), None)
-        return fresh or read_event(self.connection, self.source.study, seq)
+        return fresh or log.read_event(self.connection, self.source.study, seq)
 
     def about(self, decision: int) -> list[Event]:
         """The events about a decision, including those of this transaction."""
-        from safedial.study.log import events_about
-
         self.flush()
-        return events_about(self.connection, self.source.study, decision)
+        return log.events_about(self.connection, self.source.study, decision)
 
     def flush(self) -> None:
         """Send new events and keys to the database, still inside the transaction."""
         if self._fresh:
-            append_events(self.connection, self.source.study, self._fresh)
+            log.append_events(self.connection, self.source.study, self._fresh)
             self.written += len(self._fresh)
             self._fresh = []
         if self._keys:
             if self._old:
-                drop_keys(self.connection, self.source.study, sorted(self._old))
+                log.drop_keys(self.connection, self.source.study, sorted(self._old))
                 self._old = set()
-            add_keys(self.connection, self.source.study, self._keys)
+            log.add_keys(self.connection, self.source.study, self._keys)
             self._keys = {}
         if failpoints.armed:
             failpoints.hit("inserted")
@@ -219,14 +206,14 @@ class StudyTransaction:
         study, seq, replayed = self.source.study, self.state.seq, self.state.replayed
         if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS and replayed < SHOT_EVENTS:
             return
-        snapshots = [shot for shot, _ in snapshot_seqs(self.connection, study)]
+        snapshots = [shot for shot, _ in log.snapshot_seqs(self.connection, study)]
         content = pack(self.state)
         if snapshots and len(content) > SNAPSHOT_BYTES * (seq - snapshots[0] + replayed):
             return
         self.state.replayed = 0
-        name = write_snapshot(self.connection, study, seq, content)
+        name = log.write_snapshot(self.connection, study, seq, content)
         kept = thinned(seq, snapshots, lambda shot: shot, SNAPSHOT_EVENTS)
-        drop_snapshots(self.connection, study, set(snapshots) - set(kept))
+        log.drop_snapshots(self.connection, study, set(snapshots) - set(kept))
         first = self.event(1)
         if first is not None and self.state.study.rules_version > 1:
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")

@@ -19,8 +19,13 @@ COUNTED = ("known", "corrected", "throttled")
 
 def unit_counts(decisions: int, outcomes: int, violations: int) -> dict[str, Any]:
     """Counts of one unit, with a 95 % interval for its share of outcomes over the threshold."""
-    interval = violation_interval([violations], outcomes) if outcomes else (0.0, 1.0)
-    return {"decisions": decisions, "outcomes": outcomes, "violations": violations, "interval": list(interval)}
+    interval = list(share_interval(violations, outcomes))
+    return {"decisions": decisions, "outcomes": outcomes, "violations": violations, "interval": interval}
+
+
+def share_interval(violations: Any, outcomes: Any) -> tuple[float, float]:
+    """A 95 % interval for the share of outcomes over the threshold."""
+    return violation_interval([int(violations)], int(outcomes)) if outcomes else (0.0, 1.0)
 
 
 def counts_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
