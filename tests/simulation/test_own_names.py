@@ -64,7 +64,8 @@ def test_they_are_simulated_and_compared_by_name(folder):
     by_name = simulate(f"{folder}:half", world, make_spec(), **given)
     np.testing.assert_array_equal(by_name.regret, simulate(half(), world, make_spec(), **given).regret)
     named = {"name": f"{folder}:half", "share": 0.1}
-    found = compare([f"{folder}:half", named, "hp_probe"], world, make_spec(), **given)
+    found = compare([f"{folder}:half", named, "hp_probe"], f"{folder}:clinic", make_spec(), **given)
+    np.testing.assert_array_equal(found.reference.regret, by_name.regret)
     assert list(found.runs) == ["Half, share 0.5", "Half, share 0.1", "HP-Probe"]
     by_file = simulate(f"{folder}.py:half", LinearWorld(dim=2), make_spec(), **given)
     assert by_file.policy.name == "half"
