@@ -5,11 +5,12 @@ import json
 import os
 import sys
 from contextlib import chdir
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from safedial import InvalidInput, LinearWorld, compare, simulate
+from safedial import InvalidInput, LinearWorld, compare, plan, simulate
 from safedial.own_names import imported
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import build, parse_grid
@@ -64,7 +65,8 @@ def test_they_are_simulated_and_compared_by_name(folder):
     by_name = simulate(f"{folder}:half", world, make_spec(), **given)
     np.testing.assert_array_equal(by_name.regret, simulate(half(), world, make_spec(), **given).regret)
     named = {"name": f"{folder}:half", "share": 0.1}
-    found = compare([f"{folder}:half", named, "hp_probe"], world, make_spec(), **given)
+    found = compare([f"{folder}:half", named, "hp_probe"], f"{folder}:clinic", make_spec(), **given)
+    np.testing.assert_array_equal(found.reference.regret, by_name.regret)
     assert list(found.runs) == ["Half, share 0.5", "Half, share 0.1", "HP-Probe"]
     by_file = simulate(f"{folder}.py:half", LinearWorld(dim=2), make_spec(), **given)
     assert by_file.policy.name == "half"
@@ -87,6 +89,30 @@ def test_the_command_line_takes_them(folder):
     ):
         done = program("simulate", *wrong, "--dim", 2, *words)
         assert (done.returncode, rule in done.stderr) == (2, True), done.stderr
+
+
+def test_a_plan_is_made_with_them(folder, tmp_path):
+    given = {"rounds": 60, "world": {"name": f"{folder}:clinic"}, "seeds": [5, 8, 9]}
+    found = plan(f"{folder}:half", make_spec(), **given)
+    assert [row["scenario"] for row in found.table] == ["as stated", "milder truth", "noise 2 κ", "norm 2 S"]
+    assert (found.seeds, found.which, found.dim) == (3, [5, 8, 9], 2)
+    assert not any(row["promise_holds"] for row in found.table), "nothing is proved in a world of one's own"
+    assert "nothing is promised" in " ".join(found.words())
+    run = simulate(f"{folder}:half", f"{folder}:clinic", make_spec(), rounds=60, seeds=[5, 8, 9])
+    assert found.table[0]["violations"] == pytest.approx(run.violations.mean())
+    whole = replace(make_spec(), violation_risk=make_spec().promised_risk)
+    best = simulate("hp_ucb", f"{folder}:clinic", whole, rounds=60, seeds=[5, 8, 9]).exact_clairvoyant_reward
+    assert found.table[0]["reward_share"] == pytest.approx(run.reward.sum() / best.sum())
+    for wrong, rule in (
+        ({"dim": 3}, "is not that of the world, 2"),
+        ({"baseline_cost": 0.1}, "is the world's own"),
+        ({"world": {"curve": "power"}}, "is for brackets"),
+    ):
+        with pytest.raises(InvalidInput, match=rule):
+            plan("hp_probe", make_spec(), **(given | wrong))
+    words = ("--threshold", 0.5, "--rounds", 30, "--seeds", "2:4", "--out", tmp_path / "plan", "--json")
+    named = ("--policy", f"{folder}:half,share=0.3", "--world", f"{folder}:clinic,patients=7")
+    assert len(json.loads(program("plan", *named, *words).stdout)["scenarios"]) == 4
 
 
 def test_a_sweep_imports_them_in_its_workers(folder, tmp_path):

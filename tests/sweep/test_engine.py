@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import psutil
@@ -44,6 +45,12 @@ def test_any_number_of_jobs_gives_the_same_bytes(reference, tmp_path):
 def test_a_dask_cluster_gives_the_same_bytes(reference, tmp_path):
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         state = run_sweep(parse_grid(GRID), tmp_path, backend="dask", address=cluster.scheduler_address)
+        (tmp_path / "own_of_dask.py").write_text("from safedial import hp_ucb as own, LinearWorld as place\n")
+        text = GRID[: GRID.index("[[policy]]")].replace("dim = 3", 'dim = 3\nname = "own_of_dask:place"')
+        with chdir(tmp_path):
+            grid = parse_grid(text + '[[policy]]\nname = "own_of_dask:own"\n')
+            own = run_sweep(grid, tmp_path / "own", backend="dask", address=cluster.scheduler_address)
+    assert (own.failed, own.complete) == ({}, True), "workers import from the folder of the sweep"
     assert state.complete
     assert files(tmp_path) == reference
 

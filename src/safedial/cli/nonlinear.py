@@ -40,10 +40,7 @@ def make_world(text: str, dim: int | None, noise: str, shape: Shape, linear: dic
     """
     fields = read_named(text.replace(f"{DOSE_RESPONSE}:", f"{DOSE_RESPONSE},", 1), "--world")
     name = fields.pop("name")
-    if ":" in name:
-        takes = dim is not None and "dim" in signature(imported(name, "--world")).parameters
-        fields = ({"dim": dim} if takes else {}) | fields | {"name": name}
-    else:
+    if ":" not in name:
         require(name in WORLDS, "--world", name, "must be one of " + ", ".join(WORLDS), "or your own, module:factory")
         require(dim is not None, "--dim", dim, "is missing", "give it, or a spec file with a [world] table")
         fields = {"dim": dim} | fields
@@ -57,7 +54,17 @@ def make_world(text: str, dim: int | None, noise: str, shape: Shape, linear: dic
         return world_from_dict({"kind": name, "noise": noise, **parts} | fields)
     way_out = "it has tails=t2" if name == DOSE_RESPONSE else "write the fields of your world after its name"
     require(noise == "gaussian", "--noise", noise, f"is not an option of the world {name}", way_out)
-    return world_from_dict(({"curve": "power"} if name == DOSE_RESPONSE else {}) | fields)
+    return (
+        world_from_dict({"curve": "power"} | fields)
+        if name == DOSE_RESPONSE
+        else own_world({"name": name} | fields, dim)
+    )
+
+
+def own_world(fields: dict[str, Any], dim: int | None) -> World:
+    """Your own world by its name and fields; `dim` is one of them if it takes that."""
+    takes = dim is not None and "dim" in signature(imported(fields["name"], "--world")).parameters
+    return world_from_dict(({"dim": dim} if takes else {}) | fields)
 
 
 def make_classes(cost: str | None, reward: str | None, *, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Json
+from safedial.cli.inputs import Json, read_named
 from safedial.cli.simulate import DOSES, read_curve, spec_options, stated_spec
 
 
@@ -37,7 +37,13 @@ def plan(
     explained: Annotated[
         float | None, typer.Option(help="For a learned base: the share of its variance that features explain [0.5].")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Studies simulated in each scenario.")] = 100,
+    world: Annotated[
+        str | None,
+        typer.Option(help="Your own world, module:factory[,FIELD=VALUE,...] [the linear one].".replace("[", "\\[")),
+    ] = None,
+    seeds: Annotated[
+        str, typer.Option(help="Studies simulated in each scenario: how many, or which, as 0:100.")
+    ] = "100",
     engine: Annotated[str, typer.Option(help="Of the simulations: numpy, jax or auto.")] = "numpy",
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
@@ -49,6 +55,7 @@ def plan(
     """
     import time
 
+    from safedial.cli.nonlinear import own_world
     from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.core.dose import Dose
     from safedial.core.promise import PROMISES
@@ -57,6 +64,7 @@ def plan(
     from safedial.planning import plan as run
     from safedial.planning import planned, scenarios_of
     from safedial.report.plan_page import write_plan
+    from safedial.seeds import as_seeds
     from safedial.specfile import load_spec
 
     fields = spec_options(context)
@@ -65,20 +73,22 @@ def plan(
     open_ = [name for name in CONSTANTS if file and getattr(file.spec, name) is None]
     assumed = {name: fields.pop(name) for name in open_ if name in fields}
     stated = stated_spec(fields, file)
-    known: Any = dim if dim is not None else file and file.dim
-    named = file.policy if policy is None and file and file.policy else policy or "hp_probe"
+    place = None if world is None else own_world(read_named(world, "--world"), dim)
+    known: Any = place.dim if place else dim if dim is not None else file and file.dim
+    named = file.policy if policy is None and file and file.policy else read_named(policy or "hp_probe", "--policy")
     chosen, stated = planned(named, stated, known, file.dial if file else None)
     bracketed = PROMISES[chosen.promise].bracketed
     way_out = "give it, or a spec file with a [world] table"
     require(bracketed or known is not None, "--dim", dim, "is missing", way_out)
     units = {"tolerance": tolerance, "tolerance_spread": tolerance_spread, "explained": explained}
     assumed |= {name: value for name, value in units.items() if value is not None}
+    which = as_seeds(seeds, "--seeds")
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
-    options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "baseline_cost": baseline_cost, "assumed": assumed}
-    options |= {"dim": known, "dose": curve, "dial": file.dial if file else None, "engine": engine}
+    options: dict[str, Any] = {"rounds": rounds, "seeds": which, "baseline_cost": baseline_cost, "assumed": assumed}
+    options |= {"world": place, "dim": known, "dose": curve, "dial": file.dial if file else None, "engine": engine}
     started = time.perf_counter()
-    count = len(scenarios_of(chosen, stated, assumed))
-    with progress_bar(f"plan, {seeds} studies per scenario", rounds * count) as advance:
+    count = len(scenarios_of(chosen, stated, assumed, place))
+    with progress_bar(f"plan, {len(which)} studies per scenario", rounds * count) as advance:
         made = run(chosen, stated, **options, progress=advance)
     paths = write_plan(out, made, seconds=time.perf_counter() - started) if out else []
     if json:

@@ -22,6 +22,9 @@ from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, 
 from safedial.planning.forecast import SMALL, Forecast, forecast
 from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
 from safedial.policies import Policy, as_policy
+from safedial.seeds import Seeds, as_seeds
+from safedial.simulation.own_policy import find_policy, is_own_name
+from safedial.worlds import World, as_world
 from safedial.worlds.dose_response import DoseResponseWorld
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class Plan:
         spec: the study's spec, completed with the constants of the simulated world.
         assumed: the constants that are assumed for the forecast and not stated.
         baseline_cost: the known cost without any action.
+        which: the seeds themselves.
         dial: the units of doses in words; in the tables, doses are shares of the dial.
         engine: what played the rounds.
     """
@@ -50,6 +54,7 @@ class Plan:
     assumed: Mapping[str, float] = field(default_factory=dict)
     baseline_cost: float = 0.0
     dial: Dial = field(default_factory=Dial)
+    which: Sequence[int] = ()
 
     @property
     def engine(self) -> str:
@@ -182,7 +187,8 @@ def plan(
     *,
     rounds: int,
     dim: int | None = None,
-    seeds: int = 100,
+    world: str | Mapping[str, Any] | World | None = None,
+    seeds: Seeds = 100,
     dose: DoseCurve | Dose | None = None,
     baseline_cost: float = 0.0,
     assumed: Mapping[str, float] | None = None,
@@ -194,9 +200,12 @@ def plan(
     """Simulate every scenario.
 
     Args:
-        policy: as for an `Agent`: options that a name or a mapping leaves open are those of a new study.
+        policy: as for an `Agent`: options that a name or a mapping leaves open are those of a new study; your own also
+            as "module:factory".
         dim: of the contexts; for a bracket only a learned base needs it.
-        seeds: studies in each scenario, with different true coefficients.
+        world: your own, an object or "module:factory", in place of the linear one. The scenarios are then those that
+            change constants alone, and no promise is proved.
+        seeds: studies in each scenario, with different true coefficients: how many, or which.
         dose: the dose curve, assumed exact.
         baseline_cost: the known cost without any action, in every round.
         assumed: constants of the world that a conformal spec does not state; the names are in `CONSTANTS`. For a
@@ -214,11 +223,14 @@ def plan(
     >>> found.table[0]["violation_rate"] <= 0.05
     True
     """
+    place, which = None if world is None else as_world(world), as_seeds(seeds)
+    dim = place.dim if place and dim is None else dim
     rule, spec = planned(policy, spec, dim, dial)
     added = dict(assumed or {})
-    given = scenarios_of(rule, spec, added) if scenarios is None else tuple(scenarios)
+    given = scenarios_of(rule, spec, added, place) if scenarios is None else tuple(scenarios)
     require(len(given), "scenarios", given, "must hold at least one")
-    common: dict[str, Any] = {"rounds": rounds, "seeds": seeds}
+    common: dict[str, Any] = {"rounds": rounds, "seeds": which}
+    _check_place(place, rule, dim, baseline_cost)
     if PROMISES[rule.promise].bracketed:
         units = tolerances(rule, added)
         common["dim"] = columns(rule, dim)
@@ -226,14 +238,16 @@ def plan(
         require(engine != "jax", "engine", engine, "cannot play the rounds of a bracket", "use 'numpy' or 'auto'")
         options = common | {"assumed": units, "progress": progress}
         made = tuple(bracket_forecast(each, simulated, scaled, **options) for each in given)
+        common |= {"seeds": len(which), "which": which}
         return Plan(policy=rule, spec=spec, dose=as_dose(None), **common, forecasts=made, assumed=units)
     require(dim is not None, "dim", dim, "is missing", "give the dimension of the contexts")
     whole = complete(rule, spec, added)
     if added:
         given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
     common |= {"dim": dim, "dose": as_dose(dose)}
-    options = common | {"baseline_cost": baseline_cost, "progress": progress, "engine": engine}
+    options = common | {"baseline_cost": baseline_cost, "progress": progress, "engine": engine, "place": place}
     made = tuple(forecast(each, rule, whole, **options) for each in given)
+    common |= {"seeds": len(which), "which": which}
     return Plan(
         policy=rule,
         spec=whole,
@@ -247,17 +261,32 @@ def plan(
 
 def planned(policy: Any, spec: SafetySpec, dim: int | None, dial: Dial | None) -> tuple[Policy, SafetySpec]:
     """The policy and the spec that a new study would have (decision/defaults.py)."""
+    policy = find_policy(policy) if is_own_name(policy) else policy
     if dim is not None:
         return by_rule(policy, spec, dim)
     return (named_policy(policy) if isinstance(policy, Mapping) else as_policy(policy)), spec
 
 
-def scenarios_of(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> tuple[Scenario, ...]:
-    """The scenarios that `plan` simulates."""
+def _check_place(place: World | None, policy: Policy, dim: int | None, baseline_cost: float) -> None:
+    """Check that a world of the user's own can be planned in."""
+    if place is None:
+        return
+    rule = "is planned in dose-response worlds of its own" if PROMISES[policy.promise].bracketed else ""
+    rule = "is for brackets, whose plan makes its own" if isinstance(place, DoseResponseWorld) else rule
+    require(not rule, "world", place.name, rule or "fits", "leave it out")
+    require(dim == place.dim, "dim", dim, f"is not that of the world, {place.dim}", "leave it out")
+    require(baseline_cost == 0.0, "baseline_cost", baseline_cost, "is the world's own", "leave it out")
+
+
+def scenarios_of(
+    policy: Policy, spec: SafetySpec, assumed: Mapping[str, float], place: World | None = None
+) -> tuple[Scenario, ...]:
+    """The scenarios that `plan` simulates; in a world of the user's own, those that change constants alone."""
     if PROMISES[policy.promise].bracketed:
         units = tolerances(policy, assumed)
         return bracket_scenarios(*in_scales(policy, spec, units), units)
-    return scenarios_for(policy, complete(policy, spec, assumed))
+    found = scenarios_for(policy, complete(policy, spec, assumed))
+    return tuple(each for each in found if place is None or not each.world)
 
 
 def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> SafetySpec:

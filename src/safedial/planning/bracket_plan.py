@@ -24,6 +24,7 @@ from safedial.errors import require
 from safedial.planning.forecast import Forecast, curves_of, moving, reward_of, violations_of
 from safedial.planning.scenarios import Scenario
 from safedial.policies import Policy, make_policy
+from safedial.seeds import Seeds
 from safedial.simulation.loop import Played
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.rule import exceeded
@@ -146,21 +147,21 @@ def bracket_forecast(
     *,
     dim: int,
     rounds: int,
-    seeds: int,
+    seeds: Seeds,
     assumed: Mapping[str, float],
     progress: Any = None,
 ) -> Forecast:
     """Simulate the scenario with contexts of so many columns; `assumed` are the tolerances."""
     world = _world(scenario, dim, rounds, assumed.get("explained", 0.0))
     chunks: list[Played] = []
-    simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=1, progress=progress, record=chunks.append)
+    run = simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=1, progress=progress, record=chunks.append)
     context, action = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(2))
     over = np.concatenate([exceeded(spec, chunk.cost)[0][:, 0] for chunk in chunks])
     protocol, start = context[..., 0], policy.options["start_scale"]
     scale = action / protocol
     fall = np.where(np.arange(rounds) >= world.after, world.fall, 1.0)[:, None]
     # What the features tell of ln T; 0 where there are none.
-    middle = world.means(spec, world.draw_truth(spec, generators(list(range(seeds)))), context)[1]
+    middle = world.means(spec, world.draw_truth(spec, generators(run.seeds)), context)[1]
     tolerable = np.exp(middle + world.spread * _quantile(world.tails, spec.violation_risk))
     best = np.minimum(fall * np.maximum(tolerable, world.least), 1.0 / protocol)
     intolerant = _share(world.tails, (np.log(scale / fall) - middle) / world.spread)

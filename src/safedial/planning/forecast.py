@@ -19,11 +19,12 @@ from safedial.core.spec import SafetySpec
 from safedial.planning.scenarios import Scenario, promise_kept
 from safedial.policies import Policy, promised_risk
 from safedial.policies.clairvoyant import clairvoyant
+from safedial.seeds import Seeds
 from safedial.simulation.loop import Batch, Played
-from safedial.simulation.run import simulate
+from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
-from safedial.worlds.world import Exposure, generators
+from safedial.worlds.world import Exposure, World, generators
 
 Array = NDArray[np.float64]
 
@@ -55,15 +56,16 @@ def forecast(
     dim: int,
     dose: Dose,
     rounds: int,
-    seeds: int,
+    seeds: Seeds,
     baseline_cost: float = 0.0,
+    place: World | None = None,
     progress: Any = None,
     engine: Any = "numpy",
 ) -> Forecast:
-    """Simulate the scenario with `seeds` different truths. Shares are of the exact clairvoyant's reward at the whole
-    risk, in the same rounds.
+    """Simulate the scenario with a truth for each seed, in the linear world or in `place`. Shares are of the exact
+    clairvoyant's reward at the whole risk, in the same rounds.
     """
-    world = LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
+    world = place or LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     stated = with_ridge(stated, policy.options.get("radius"), dim)
     true = scenario.true_spec(stated)
     chunks: list[Played] = []
@@ -71,12 +73,12 @@ def forecast(
     run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine)
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
     whole = replace(true, violation_risk=promised_risk(policy, stated))
-    gain, best = _rewards(world, whole, dose, context, action)
+    gain, best = _rewards(run, whole, context, action)
     most = replace(run, spec=whole).attainable_reward
     over = cost > stated.threshold
     quantities = {
         "scenario": scenario.name,
-        "promise_holds": promise_kept(policy, scenario, stated),
+        "promise_holds": place is None and promise_kept(policy, scenario, stated),
         **violations_of(over, stated, policy),
         **reward_of(gain, best),
         "attainable_share": None if most is None else float(gain.sum() / most.sum()),
@@ -94,18 +96,23 @@ def window(rounds: int) -> int:
     return max(rounds // 20, min(rounds, 10))
 
 
-def _rewards(world: LinearWorld, whole: SafetySpec, dose: Dose, context: Array, action: Array) -> tuple[Array, Array]:
+def _rewards(run: Simulation, whole: SafetySpec, context: Array, action: Array) -> tuple[Array, Array]:
     """Noise-free rewards of the policy and of the exact clairvoyant at the whole risk, (rounds, seeds); where there is
     no exact one, of the clairvoyant.
     """
-    truth = world.draw_truth(whole, generators(list(range(action.shape[1])), ("truth",)))
+    world, dose = run.world, run.dose
+    truth = world.draw_truth(whole, generators(run.seeds, ("truth",)))
     reward, cost = world.means(whole, truth, context)
     known = world.exact_intensity(whole, Exposure(context, reward, cost, *[np.zeros(reward.shape)] * 6))
     if known is None:
         numbers = np.arange(1.0, len(action) + 1.0)[:, None]
         seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
         baseline = world.baseline_cost
-        known = clairvoyant().decide(seen, whole, round=numbers, coin=0.0, baseline_cost=baseline).intensity
+        known = (
+            clairvoyant(binary_cost=world.binary_cost)
+            .decide(seen, whole, round=numbers, coin=0.0, baseline_cost=baseline)
+            .intensity
+        )
     best = np.asarray(dose.reward.effect(dose.cost.action(np.where(reward >= 0.0, known, 0.0))))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 

@@ -84,7 +84,7 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
         "baseline_cost": plan.baseline_cost,
         "dim": plan.dim,
         "rounds": plan.rounds,
-        "seeds": list(range(plan.seeds)),
+        "seeds": list(plan.which),
         "engine": plan.engine,
         "scenarios": {each.scenario.name: each.scenario.words for each in plan.forecasts},
     }

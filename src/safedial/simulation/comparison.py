@@ -21,7 +21,7 @@ from safedial.simulation.own_policy import find_policy
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.summary import promised
 from safedial.stats import seed_interval, share_interval, violation_interval
-from safedial.worlds.world import World
+from safedial.worlds import World, as_world
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +97,7 @@ class Comparison:
 
 def compare(
     policies: Sequence[Named] | Mapping[str, Named],
-    world: World,
+    world: str | Mapping[str, Any] | World,
     spec: SafetySpec | Sequence[SafetySpec],
     *,
     rounds: int,
@@ -129,6 +129,7 @@ def compare(
     >>> [(row["policy"], row["regret_difference_high"] < 0) for row in found.table]
     [('HP-UCB', False), ('HP-Probe', True)]
     """
+    world = as_world(world)
     given = policies if isinstance(policies, Mapping) else list(policies)
     made = [find_policy(each) for each in (given.values() if isinstance(given, Mapping) else given)]
     require(made, "policies", policies, "must hold at least one")

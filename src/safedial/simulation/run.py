@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,7 +36,7 @@ from safedial.simulation.engines import start_batch
 from safedial.simulation.interrupt import noted_interrupt
 from safedial.simulation.loop import Batch, Played, Round, Setting
 from safedial.simulation.own_policy import find_policy
-from safedial.worlds.world import World
+from safedial.worlds import World, as_world
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -172,8 +172,8 @@ class Simulation:
 
 
 def simulate(
-    policy: str | Policy,
-    world: World,
+    policy: str | Mapping[str, Any] | Policy,
+    world: str | Mapping[str, Any] | World,
     spec: SafetySpec,
     *,
     rounds: int,
@@ -192,7 +192,7 @@ def simulate(
     """Run `policy` in `world` for `rounds` rounds and every seed; `spec.threshold` and the risks may be 1-d arrays.
 
     Args:
-        policy: also by its name; your own as "module:factory".
+        policy, world: also by name or by a mapping of a name and options; your own as "module:factory".
         seeds: how many (0, 1, …), or which: a list, a range, an array, or text such as "0:100".
         dose: the true dose curves, which the learner knows; the identity by default.
         points: how many checkpoints the curves have.
@@ -215,7 +215,7 @@ def simulate(
     >>> simulate(hp_ucb(), LinearWorld(dim=5), spec, rounds=100, seeds=3).violations.shape
     (2, 3)
     """
-    policy, dose, chosen = find_policy(policy), as_dose(dose), as_seeds(seeds)
+    policy, world, dose, chosen = find_policy(policy), as_world(world), as_dose(dose), as_seeds(seeds)
     _check(policy, world, spec, rounds=rounds, points=points)
     spec = with_ridge(spec, policy.options.get("radius"), world.dim)
     stated = None if stated is None else with_ridge(stated, policy.options.get("radius"), world.dim)
@@ -259,7 +259,6 @@ def simulate(
 
 
 def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -> None:
-    require(isinstance(world, World), "world", world, "must be a world of safedial.worlds, or your own")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
         require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")

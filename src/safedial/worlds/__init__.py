@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from safedial.errors import InvalidInput
+from safedial.errors import InvalidInput, require
 from safedial.own_names import made_by
 from safedial.worlds.data_world import DataWorld
 from safedial.worlds.dose_response import DoseResponseWorld
@@ -31,6 +31,14 @@ def world_from_dict(fields: Mapping[str, Any]) -> World:
         raise InvalidInput(f"[world] {given}: {error}") from error
 
 
+def as_world(given: World | str | Mapping[str, Any]) -> World:
+    """A world, given itself, by its fields, or your own by its name, "module:factory"."""
+    if isinstance(given, (str, Mapping)):
+        return world_from_dict({"name": given} if isinstance(given, str) else given)
+    require(isinstance(given, World), "world", given, "must be a world of safedial.worlds, or your own")
+    return given
+
+
 __all__ = [
     "DataWorld",
     "DoseResponseWorld",
@@ -39,5 +47,6 @@ __all__ = [
     "NonlinearWorld",
     "Outcome",
     "World",
+    "as_world",
     "world_from_dict",
 ]
