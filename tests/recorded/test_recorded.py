@@ -5,12 +5,14 @@ compared exactly; actions within 1e-12, because another processor may round a ma
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from safedial import Agent, load_spec, open_study
+from safedial.decision.rules import RULES
 from safedial.study import Store, verify_store
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid
@@ -47,6 +49,11 @@ def test_a_recorded_study_verifies_with_its_hash_and_goes_on_as_before(recorded,
         assert go_on(study) == pytest.approx(said["next_actions"], rel=0, abs=1e-12)
         assert study.status()["stopped"] == said["stopped"]
         assert study.verify().ok
+
+
+def test_a_history_of_each_version_of_the_rules_is_recorded():
+    found = {number for path in HERE.glob("*/store.sql") for number in re.findall(r'"rules":(\d+)', path.read_text())}
+    assert found | {"1"} == {str(number) for number in range(1, RULES + 1)}  # version 1 did not write its number
 
 
 def test_the_keys_of_a_recorded_store_verify(recorded, tmp_path):
