@@ -87,19 +87,22 @@ soak: $(VENV)/.dev
 	$(QUICK) $(BIN)/python -m benchmarks.soak --kills $(KILLS) --minutes $(MINUTES) --decisions $(DECISIONS) \
 	  --attack-seconds $(ATTACK_SECONDS) --wrong-keys $(WRONG_KEYS) --seed $(SEED) --parts $(PARTS)
 
-LOCK := uv pip compile -q pyproject.toml requirements/build.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11
+LOCK := uv pip compile -q --generate-hashes --no-header --no-annotate --universal --python-version 3.11
 lock:
-	$(LOCK) --extra plot -o requirements/run.txt
-	$(LOCK) --extra plot --extra data --extra service --extra sign --extra dask --extra jax --extra gym --extra dev \
+	$(LOCK) pyproject.toml requirements/build.in --extra plot -o requirements/run.txt
+	$(LOCK) pyproject.toml requirements/build.in --extra plot --extra data --extra service --extra sign --extra dask --extra jax --extra gym --extra dev \
 	  -c requirements/run.txt -o requirements/dev.txt
-	uv pip compile -q requirements/release.in --generate-hashes --no-header --no-annotate --universal --python-version 3.11 \
-	  -o requirements/release.txt
-	$(LOCK) requirements/docs.in --extra plot --extra service --extra gym --extra battery -c requirements/dev.txt \
-	  -o requirements/docs.txt
+	$(LOCK) pyproject.toml --extra service --extra sign -c requirements/dev.txt -o requirements/service.txt
+	$(LOCK) pyproject.toml requirements/build.in requirements/docs.in --extra plot --extra service --extra gym --extra battery \
+	  -c requirements/dev.txt -o requirements/docs.txt
+	$(LOCK) requirements/release.in -o requirements/release.txt
 
 release: $(RELEASE_VENV)/.release
 	$(RELEASE_VENV)/bin/python tools/release.py $(EXTRAS)
 
+MINIMAL_EXTRAS := plot data service sign dask jax gym battery
+MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mpmath psutil pytest scikit-learn threadpoolctl
+MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/recorded tests/simulation tests/study tests/cli
 test-minimal: $(MINIMAL_VENV)/.minimal
 	$(QUICK) $(MINIMAL_VENV)/bin/python -m pytest $(MINIMAL)
 
@@ -136,6 +139,16 @@ $(PEERS_VENV)/.peers: requirements/peers.txt
 	@echo "Installing peers for the arena into $(PEERS_VENV) ..."
 	@$(PYTHON) -m venv $(PEERS_VENV)
 	@$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/peers.txt
+	@touch $@
+
+# The oldest version of each direct requirement; what the tests need besides is as new as that allows.
+$(MINIMAL_VENV)/.minimal: pyproject.toml $(RELEASE_VENV)/.release
+	@echo "Installing safedial with the oldest versions it allows into $(MINIMAL_VENV) ..."
+	@$(RELEASE_VENV)/bin/uv venv --quiet --clear --python $(PYTHON) $(MINIMAL_VENV)
+	@$(RELEASE_VENV)/bin/uv pip compile --quiet pyproject.toml --resolution lowest-direct --python $(MINIMAL_VENV)/bin/python \
+	  $(addprefix --extra ,$(MINIMAL_EXTRAS)) -o $(MINIMAL_VENV)/oldest.txt
+	@$(RELEASE_VENV)/bin/uv pip install --quiet --python $(MINIMAL_VENV)/bin/python -r $(MINIMAL_VENV)/oldest.txt $(MINIMAL_TOOLS)
+	@$(RELEASE_VENV)/bin/uv pip install --quiet --python $(MINIMAL_VENV)/bin/python --no-deps -e .
 	@touch $@
 
 $(RELEASE_VENV)/.release: requirements/release.txt

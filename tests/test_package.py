@@ -75,10 +75,14 @@ def test_a_missing_extra_is_explained():
 
 
 def test_requirements_are_hash_locked_and_name_no_index():
-    for name in ("run", "dev", "docs"):
+    for name in ("run", "dev", "docs", "service", "release"):
         text = (ROOT / "requirements" / f"{name}.txt").read_text()
         pins = re.findall(r"^[a-zA-Z0-9_.\-]+(?:\[[^\]]*\])?==", text, flags=re.M)
         assert len(pins) > 15
         assert text.count("--hash=sha256:") >= len(pins)
         assert "://" not in text
         assert "index" not in text
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {safedial.__version__}\n" in (ROOT / "CITATION.cff").read_text()

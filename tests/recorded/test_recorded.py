@@ -5,12 +5,14 @@ compared exactly; actions within 1e-12, because another processor may round a ma
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from safedial import Agent, load_spec, open_study
+from safedial.decision.rules import RULES
 from safedial.study import Store, verify_store
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import parse_grid
@@ -47,6 +49,11 @@ def test_a_recorded_study_verifies_with_its_hash_and_goes_on_as_before(recorded,
         assert go_on(study) == pytest.approx(said["next_actions"], rel=0, abs=1e-12)
         assert study.status()["stopped"] == said["stopped"]
         assert study.verify().ok
+
+
+def test_a_history_of_each_version_of_the_rules_is_recorded():
+    found = {number for path in HERE.glob("*/store.sql") for number in re.findall(r'"rules":(\d+)', path.read_text())}
+    assert found | {"1"} == {str(number) for number in range(1, RULES + 1)}  # version 1 did not write its number
 
 
 def test_the_keys_of_a_recorded_store_verify(recorded, tmp_path):
@@ -111,7 +118,8 @@ def test_a_recorded_sweep_is_complete_and_mends_a_lost_cell_with_the_same_number
     cell.unlink()
     assert run_sweep(parse_grid(GRID), folder, jobs=1).computed == 1
     after = json.loads(cell.read_text())
-    after["result"].pop("attainable_reward")  # which that version did not write
+    assert after["result"].keys() - before["result"].keys() <= {"attainable_reward"}  # which 0.1.0 did not write
+    after["result"] = {name: after["result"][name] for name in before["result"]}
     assert _numbers(after) == pytest.approx(_numbers(before), rel=1e-9, abs=1e-12)
 
 
