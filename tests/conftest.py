@@ -46,6 +46,8 @@ UNTRACED = (
         )
     ),
     "tests/sweep/",
+    "tests/test_docs.py",
+    "tests/test_gallery.py",
     "tests/theory/",
     "tests/worlds/",
 )
