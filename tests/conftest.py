@@ -21,16 +21,37 @@ FULL = os.environ.get("SAFEDIAL_FULL") == "1"
 UNTRACED = (
     "README.md",
     "docs/",
+    "tests/arena/",
+    "tests/choosing/",
     "tests/cli/",
     "tests/datasets/",
+    "tests/evaluation/",
     "tests/experiments/",
+    "tests/planning/",
     "tests/replay_engines/",
     "tests/service/",
+    *(
+        f"tests/study/test_{name}.py"
+        for name in (
+            "audit",
+            "checkpoints",
+            "cli",
+            "failures",
+            "files",
+            "kill",
+            "migration",
+            "replay",
+            "store",
+            "tamper",
+        )
+    ),
     "tests/sweep/",
+    "tests/test_docs.py",
+    "tests/test_gallery.py",
     "tests/theory/",
     "tests/worlds/",
 )
-"""Whose tests do not count as coverage; tracing more than doubles a test's time."""
+"""Whose tests do not count as coverage; tracing doubles a test's time. Of a study's tests, those of its store."""
 
 
 def pytest_collection_modifyitems(items):
