@@ -189,5 +189,5 @@ def test_a_memory_that_is_full_is_named_with_the_way_out():
     setting = Setting(make_policy("fixed"), LinearWorld(dim=2), make_spec(), as_dose(None), [0], 1, 1)
     batch = jax_engine.JaxBatch(setting, device=None, draws="numpy")
     for said in ("RESOURCE_EXHAUSTED: Out of memory allocating 80000000000 bytes.", "Out of memory"):
-        with pytest.raises(InvalidInput, match="seeds: do not fit into the memory of .*; use fewer"), batch._session():
+        with pytest.raises(InvalidInput, match=r"seeds: do not fit into the memory of .*; use fewer"), batch._session():
             raise RuntimeError(said)

@@ -103,7 +103,7 @@ class JaxBatch(Batch):
         rows, on_gpu, linear = len(self.totals["regret"]), self.device.platform != "cpu", self.policy.is_linear
         radius, stated = self.policy.options.get("radius"), self.rule.stated
         plain = linear and not needs_more(radius, stated)
-        odd = self.world.adversarial or stated.noise_scale is not None
+        odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
         fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
         if self.form == "auto":
             solved = linear and radius == "self-normalised" and not stated.learns_noise
