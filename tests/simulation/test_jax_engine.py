@@ -64,13 +64,6 @@ def test_the_kernel_of_a_gpu_plays_the_same_rounds(monkeypatch):
     agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
 
 
-def test_a_kernel_takes_no_rounds_that_need_arrays_of_constants():
-    world = LinearWorld(dim=3)
-    assert jax_engine.in_kernel(world, make_spec())
-    assert not jax_engine.in_kernel(world, make_spec(margin="gaussian"))
-    assert not jax_engine.in_kernel(LinearWorld(dim=3, contexts="adversarial"), make_spec())
-
-
 def test_recorded_rounds_and_a_stated_spec_are_those_of_numpy(monkeypatch):
     monkeypatch.setattr(jax_engine, "LONGEST", 40)
     for contexts in ("iid", "adversarial"):

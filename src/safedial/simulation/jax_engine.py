@@ -35,7 +35,7 @@ from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule, Step, exceeded, sent_context
 from safedial.worlds.linear import CANDIDATES
-from safedial.worlds.world import NOISY, Draws, Exposure, World
+from safedial.worlds.world import NOISY, Draws, Exposure
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
@@ -68,12 +68,6 @@ class Plan(NamedTuple):
     runs the kernel's code without one.
     """
     record: bool
-
-
-def in_kernel(world: World, stated: SafetySpec) -> bool:
-    """Whether a kernel can play these rounds: without arrays of constants, as of the normal distribution's quantile."""
-    odd = world.adversarial or stated.noise_scale is not None or stated.margin == "gaussian"
-    return world.dim <= KERNEL and not odd
 
 
 class JaxBatch(Batch):
@@ -109,7 +103,8 @@ class JaxBatch(Batch):
         rows, on_gpu, linear = len(self.totals["regret"]), self.device.platform != "cpu", self.policy.is_linear
         radius, stated = self.policy.options.get("radius"), self.rule.stated
         plain = linear and not needs_more(radius, stated)
-        fits = plain and rows == 1 and in_kernel(self.world, stated)
+        odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
+        fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
         if self.form == "auto":
             solved = linear and radius == "self-normalised" and not stated.learns_noise
             self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
