@@ -41,6 +41,9 @@ SERIES: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 ]
 """(name, policy, its options, changes of the spec)."""
 
+ALL = "all rounds"
+PROMISED_OVER = (("certified", "a round"), ("joint", ALL))
+
 REGRET = {"HP-UCB, the paper's radius": ("hp_ucb", {"radius": "paper"}), "HP-Probe": ("hp_probe", {})}
 REGRET_DIM, POINTS = 5, 60
 REGRET_SEEDS = {"cpu": 5, "gpu": 1000}
@@ -70,16 +73,16 @@ def promise_rows(
     how: dict[str, Any], engine: Engine, *, seeds: int, rounds: int, progress: Advance | None = None
 ) -> Iterator[dict[str, Any]]:
     """A row for each promise and policy."""
-    for promise in ("certified", "joint"):
+    for promise, over in PROMISED_OVER:
         for label, name, options, changes in SERIES:
             spec, told = theory_spec(promise=promise, **changes), {"rounds": rounds, "seeds": seeds, "points": 1}
             made = simulate(make_policy(name, **options), LinearWorld(dim=DIM), spec, **told, progress=progress, **how)
             run, counts = engine.saw(made), made.violations[0]
-            if promise == "joint":
+            if over == ALL:
                 hits = int((counts > 0).sum())
-                over, found, ends = "all rounds", hits / seeds, binomial_interval(hits, seeds)
+                found, ends = hits / seeds, binomial_interval(hits, seeds)
             else:
-                over, found, ends = "a round", counts.mean() / rounds, violation_interval(counts, rounds)
+                found, ends = counts.mean() / rounds, violation_interval(counts, rounds)
             yield {
                 "series": label,
                 "promised_over": over,
@@ -191,7 +194,7 @@ def table(folder: Path) -> list[Table | str]:
 
 
 def _regret_words(folder: Path) -> str:
-    rows = [row for row in read_rows(folder / "theory_regret.csv") if row["policy"] == "hp_ucb"]
+    rows = [row for row in read_rows(folder / "theory_regret.csv") if row["series"] == next(iter(REGRET))]
     end, kept = rows[-1], all(row["regret_high"] <= row["theorem_2"] for row in rows)
     share = end["theorem_2"] / end["regret"] if end["regret"] > 0.0 else math.inf
     return (

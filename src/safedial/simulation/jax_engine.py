@@ -100,7 +100,8 @@ class JaxBatch(Batch):
     def start(self) -> Any:
         """The state, made on the device in the layout of the program's form."""
         self._refuse()
-        rows, on_gpu, linear = len(self.totals["regret"]), self.device.platform != "cpu", self.policy.is_linear
+        rows, on_gpu = len(self.totals["regret"]), self.device.platform != "cpu"
+        linear = self.policy.init is estimate.init  # the other layouts are of this state
         radius, stated = self.policy.options.get("radius"), self.rule.stated
         plain = linear and not needs_more(radius, stated)
         odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
