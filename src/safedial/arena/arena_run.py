@@ -16,6 +16,7 @@ from safedial.arena.registry import PRINTED as PRINTED_WORLD
 from safedial.arena.warfarin import digest
 from safedial.errors import require
 from safedial.io import write_rows
+from safedial.seeds import Seeds, as_seeds
 from safedial.stats import seed_interval, violation_interval
 from safedial.sweep.cell import cell_path, read_cell
 from safedial.sweep.engine import Status, run_sweep
@@ -55,13 +56,13 @@ def plan_arena(
     policies: Sequence[str],
     *,
     rounds: int,
-    seeds: int,
+    seeds: Seeds,
     risk: float = 0.05,
     data: str | None = None,
 ) -> Arena:
     """The cells of worlds × policies × seeds; names that say "all" or a family stand for all of it."""
-    for name, value in (("--rounds", rounds), ("--seeds", seeds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+    which = as_seeds(seeds, "--seeds")
+    require(type(rounds) is int and rounds >= 1, "--rounds", rounds, "must be a whole number >= 1")
     require(0.0 < risk < 1.0, "--risk", risk, "must be a number in (0, 1)")
     chosen, left_out = _chosen(policies), {}
     for name in list(chosen):
@@ -69,7 +70,7 @@ def plan_arena(
         if missing:
             chosen.remove(name)
             left_out[PEERS[name].family] = how_to_install(missing)
-    blocks = [list(range(at, min(at + SEED_BLOCK, seeds))) for at in range(0, seeds, SEED_BLOCK)]
+    blocks = [which[at : at + SEED_BLOCK] for at in range(0, len(which), SEED_BLOCK)]
     cells, shown = [], {}
     for world in worlds or [name for name in WORLDS if data or name not in NEEDS_DATA]:
         made = make_world(world, risk, data)
@@ -93,7 +94,7 @@ def plan_arena(
                 peer = installed(PEERS[name].module) if name in PEERS else {}
                 cells += [{**setting, **peer, "unit": made.unit, "seeds": block} for block in blocks]
     cells.sort(key=lambda cell: cell["seeds"])
-    settings = {"worlds": list(worlds), "policies": chosen, "rounds": rounds, "seeds": seeds, "risk": risk}
+    settings = {"worlds": list(worlds), "policies": chosen, "rounds": rounds, "seeds": which, "risk": risk}
     text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items())
     return Arena(Grid("arena", text, tuple(cells)), left_out)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Json
+from safedial.cli.inputs import Json, SeedsText
 
 
 def arena(
@@ -21,7 +21,7 @@ def arena(
     ] = None,
     preset: Annotated[str | None, typer.Option(help="paper: the regrets of the README.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds for each seed.")] = 600,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 20,
+    seeds: SeedsText = "20",
     risk: Annotated[float, typer.Option(help="The share of rounds that may exceed the threshold.")] = 0.05,
     data: Annotated[str | None, typer.Option(help="The folder with warfarin_iwpc.csv.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for the results.")] = Path("results/arena"),
