@@ -86,4 +86,14 @@ def test_every_link_on_a_page_leads_to_a_file_and_a_heading(path):
             continue
         target = (path.parent / place).resolve() if place else path
         assert target.exists(), link
+        assert DOCS in target.parents, f"{link}: outside the site; name the file in words"
         assert not name or name in anchors(target), link
+
+
+def test_every_page_is_in_one_table_of_contents():
+    listed = []
+    for path in PAGES:
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```", path.read_text(), flags=re.M | re.S):
+            listed += [(path.parent / line).resolve() for line in block.split() if not re.match(r":|\d|auto_", line)]
+    pages = {path.with_suffix("") for path in [*PAGES, *(DOCS / "reference").glob("*.rst")]}
+    assert sorted(listed) == sorted(pages - {DOCS / "index"})
