@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -38,16 +39,22 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@cache
+def commit() -> str:
+    """The last commit, as it was when this began."""
+    return run("git", "rev-parse", "HEAD").strip()
+
+
 def epoch() -> str:
-    """When the last commit was made, in seconds: the time of every file."""
-    return run("git", "log", "-1", "--format=%ct").strip()
+    """When the commit was made, in seconds: the time of every file."""
+    return run("git", "log", "-1", "--format=%ct", commit()).strip()
 
 
 def build(folder: Path) -> dict[str, Path]:
     """A wheel and an sdist of the last commit, made in `folder`; the sdist is what the wheel is made from."""
     source, made = folder / "source", folder / "made"
     source.mkdir()
-    run("git", "archive", "--output", folder / "source.tar", "HEAD")
+    run("git", "archive", "--output", folder / "source.tar", commit())
     shutil.unpack_archive(folder / "source.tar", source, filter="data")
     run(BIN / "python", "-m", "build", "--no-isolation", "--outdir", made, cwd=source, SOURCE_DATE_EPOCH=epoch())
     return {path.name: path for path in sorted(made.iterdir())}
