@@ -22,7 +22,7 @@ NOTES = (
     "95 %: an interval by blocks of consecutive rounds for the share that exceeds. Promise: the policy's own, in every "
     "round. Dose, reward: means of a round. Best: "
 )
-EXACT = "the reward, as a share of what one earns who knows each round's outcome."
+EXACT = "the reward, as a share of that of a policy that knows each round's outcome."
 BOUNDED = (
     "the dose, as a share of the largest that was surely tolerated. The curve is known by a bracket only, or costs are "
     "0 or 1: the first count is of rounds that must have exceeded, the second of those that may have."
