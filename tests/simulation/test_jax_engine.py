@@ -30,6 +30,7 @@ CASES = [
     ("epsilon_greedy", {"learn_from": "exploring"}, {"threshold": [0.2, 0.5]}, {}),
     ("on_expectation", {}, {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.1}, {"baseline_cost": 0.1}),
     ("fixed", {}, {}, {}),
+    ("thompson", {}, {}, {}),
     ("clairvoyant", {}, {"threshold": [0.2, 0.5]}, {"mean": "sine"}),
     ("hp_probe", {"radius": "self-normalised"}, {"threshold": [0.2, 0.5], "estimation_risk": [0.01, 0.05]}, {}),
     ("hp_ucb", {"radius": "self-normalised"}, {"noise_scale": power_scale(0.5)}, {"contexts": "adversarial"}),
