@@ -99,7 +99,7 @@ def run_sweep(
                 if progress:
                     progress(1)
     settings = {"grid": grid.name, "cells": len(grid.cells), "computed": computed, "jobs": jobs, "backend": backend}
-    settings |= {name: grid.cells[0].get(name, usual) for name, usual in USUAL.items()}
+    settings |= {name: cell.get(name, usual) for cell in grid.cells[:1] for name, usual in USUAL.items()}
     write_json(folder / "provenance.json", provenance(settings, time.perf_counter() - started))
     return _status(folder, grid, failed)._replace(computed=computed)
 
