@@ -29,7 +29,8 @@ VARIADIC = {
     # Options of an experiment's `run`, which the command declares from its signature.
     "cli/reproduce.py: command",
     # Any number of values of one kind: columns, extras, arrays, status codes, names of an option.
-    "cli/simulate.py: _in",
+    "cli/choose_policy.py: _asked",
+    "cli/simulate.py: under",
     "cli/simulate.py: _promise",
     "cli/simulate.py: _rule",
     "cli/simulate.py: _class_",

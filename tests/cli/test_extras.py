@@ -44,7 +44,7 @@ COMMANDS = {
     "calibrate": (("matplotlib",), ("calibrate", "log.csv", "--plot", "curve.png"), "plot"),
     "simulate": (
         ("jax",),
-        ("simulate", "--spec", "spec.toml", "--rounds", "9", "--seeds", "1", "--engine", "jax"),
+        ("simulate", "--policy", "hp_probe", "--spec", "spec.toml", "--rounds", "9", "--seeds", "1", "--engine", "jax"),
         "jax",
     ),
     "reproduce theory": (("jax",), ("reproduce", "theory", "--engine", "jax", "--out", "theory"), "jax"),

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, SafetySpec
+from safedial.core.promise import PROMISES
 from tests.conftest import make_spec
 
 
@@ -83,3 +84,8 @@ def test_arrays_keep_their_type_and_whole_numbers_become_floats():
     assert make_spec(threshold=given).threshold is given
     assert make_spec(threshold=[1, 2]).threshold.dtype == float
     assert isinstance(make_spec(threshold=np.float32(0.5)).threshold, float)
+
+
+def test_every_promise_is_told_in_one_sentence():
+    for promise in PROMISES.values():
+        assert ("Nothing is proved" in promise.in_brief) is not bool(promise.proved)

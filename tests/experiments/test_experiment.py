@@ -112,6 +112,7 @@ def test_the_list_names_every_experiment_once_and_its_order_is_the_reports(tmp_p
     assert names == [
         "table1",
         "synthetic",
+        "theory",
         "epsilon",
         "conformal",
         "nonlinear",
@@ -120,7 +121,7 @@ def test_the_list_names_every_experiment_once_and_its_order_is_the_reports(tmp_p
         "battery",
         "closed_loop",
     ]
-    commands = ["table1", "synthetic", "conformal", "nonlinear", "toolkit", "power", "battery", "closed-loop"]
+    commands = ["table1", "synthetic", "theory", "conformal", "nonlinear", "toolkit", "power", "battery", "closed-loop"]
     assert list(by_command(EXPERIMENTS)) == commands
     COINS.run(tmp_path)
     assert f"Not run yet: {', '.join(names)} (" in write_report(tmp_path, [*EXPERIMENTS, COINS]).read_text()

@@ -72,7 +72,7 @@ def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     for picture in pictures:
         picture.unlink()
     drawn = [path for each in EXPERIMENTS if each.has_run(folder) for path in each.draw(folder)]
-    assert len(drawn) == 9
+    assert len(drawn) == 10
     assert set(drawn) == pictures == set(folder.glob("*.png"))
     assert write_report(folder).exists()
 
@@ -133,7 +133,7 @@ def test_a_damaged_result_is_named_and_a_short_run_still_gives_a_report(tmp_path
 
 def test_a_report_of_table1_alone_says_what_is_missing(tmp_path):
     assert run("reproduce", "table1", "--seeds", "1", "--rounds", "50", "--out", str(tmp_path)).returncode == 0
-    assert "Not run yet: synthetic, epsilon" in write_report(tmp_path).read_text()
+    assert "Not run yet: synthetic, theory, epsilon" in write_report(tmp_path).read_text()
 
 
 def test_all_20_cells_overlap_the_paper_with_30_seeds():

@@ -129,3 +129,13 @@ def test_earlier_rules_take_no_evidence_from_throttled_rounds(kind):
         before = learner.evidence
         play(learner, 0.5 + 0.1 * rng.standard_normal(), rng.uniform(-1.0, 1.0), 0.5 if number >= 60 else None)
         assert number < 60 or learner.evidence == before
+
+
+def test_a_round_that_waits_no_longer_is_no_evidence_again():
+    learner, rng = learner_of("student either"), np.random.default_rng(3)
+    for _ in range(60):
+        play(learner, 0.2 + 0.1 * rng.standard_normal(), rng.standard_normal())
+    before = learner.evidence, learner.other.evidence
+    told = for_the_watch(learner.rules, 0.5, 50.0, 0.0)
+    learner.throttled(np.array([1.0, 0.0]), told, 3, 0.5)
+    assert (learner.evidence, learner.other.evidence) == before

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.inputs import Json, SeedsText, read_named
-from safedial.cli.simulate import DOSES, POLICY, WORLD, read_curve, spec_options, stated_spec
-from safedial.worlds.noise import NOISES
+from safedial.cli.simulate import DOSES, NOISES, POLICY, WORLD, read_curve, spec_options, stated_spec
 
 
 def compare(
@@ -30,7 +29,7 @@ def compare(
     reward_noise: Annotated[float | None, typer.Option(help="Sub-Gaussian constant of the reward [1].")] = None,
     coefficient_bound: Annotated[float | None, typer.Option(help="S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, typer.Option(help="L: bound on the contexts' norm [1].")] = None,
-    noise: Annotated[str, typer.Option(help="The noise family: " + ", ".join(NOISES) + ".")] = "gaussian",
+    noise: Annotated[str, typer.Option(help=f"The noise family: {NOISES}.")] = "gaussian",
     dose: Annotated[str | None, typer.Option(help=f"The dose curve: {DOSES} [identity].")] = None,
     level: Annotated[float, typer.Option(help="Of every interval, each on its own.")] = 0.95,
     engine: Annotated[str, typer.Option(help="numpy, jax (compiled; the extra jax), or auto.")] = "numpy",

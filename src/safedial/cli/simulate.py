@@ -61,7 +61,7 @@ WORDS = {
     "regret_ci": "regret, 95 % interval",
     "informative_rounds": "rounds that taught something",
     "alarmed_seeds": "seeds with an alarm",
-    "exact_share": "reward, as a share of theirs who know all",
+    "exact_share": "share of the reward of one who knows all",
     "attainable_share": "reward, as a share of what can be earned",
 }
 """What a number of the report is called in the table."""

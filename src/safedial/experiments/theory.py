@@ -50,7 +50,7 @@ REGRET_SEEDS = {"cpu": 5, "gpu": 1000}
 """A GPU plays a thousand seeds as fast as one."""
 
 
-def theory_spec(**changes: Any) -> SafetySpec:
+def theory_spec(changes: dict[str, Any]) -> SafetySpec:
     """Unit noise, S = L = 1, δ = δ′ = .01."""
     stated: dict[str, Any] = {"threshold": THRESHOLD, "violation_risk": RISK, "estimation_risk": RISK, **UNIT}
     return SafetySpec(**(stated | changes))
@@ -75,7 +75,7 @@ def promise_rows(
     """A row for each promise and policy."""
     for promise, over in PROMISED_OVER:
         for label, name, options, changes in SERIES:
-            spec, told = theory_spec(promise=promise, **changes), {"rounds": rounds, "seeds": seeds, "points": 1}
+            spec, told = theory_spec({"promise": promise, **changes}), {"rounds": rounds, "seeds": seeds, "points": 1}
             made = simulate(make_policy(name, **options), LinearWorld(dim=DIM), spec, **told, progress=progress, **how)
             run, counts = engine.saw(made), made.violations[0]
             if over == ALL:
@@ -102,7 +102,7 @@ def regret_rows(
     how: dict[str, Any], engine: Engine, *, seeds: int, horizon: int, progress: Advance | None = None
 ) -> Iterator[dict[str, Any]]:
     """Regret at rounds that are spread over all powers of ten, from runs of different lengths of the same seeds."""
-    spec = theory_spec(threshold=0.5)
+    spec = theory_spec({"threshold": 0.5})
     lengths = [horizon // 10**power for power in (4, 2, 0) if horizon // 10**power >= 10]
     for label, (name, options) in REGRET.items():
         done, policy = 0, make_policy(name, **options)
@@ -147,7 +147,7 @@ def run(
         rates = list(promise_rows(how, chosen, seeds=seeds, rounds=rounds, progress=advance))
         curves = list(regret_rows(how, chosen, seeds=REGRET_SEEDS[device], horizon=horizon, progress=advance))
     settings = {"dim": DIM, "seeds": seeds, "rounds": rounds, "horizon": horizon, "device": device}
-    settings |= theory_spec().to_dict() | chosen.settings
+    settings |= theory_spec({}).to_dict() | chosen.settings
     tables = {"theory": rates, "theory_regret": curves}
     return Result({"rows": rates}, write_results(folder, "theory", tables, settings, start))
 
