@@ -45,6 +45,7 @@ highlight_language = "text"
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"
+nb_execution_in_temp = True  # pages write files, and a second build must not find them
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 
