@@ -156,9 +156,9 @@ def test_the_three_numbers_of_self_normalised_are_certified_in_high_precision(co
         learner = LinearLearner(len(context), spec.ridge)
         for row, cost in zip(rows, costs, strict=True):
             learner.update(row, float(np.linalg.norm(row)), 0.0, float(cost), 1.0)
-        seen = learner.predict(context, norm)
-        vector = dual_vector._vector(learner, seen, context, spec)
-        ours = dual_vector.certified_dual(learner, seen, context, norm, spec)
+        factors = dual_vector.factors_of(learner, spec)
+        vector = dual_vector._vector(learner, factors, context)
+        ours = dual_vector.certified_dual(learner, factors, context, norm)
         with mp.workdps(60):
             gram, rhs, x, w = mp.zeros(len(context)), mp.zeros(len(context), 1), column_of(context), column_of(vector)
             for row, cost in zip(rows, costs, strict=True):
@@ -177,8 +177,32 @@ def test_without_a_solvable_system_the_bound_is_that_of_the_ellipsoid_or_the_nor
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)
     agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
     agent._learner.gram[:] = np.nan
-    seen = agent._learner._estimate(np.array([0.3, 0.2, 0.1]), 0.4)
-    assert not dual_vector._vector(agent._learner, seen, np.array([0.3, 0.2, 0.1]), spec).any()
+    factors = dual_vector.factors_of(agent._learner, spec)
+    assert not dual_vector._vector(agent._learner, factors, np.array([0.3, 0.2, 0.1])).any()
+
+
+def test_kept_factors_never_outlive_the_sums_they_are_made_from():
+    """After a sample, a revision and a restart a prediction is, bit for bit, that of a learner that kept nothing."""
+    rng, spec = np.random.default_rng(4), make_spec(cost_noise=0.3, reward_noise=0.3)
+    agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
+    learner, context = agent._learner, np.array([0.3, 0.2, 0.1])
+
+    def afresh():
+        copy = Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised"))._learner
+        copy.restore({name: np.array(value) for name, value in learner.state().items()})
+        return copy.predict(context, 0.4)
+
+    seen = [learner.predict(context, 0.4)]
+    assert learner.predict(context, 0.4) == afresh() == seen[-1]
+    learner.revise(context, *(Sample(0.1, cost, 1.0, 0.5, cost, 0.0) for cost in (0.2, 0.6)))
+    seen.append(learner.predict(context, 0.4))
+    assert seen[-1] == afresh()
+    learner.update(rng.uniform(-0.5, 0.5, 3), 0.5, 0.2, 0.1, 1.0)
+    seen.append(learner.predict(context, 0.4))
+    assert seen[-1] == afresh()
+    learner.restore(agent._learner.state())
+    assert learner.predict(context, 0.4) == seen[-1]
+    assert len({each.dual for each in seen}) == 3
 
 
 def test_the_explained_part_is_bracketed_in_high_precision():

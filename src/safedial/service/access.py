@@ -144,6 +144,7 @@ class Access:
         return True
 
 
+@lru_cache(1000)
 def is_loopback(host: str) -> bool:
     """Whether a server on this address can be reached only from this machine.
 

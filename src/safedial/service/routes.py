@@ -107,7 +107,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
         wait=False,
     )
     made = await service.done(asked)
-    return reply(made.to_dict(), 201, replayed=made.replayed)
+    return reply(made.to_dict(shared=True), 201, replayed=made.replayed)
 
 
 @route("GET", "/v1/decisions/{decision_id}", gives=schemas.DecisionRecord)

@@ -86,7 +86,10 @@ class StudyDecision(NamedTuple):
     @property
     def certificate(self) -> Certificate:
         """Every number and assumption behind the action, as plain values."""
-        facts = certificate(self.decision)
+        return self._certificate(shared=False)
+
+    def _certificate(self, *, shared: bool) -> Certificate:
+        facts = certificate(self.decision, shared=shared)
         rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
         rules = self.decision.rules
         leaves_out = rules.version > 1 and not rules.learner.in_order
@@ -177,8 +180,10 @@ class StudyDecision(NamedTuple):
             )
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as in the answers of the command line and the service."""
+    def to_dict(self, *, shared: bool = False) -> dict[str, Any]:
+        """Plain values, as in the answers of the command line and the service. If they are `shared`, parts of them are
+        those of other decisions too, to be read only.
+        """
         known = {"replayed": self.replayed, "stopped": self.stop_reason}
         return {
             "id": self.id,
@@ -189,7 +194,7 @@ class StudyDecision(NamedTuple):
             "safe_action": self.safe_action,
             **proposed(self.decision),
             **{name: value for name, value in known.items() if value is not None},
-            "certificate": self.certificate,
+            "certificate": self._certificate(shared=shared),
         }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from safedial.errors import import_extra
@@ -113,4 +114,9 @@ def moment(at: int) -> str:
     >>> moment(0)
     '1970-01-01T00:00:00.000000Z'
     """
-    return f"{datetime.fromtimestamp(at // 1_000_000, UTC).isoformat()[:19]}.{at % 1_000_000:06d}Z"
+    return f"{_second(at // 1_000_000)}.{at % 1_000_000:06d}Z"
+
+
+@lru_cache(16)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()[:19]

@@ -159,7 +159,7 @@ def same_spec(one: StudySpec, other: StudySpec) -> bool:
 
 def leads_to(one: StudySpec, other: StudySpec) -> bool:
     """Whether a study with the first specification can have the other by now: the same, or amended since."""
-    return any(same_spec(one, spec) for spec in other.chain)
+    return one is other or any(same_spec(one, spec) for spec in other.chain)
 
 
 def run(job: Job, transaction: StudyTransaction) -> tuple[Job, Any, Exception | None]:

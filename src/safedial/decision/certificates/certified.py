@@ -26,9 +26,11 @@ def statement(decision: Decision) -> str:
     return rules.learner.statement(decision)
 
 
-def certificate(decision: Decision) -> Certificate:
-    """The certificate as plain values: the model, the bounds, the choice and the assumptions."""
-    facts = Certificate(_common(decision), **decision.rules.learner.facts(decision))
+def certificate(decision: Decision, *, shared: bool = False) -> Certificate:
+    """The certificate as plain values: the model, the bounds, the choice and the assumptions. If it is `shared`, its
+    rules are those of all certificates, to be read only.
+    """
+    facts = Certificate(_common(decision, shared), **decision.rules.learner.facts(decision))
     name = decision.rules.policy.name
     if facts["holds"] and name not in FACTORIES:
         facts["assumptions"] = [*facts["assumptions"], OWN.format(name)]
@@ -51,7 +53,7 @@ def _copied(value: Any) -> Any:
     return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
-def _common(decision: Decision) -> dict[str, Any]:
+def _common(decision: Decision, shared: bool) -> dict[str, Any]:
     """The part that all promises share."""
     rules, choice, promise = decision.rules, decision.choice, decision.promise
     shown, assumptions = rules.fixed_terms
@@ -62,7 +64,7 @@ def _common(decision: Decision) -> dict[str, Any]:
         "round": decision.round,
         "context": decision.context.tolist(),
         "extrapolated": list(decision.extrapolated),
-        **_copied(shown),
+        **(shown if shared else _copied(shown)),
         "baseline_cost": decision.baseline_cost,
         "safe_intensity": choice.safe.intensity,
         "reward_index": choice.reward_index,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 _BLAS: Any = get_blas_funcs(("axpy", "dot", "nrm2", "symv", "syr"), dtype=np.float64)
-_LAPACK: Any = get_lapack_funcs(("posv", "potrf", "potri"), dtype=np.float64)
+_LAPACK: Any = get_lapack_funcs(("posv", "potrf", "potri", "potrs"), dtype=np.float64)
 
 daxpy, ddot, dnrm2, dsymv, dsyr = _BLAS
-dposv, dpotrf, dpotri = _LAPACK
+dposv, dpotrf, dpotri, dpotrs = _LAPACK
 
 STRIPE = 256
 

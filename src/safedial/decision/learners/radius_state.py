@@ -19,7 +19,7 @@ from safedial.core.noise import Rounds
 from safedial.core.rounding import UNIT, certify, round_up
 from safedial.core.spec import SafetySpec
 from safedial.core.tighter_radii import energy, needs_more, other_ridges
-from safedial.decision.learners.dual_vector import certified_dual
+from safedial.decision.learners.dual_vector import Factors, certified_dual, factors_of
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.policies import Policy
 
@@ -44,15 +44,18 @@ class RadiusState:
         ridges = other_ridges(spec)[1:] if radius == "constrained" else ()
         self.others = [LinearLearner(dim, ridge) for ridge in ridges]
         self.rounds = Rounds(dim) if spec.learns_noise else None
+        self.factors: Factors | None = None
 
     def add(self, learner: LinearLearner, seen: Prediction, context: Array, norm: float) -> Prediction:
         """The prediction with what the radius and the margin need."""
-        noise = None if self.rounds is None else self.rounds.best
+        noise, dual = None if self.rounds is None else self.rounds.best, None
         ridges = self._ridges(learner, context, norm) if self.others else None
         if self.radius == "self-normalised":
-            seen = seen._replace(dual=certified_dual(learner, seen, context, norm, self.spec))
+            if self.factors is None or not self.factors.fits(learner):
+                self.factors = factors_of(learner, self.spec)
+            dual = certified_dual(learner, self.factors, context, norm)
         energies = {"reward_energy": self.reward_energy, "cost_energy": self.cost_energy}
-        return seen._replace(**energies, ridges=ridges, noise=noise)
+        return seen._replace(**energies, ridges=ridges, noise=noise, dual=dual)
 
     def _ridges(self, learner: LinearLearner, context: Array, norm: float) -> Ridges:
         least = learner.explained()[0]
@@ -98,6 +101,7 @@ class RadiusState:
         return arrays
 
     def restore(self, arrays: dict[str, Any]) -> None:
+        self.factors = None
         self.reward_energy, self.cost_energy = (float(value) for value in arrays["energies"])
         for number, other in enumerate(self.others):
             start = f"ridge{number}_"
