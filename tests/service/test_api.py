@@ -1,6 +1,5 @@
 """What the service answers: the whole way of a decision, idempotency, one commit for many, errors in one form."""
 
-import asyncio
 import json
 import logging
 import math
@@ -302,17 +301,6 @@ def test_the_openapi_document_describes_every_route_and_needs_no_network(service
     used = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert used <= set(document["components"]["schemas"])
     assert "https://" not in text.replace("https://json-schema.org", "")
-
-
-def test_an_answer_that_does_not_come_in_time_is_503():
-    from concurrent.futures import Future
-
-    from safedial.service.app_state import Limits, Service
-    from safedial.study import StoreUnavailable
-
-    service = Service(store=None, access=None, limits=Limits(answer_seconds=0.01))
-    with pytest.raises(StoreUnavailable):
-        asyncio.run(service.done(Future()))
 
 
 def test_more_requests_than_may_wait_are_503(store):

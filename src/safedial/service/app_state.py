@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,8 @@ from safedial.service.metrics import Metrics
 from safedial.service.problem import Problem, log
 from safedial.service.request_body import BODY_SECONDS
 from safedial.service.timeline import Track
-from safedial.study import Store, StoreUnavailable, Study, StudyError, list_studies, open_study
+from safedial.service.writer_calls import WriterCalls
+from safedial.study import Store, Study, StudyError, list_studies, open_study
 from safedial.study.ids import NAME
 
 AGAIN_SECONDS = 0.5
@@ -50,6 +50,10 @@ class Service:
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
     paging: asyncio.Lock = field(default_factory=asyncio.Lock)
+    writer: WriterCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = WriterCalls(self.store, seconds=self.limits.answer_seconds)
 
     async def study(self, name: str) -> Study:
         """A study by its name; opened once."""
@@ -70,14 +74,6 @@ class Service:
             if error.code == "unknown_study":
                 raise Problem("unknown_decision") from None
             raise
-
-    async def done(self, future: Future[Any]) -> Any:
-        """The writer's answer, after its commit."""
-        try:
-            async with asyncio.timeout(self.limits.answer_seconds):
-                return await asyncio.wrap_future(future)
-        except TimeoutError:
-            raise StoreUnavailable("storage: no answer in time") from None
 
     async def track(self, name: str, seconds: float = 1e9, *, fresh: bool = False) -> Track:
         """The study's current history, read from the log, never through the writer, for at most `seconds` seconds;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -22,6 +23,9 @@ uvicorn = import_extra("uvicorn", "service")
 SWITCH_SECONDS = 5e-4
 """How long a thread that reads may keep the interpreter while others wait; Python's own 5 ms would add up to that to
 every step of a decision."""
+
+COLLECT_OBJECTS = 20_000
+"""New objects after which Python looks for cycles among them; its own 700 would look several times for each batch."""
 
 STORAGE = "SAFEDIAL_STORAGE"
 HOST = "SAFEDIAL_HOST"
@@ -64,6 +68,7 @@ def serve(
 def worker() -> Any:
     """The app of one worker process; the store's URL comes from the environment."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(COLLECT_OBJECTS)
     store = Store(os.environ[STORAGE], unit_keys=os.environ.get(UNIT_KEYS, "").splitlines())
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))

@@ -58,10 +58,11 @@ class Store(StoreReader):
         super().__init__(storage, create=create, upgrade=upgrade, unit_keys=unit_keys)
         self._begin = reading if is_read_only(self.engine) else writing
         self._states: dict[int, State] = {}
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._held: list[Job] | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._replayer = Replayer(self.engine, lambda jobs, ready: self._jobs.put(_together(jobs, ready)))
+        self._replayer = Replayer(self.engine, lambda jobs, ready: self._jobs.put([_together(jobs, ready)]))
         self._changes: list[tuple[Job, Change]] = []
         self._busy: set[int] = set()
         self._failed = self._written = -math.inf
@@ -81,6 +82,7 @@ class Store(StoreReader):
             closed, self._closed = self._closed, True
         if closed:
             return
+        self.release()
         if self._thread:
             self._jobs.put(None)
             self._thread.join()
@@ -108,8 +110,24 @@ class Store(StoreReader):
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="safedial-writer", daemon=True)
                 self._thread.start()
-            self._jobs.put(Job(study, operation, future, key, spec))
+            job = Job(study, operation, future, key, spec)
+            if self._held is None:
+                self._jobs.put([job])
+            else:
+                self._held.append(job)
         return future
+
+    def hold(self) -> None:
+        """Keep operations back until `release`, which the caller must call soon: the writer is woken once for all."""
+        with self._lock:
+            self._held = [] if self._held is None else self._held
+
+    def release(self) -> None:
+        """Hand the operations that were kept back to the writer."""
+        with self._lock:
+            held, self._held = self._held, None
+            if held:
+                self._jobs.put(held)
 
     def prepare(self, name: str) -> None:
         """Read a study's log, so that its first decision need not wait for that."""
@@ -135,12 +153,12 @@ class Store(StoreReader):
         last = False
         while self._changes or self._busy or not last:
             jobs: list[Job] = []
-            while not jobs or not (self._jobs.empty() or len(jobs) == LARGEST_BATCH):
-                job = self._jobs.get()
-                if job is None:
+            while not jobs or not (self._jobs.empty() or len(jobs) >= LARGEST_BATCH):
+                more = self._jobs.get()
+                if more is None:
                     last = True
                     break
-                jobs.append(job)
+                jobs += more
             self._batch([job for job in jobs if job.ready or job.future.set_running_or_notify_cancel()])
             self._hand_over()
 
