@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_requests_of_one_turn_of_the_loop_are_one_batch(store):
     calls, sizes = WriterCalls(store, seconds=10), batches_of(store)
 
     async def ask_all():
-        return await asyncio.gather(*(calls.call(study.ask, [0.1 * number]) for number in range(8)))
+        return await asyncio.gather(*(calls.call(partial(study.ask, [0.1 * number])) for number in range(8)))
 
     made = asyncio.run(ask_all())
     assert [each.body["context"][0] for each in made] == pytest.approx([0.1 * number for number in range(8)])
@@ -49,9 +50,9 @@ def test_a_refused_operation_fails_alone(store):
 
     async def ask_all():
         asked = [
-            calls.call(study.ask, [0.1], key="a"),
-            calls.call(study.ask, [0.2], key="a"),
-            calls.call(study.ask, [9]),
+            calls.call(partial(study.ask, [0.1], key="a")),
+            calls.call(partial(study.ask, [0.2], key="a")),
+            calls.call(partial(study.ask, [9])),
         ]
         return await asyncio.gather(*asked, return_exceptions=True)
 

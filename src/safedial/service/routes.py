@@ -94,7 +94,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
     `stopped` says whether the study has stopped since.
     """
     study = service.studies.get(request.path_params["name"]) or await service.study(request.path_params["name"])
-    made = await service.writer.call(
+    ask = partial(
         study.ask,
         fields["context"],
         baseline_cost=fields.get("baseline_cost", 0.0),
@@ -106,6 +106,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
         key=idempotency_key(request),
         actor=caller.actor,
     )
+    made = await service.writer.call(ask)
     return reply(made.to_dict(shared=True), 201, replayed=made.replayed)
 
 
@@ -126,7 +127,7 @@ async def decision(service: Service, request: Request, caller: Caller, fields: d
 async def _told(service: Service, request: Request, act: str, caller: Caller, fields: dict[str, Any]) -> Response:
     name = request.path_params["decision_id"]
     study = await service.of_decision(name)
-    return receipt_of(await service.writer.call(getattr(study, act), name, **fields, actor=caller.actor))
+    return receipt_of(await service.writer.call(partial(getattr(study, act), name, **fields, actor=caller.actor)))
 
 
 def receipt_of(receipt: Receipt) -> Response:
@@ -168,8 +169,8 @@ async def void(service: Service, request: Request, caller: Caller, fields: dict[
 async def resume(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Clear an alarm. A person decides this and gives the reason."""
     study = await service.study(request.path_params["name"])
-    again = idempotency_key(request)
-    return receipt_of(await service.writer.call(study.resume, **fields, key=again, actor=caller.actor))
+    asked = partial(study.resume, **fields, key=idempotency_key(request), actor=caller.actor)
+    return receipt_of(await service.writer.call(asked))
 
 
 @writes("/v1/studies/{name}/amendment", role="admin", takes=schemas.Amendment, key=True)
