@@ -32,8 +32,10 @@ def html_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def card(title: str, rows: Iterable[Mapping[str, Any]] = (), notes: Iterable[str] = ()) -> str:
-    """A title, a short table and notes, as HTML for a notebook.
+def card(
+    title: str, rows: Iterable[Mapping[str, Any]] = (), notes: Iterable[str] = (), *, above_notes: str = ""
+) -> str:
+    """A title, a short table and notes, which a line may introduce, as HTML for a notebook.
 
     >>> print(card("One <round>", [{"round": 1, "cost": 0.123456}], ["a note"]))
     <div><strong>One &lt;round&gt;</strong><table><thead><tr><th>round</th><th>cost</th></tr></thead><tbody><tr><td>\
@@ -46,7 +48,8 @@ def card(title: str, rows: Iterable[Mapping[str, Any]] = (), notes: Iterable[str
     lines = [[plain_text(row.get(name)) for name in heads] for row in shown[:MOST_ROWS]]
     table = html_table([name.replace("_", " ") for name in heads], lines) if lines else ""
     items = "".join(f"<li>{html.escape(text)}</li>" for text in told)
-    return f"<div><strong>{html.escape(title)}</strong>{table}{f'<ul>{items}</ul>' if items else ''}</div>"
+    listed = (f"<p>{html.escape(above_notes)}</p>" if above_notes else "") + (f"<ul>{items}</ul>" if items else "")
+    return f"<div><strong>{html.escape(title)}</strong>{table}{listed}</div>"
 
 
 def named_values(values: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -37,8 +37,10 @@ class Certificate(dict[str, Any]):
             "promise": self["statement"],
             "policy": self["policy"]["name"],
         }
-        rests = ["The promise holds if:", *self["assumptions"]] if claimed else []
-        return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests)
+        title = f"Decision {self.get('id', self['round'])}"
+        if not claimed:
+            return card(title, named_values(rows))
+        return card(title, named_values(rows), self["assumptions"], above_notes="The promise holds if:")
 
 
 class Decision(NamedTuple):
