@@ -103,7 +103,9 @@ def terminal_commands(app: Any, doctree: Any) -> None:
 def gallery_pictures(app: Any, doctree: Any) -> None:
     """A picture of the gallery has a box of its own, which scrolls on a phone."""
     for picture in list(doctree.findall(imgsgnode)):
-        picture.replace_self(nodes.container("", picture, classes=["picture"]))
+        box = nodes.container(classes=["picture"])
+        picture.replace_self(box)
+        box += picture
 
 
 def setup(app: Any) -> None:
