@@ -32,7 +32,7 @@ from safedial.rounds_io import Log
 from safedial.simulation.logged import simulated_log
 from tests.conftest import make_spec
 
-ALLOWED = {"div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p", "ul", "li"}
+ALLOWED = {"div", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
 
 
 class Reader(HTMLParser):

@@ -11,8 +11,7 @@
 | `proposal`, `cost_NAME` | for a bracket promise, if it has them; costs may then be empty where they are not known |
 | all others | the context, in order; or the columns that you or the spec file's [features] name |
 
-Rows must be complete and in decision order: a log without its worst rounds proves nothing. A study's export
-(`safedial study export NAME FILE.csv`) can be read too (see `resolved`).
+Rows must be complete and in decision order: a log without its worst rounds proves nothing. A study's export is a log.
 """
 
 from __future__ import annotations
@@ -216,8 +215,8 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
     missing = [name for name in ("action", *(each for each in needs if each != "action")) if name not in heads]
     one = len(heads) == 1 and (";" in heads[0] or "\t" in heads[0])
     means = " and ".join(f"the one with {MEANS.get(name, MEANS['cost'])} to {name!r}" for name in missing)
-    renamed = f"its header has {', '.join(heads)}; rename {means}"
-    way_out = "save it with commas between cells and points in numbers" if one else renamed
+    told = f"its header has {', '.join(heads)}; rename {means}"
+    way_out = "save it with commas between cells and points in numbers" if one else told
     require(not missing, "log", missing, "lacks these columns", way_out)
     twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
     require(not twice, "log", twice, "has columns with the same name, or without one", "give each column its own name")
@@ -252,10 +251,9 @@ def _number(cell: str) -> float:
 
 
 def _hint(name: str, cell: str) -> str:
-    if name in ("reward", "cost"):
-        return "every outcome must be known: wait for it, and leave no round out"
     if name in KNOWN:
-        return "fill it in"
+        known = "every outcome must be known: wait for it, and leave no round out"
+        return known if name in ("reward", "cost") else "fill it in"
     first = "fill it in" if not cell.strip() else "if it does not describe the case, leave this column out"
     return f"{first}, or name the columns to use: --context-columns (context_columns in Python)"
 

@@ -138,7 +138,7 @@ def test_when_nothing_was_learned_it_says_why():
         propose(pilot(proportional), caution=0.5)
     with pytest.raises(InvalidInput, match="bracket = 'spread': must be auto, relative or additive"):
         propose(pilot(proportional), bracket="spread")
-    with pytest.raises(InvalidInput, match="base = 'dose': is no column of the context"):
+    with pytest.raises(InvalidInput, match="base = 'dose': must be a column of the context"):
         propose(pilot(proportional), base="dose")
     with pytest.raises(InvalidInput, match="must be > 0 in every row"):
         propose(pilot(proportional), base="weight")

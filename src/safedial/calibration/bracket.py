@@ -170,7 +170,7 @@ def calibrate_bracket(
 
 def _column(rows: Log, base: str) -> Array:
     """The protocol's settings."""
-    require(base in rows.names, "base", base, "is no column of the context", "it has " + ", ".join(rows.names))
+    require(base in rows.names, "base", base, "must be a column of the context", "it has " + ", ".join(rows.names))
     values = rows.context[:, rows.names.index(base)]
     require(np.all(values > 0.0), "base", float(values.min()), "must be > 0 in every row: it is the setting to scale")
     return values

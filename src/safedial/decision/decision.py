@@ -37,10 +37,8 @@ class Certificate(dict[str, Any]):
             "promise": self["statement"],
             "policy": self["policy"]["name"],
         }
-        title = f"Decision {self.get('id', self['round'])}"
-        if not claimed:
-            return card(title, named_values(rows))
-        return card(title, named_values(rows), self["assumptions"], above_notes="The promise holds if:")
+        rests = ["The promise holds if:", *(f"- {text}" for text in self["assumptions"])] if claimed else []
+        return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests)
 
 
 class Decision(NamedTuple):
