@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx_gallery.directives import imgsgnode
 from sphinx_gallery.sorting import FileNameSortKey
 
 from safedial import __version__
@@ -16,6 +19,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # tutorials call `safedial`
 os.environ["COLUMNS"] = "100"
+os.environ["TTY_COMPATIBLE"] = "0"  # no progress bars in the output of commands
 profile = HERE.parent / "build" / "ipython" / "profile_default"
 profile.mkdir(parents=True, exist_ok=True)
 (profile / "ipython_kernel_config.py").write_text(
@@ -88,9 +92,27 @@ def literal_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lin
             lines[number:number] = ["::", ""]
 
 
+def terminal_commands(app: Any, doctree: Any) -> None:
+    """A cell that runs commands shows them as they are typed in a terminal."""
+    for block in doctree.findall(nodes.literal_block):
+        if "cell_input" in block.parent.get("classes", ()) and re.match(r"!|%env ", block.astext()):
+            shown = re.sub(r"^%env ", "export ", re.sub(r"^!", "", block.astext(), flags=re.M), flags=re.M)
+            block.rawsource, block.children, block["language"] = shown, [nodes.Text(shown)], "text"
+
+
+def gallery_pictures(app: Any, doctree: Any) -> None:
+    """A picture of the gallery has a box of its own, which scrolls on a phone."""
+    for picture in list(doctree.findall(imgsgnode)):
+        box = nodes.container(classes=["picture"])
+        picture.replace_self(box)
+        box += picture
+
+
 def setup(app: Any) -> None:
     """Add what is generated from the package to the pages of the reference."""
     import reference_pages
 
+    app.connect("doctree-read", terminal_commands)
+    app.connect("doctree-read", gallery_pictures)
     app.connect("source-read", reference_pages.fill)
     app.connect("autodoc-process-docstring", literal_formulas, priority=400)

@@ -65,7 +65,8 @@ def _words(option: Any) -> list[str]:
 
 def _help(option: Any) -> str:
     more = f" Or the environment variable `{option.envvar}`." if isinstance(option.envvar, str) else ""
-    return _plain(option.help) + more + (" May be repeated." if option.multiple else "")
+    told = _plain(option.help)
+    return told + more + (" May be repeated." if option.multiple and "may be repeated" not in told.lower() else "")
 
 
 def _default(option: Any) -> str:

@@ -33,11 +33,11 @@ def html_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def card(title: str, rows: Iterable[Mapping[str, Any]] = (), notes: Iterable[str] = ()) -> str:
-    """A title, a short table and notes, as HTML for a notebook.
+    """A title, a short table and notes, as HTML for a notebook. Notes that begin with "- " belong to the one above.
 
-    >>> print(card("One <round>", [{"round": 1, "cost": 0.123456}], ["a note"]))
+    >>> print(card("One <round>", [{"round": 1, "cost": 0.123456}], ["a note", "It holds if:", "- no drift"]))
     <div><strong>One &lt;round&gt;</strong><table><thead><tr><th>round</th><th>cost</th></tr></thead><tbody><tr><td>\
-1</td><td>0.1235</td></tr></tbody></table><ul><li>a note</li></ul></div>
+1</td><td>0.1235</td></tr></tbody></table><ul><li>a note</li><li>It holds if:<ul><li>no drift</li></ul></li></ul></div>
     """
     shown, told = list(islice(rows, MOST_ROWS + 1)), list(notes)
     if len(shown) > MOST_ROWS:
@@ -45,8 +45,17 @@ def card(title: str, rows: Iterable[Mapping[str, Any]] = (), notes: Iterable[str
     heads = list(dict.fromkeys(name for row in shown for name in row))
     lines = [[plain_text(row.get(name)) for name in heads] for row in shown[:MOST_ROWS]]
     table = html_table([name.replace("_", " ") for name in heads], lines) if lines else ""
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in told)
-    return f"<div><strong>{html.escape(title)}</strong>{table}{f'<ul>{items}</ul>' if items else ''}</div>"
+    return f"<div><strong>{html.escape(title)}</strong>{table}{_list(told)}</div>"
+
+
+def _list(notes: Sequence[str]) -> str:
+    """Notes as a list, in which those that begin with "- " are lists below."""
+    starts = [place for place, text in enumerate(notes) if place == 0 or not text.startswith("- ")]
+    items = (
+        f"<li>{html.escape(notes[start])}{_list([text[2:] for text in notes[start + 1 : end]])}</li>"
+        for start, end in zip(starts, [*starts[1:], len(notes)], strict=True)
+    )
+    return f"<ul>{''.join(items)}</ul>" if notes else ""
 
 
 def named_values(values: Mapping[str, Any]) -> list[dict[str, Any]]:

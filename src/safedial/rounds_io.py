@@ -11,8 +11,7 @@
 | `proposal`, `cost_NAME` | for a bracket promise, if it has them; costs may then be empty where they are not known |
 | all others | the context, in order; or the columns that you or the spec file's [features] name |
 
-Rows must be complete and in decision order: a log without its worst rounds proves nothing. A study's export
-(`safedial study export NAME FILE.csv`) can be read too (see `resolved`).
+Rows must be complete and in decision order: a log without its worst rounds proves nothing. A study's export is a log.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ Array = NDArray[np.float64]
 
 KNOWN = ("round", "time", "advised", "action", "reward", "cost", "baseline_cost")
 NEEDED = ("action", "reward", "cost")
+MEANS = {"action": "the setting that was given", "reward": "the quantity to raise", "cost": "the quantity to limit"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,9 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
     heads = [cell.strip() for cell in lines[0]]
     missing = [name for name in ("action", *(each for each in needs if each != "action")) if name not in heads]
     one = len(heads) == 1 and (";" in heads[0] or "\t" in heads[0])
-    way_out = "save it with commas between cells and points in numbers" if one else "its header has " + ", ".join(heads)
+    means = " and ".join(f"the one with {MEANS.get(name, MEANS['cost'])} to {name!r}" for name in missing)
+    told = f"its header has {', '.join(heads)}; rename {means}"
+    way_out = "save it with commas between cells and points in numbers" if one else told
     require(not missing, "log", missing, "lacks these columns", way_out)
     twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
     require(not twice, "log", twice, "has columns with the same name, or without one", "give each column its own name")
@@ -236,7 +238,7 @@ def _numbers(name: str, cells: Sequence[str], *, empty: bool = False) -> Array:
     bad = [row for row in np.flatnonzero(~np.isfinite(values)).tolist() if not (empty and not cells[row].strip())]
     if bad:
         where, cell = bad[0] + 1, cells[bad[0]]
-        raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name)}")
+        raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name, cell)}")
     return values
 
 
@@ -248,10 +250,12 @@ def _number(cell: str) -> float:
         return math.nan
 
 
-def _hint(name: str) -> str:
-    if name in ("reward", "cost"):
-        return "every outcome must be known: wait for it, and leave no round out"
-    return "fill it in" if name in KNOWN else "if this is not a context column, name those that are"
+def _hint(name: str, cell: str) -> str:
+    if name in KNOWN:
+        known = "every outcome must be known: wait for it, and leave no round out"
+        return known if name in ("reward", "cost") else "fill it in"
+    first = "fill it in" if not cell.strip() else "if it does not describe the case, leave this column out"
+    return f"{first}, or name the columns to use: --context-columns (context_columns in Python)"
 
 
 def _shares(name: str, settings: Array, dial: Dial, widen_dial: str) -> Array:

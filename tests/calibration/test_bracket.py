@@ -92,7 +92,7 @@ def test_additive_slopes_are_covered_and_units_that_differ_widen_them():
 def test_an_elasticity_below_1_may_be_a_baseline_and_is_proposed_as_1():
     found = propose(pilot(lambda s, t, rng: 2.0 * (s / t) ** 0.4))
     assert found.growth.parameters["high"] == 1.0
-    assert "may come from a baseline" in found.proposals["high"].reason
+    assert "may be due to a baseline" in found.proposals["high"].reason
 
 
 def repeated(count=400):
@@ -116,7 +116,7 @@ def test_repeated_measures_are_compared_within_units_where_a_confounded_pilot_mi
         misled.spec_file(violation_risk=0.05, names=())
     found = propose(log, base=None, unit="patient")
     assert found.growth.parameters["low"] < 1.0 < found.growth.parameters["high"] < 1.8
-    assert "within 50 units" in found.proposals["high"].reason
+    assert "within 50 units" in found.proposals["low"].reason
     assert "at most 1/51" in found.proposals["start_action"].reason
     with pytest.raises(InvalidInput, match="a spec file states what is scaled"):
         found.spec_file(violation_risk=0.05, names=())
@@ -138,7 +138,7 @@ def test_when_nothing_was_learned_it_says_why():
         propose(pilot(proportional), caution=0.5)
     with pytest.raises(InvalidInput, match="bracket = 'spread': must be auto, relative or additive"):
         propose(pilot(proportional), bracket="spread")
-    with pytest.raises(InvalidInput, match="base = 'dose': is no column of the context"):
+    with pytest.raises(InvalidInput, match="base = 'dose': must be a column of the context"):
         propose(pilot(proportional), base="dose")
     with pytest.raises(InvalidInput, match="must be > 0 in every row"):
         propose(pilot(proportional), base="weight")
@@ -166,6 +166,9 @@ def test_the_command_writes_a_spec_file_or_says_why_not(tmp_path):
     assert done.exit_code == 0, done.output
     assert "Relative: all costs are above 0" in done.stdout
     assert load_spec(out).policy["base"] == "protocol"
+    named = call("--threshold", "2", "--base", "protocol", "--context-columns", "weight", "--out", out)
+    assert named.exit_code == 0, named.output
+    assert load_spec(out).features.names == ("weight", "protocol"), "the base is needed for every decision"
     picture = str(tmp_path / "slopes.png")
     told = json.loads(call("--threshold", "2", "--base", "protocol", "--plot", picture, "--json").stdout)
     assert told["growth"]["growth"] == "relative"
@@ -173,6 +176,7 @@ def test_the_command_writes_a_spec_file_or_says_why_not(tmp_path):
     assert Path(picture).stat().st_size > 10_000
     unnamed = call("--threshold", "2", "--out", str(tmp_path / "none.toml"))
     assert unnamed.exit_code == 1
+    assert "--base" in unnamed.stderr
     assert not (tmp_path / "none.toml").exists()
     below = call("--threshold", "0.1", "--below")
     assert below.exit_code == 1, "costs rise with the setting, and never fall"

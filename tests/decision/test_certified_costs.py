@@ -208,7 +208,7 @@ def test_an_earlier_round_with_a_cost_that_is_not_known_is_refused():
     agent, contexts = Agent(2, SPEC, dial=DIAL), [draw(np.random.default_rng(seed)) for seed in range(2)]
     known, unknown = {"heat": 0.1, "load": 0.1}, {"heat": None, "load": 0.1}
     with pytest.raises(
-        InvalidInput, match=r"is not known, of a round before the first decision.*; leave the round out"
+        InvalidInput, match=r"must be known for a round before the first decision.*; leave the round out"
     ):
         agent.update(contexts[0], 1.0, 0.0, unknown)
     with pytest.raises(InvalidInput, match="row 1: cost = "):

@@ -167,7 +167,11 @@ def test_what_cannot_be_planned_is_refused_with_the_way_out():
         ({}, {"tolerance": -1.0}, "tolerance = -1.0: must be a number > 0"),
         ({"start_scale": None}, {}, "a plan begins at a share of the base"),
         ({"start_scale": 0.5}, {"tolerance": 0.4}, "must be at most the tolerance that is assumed"),
-        ({"growth": growth.relative(0.7, "steep", floor=2.0)}, {}, "are features, which a plan does not have"),
+        (
+            {"growth": growth.relative(0.7, "steep", floor=2.0)},
+            {},
+            "must be numbers: a simulated plan has no such features",
+        ),
         ({}, {"explained": 0.5}, r"assumed = \['explained'\]: have no part"),
         ({"learned": True}, {"explained": 1.0}, "explained = 1.0: must be below 1"),
         ({"learned": True}, {}, "dim = None: is missing; a learned base depends on"),

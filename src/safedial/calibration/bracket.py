@@ -170,7 +170,7 @@ def calibrate_bracket(
 
 def _column(rows: Log, base: str) -> Array:
     """The protocol's settings."""
-    require(base in rows.names, "base", base, "is no column of the context", "it has " + ", ".join(rows.names))
+    require(base in rows.names, "base", base, "must be a column of the context", "it has " + ", ".join(rows.names))
     values = rows.context[:, rows.names.index(base)]
     require(np.all(values > 0.0), "base", float(values.min()), "must be > 0 in every row: it is the setting to scale")
     return values
@@ -241,16 +241,18 @@ def _ends(fit: Slopes, kind: str, caution: float, whose: Array | None) -> dict[s
     by_band = f"; from low to high settings {', '.join(f'{each:.3g}' for each in bands)}" if len(bands) > 1 else ""
     how = "given the context" if whose is None else f"within {len(np.unique(whose))} units"
     told = f"The {word} {how} is {fit.whole.estimate:.3g} (95 %: {lower:.3g} to {upper:.3g}){by_band}."
-    spread = f"{SPREADS:g} standard deviations of the units' own, {fit.spread:.2g} each, and " if fit.spread else ""
+    wide = f"{SPREADS:g} standard deviations of the units' own ({fit.spread:.2g} each)," if fit.spread else ""
     least = max(min([lower, *bands]) - SPREADS * fit.spread, 0.0) / caution
     most = caution * (max([upper, *bands]) + SPREADS * fit.spread)
     least = least if least > 1e-3 * most else 0.0
-    nothing = "" if least else " So wide that 0 is possible: nothing is assumed of falling costs."
-    why = f"{told} The upper end, and {spread}a factor {caution:g}."
+    nothing = "" if least else " That allows 0, so nothing is assumed about how a cost falls with the setting."
+    why = f"The largest of the numbers given for low,{wide and f' plus {wide}'} times {caution:g}."
     if kind == "relative" and most < 1.0:
-        most, why = 1.0, f"{why} At least 1: a smaller one may come from a baseline, and then rises with the setting."
+        most, why = 1.0, f"{why} At least 1: a smaller one may be due to a baseline, and then rises with the setting."
     return {
-        "low": Proposal(_down(least), f"The lower end, less {spread}a factor {caution:g}.{nothing}"),
+        "low": Proposal(
+            _down(least), f"{told} The smallest of these,{wide and f' less {wide}'} divided by {caution:g}.{nothing}"
+        ),
         "high": Proposal(round_up(most), why),
     }
 
@@ -258,8 +260,8 @@ def _ends(fit: Slopes, kind: str, caution: float, whose: Array | None) -> dict[s
 def _floor(cost: Array, threshold: float) -> Proposal:
     seen = float(np.quantile(cost, 0.05))
     value = _down(min(max(seen, threshold / 20.0), threshold / 2.0))
-    why = f"One pilot cost in twenty is below {seen:.3g}; between a twentieth and half of the threshold."
-    return Proposal(value, f"{why} Smaller costs are no evidence.")
+    why = f"One pilot cost in twenty is below {seen:.3g}; kept between a twentieth and half of the threshold."
+    return Proposal(value, f"{why} A cost below the floor counts as the floor.")
 
 
 def _start(scales: Array, most: float, count: int, base: str | None) -> Proposal:

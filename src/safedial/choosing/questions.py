@@ -24,11 +24,11 @@ ASSUMPTIONS = {
 MEANING = {
     "exact_curve": "the cost is in proportion to a dose curve that is known exactly",
     "growth": "a unit's cost never falls when the dial rises, and changes between two known rates (growth bracket)",
-    "linear": "the mean cost is linear in the context; of costs of 0 or 1 the log-odds are",
+    "linear": "the mean cost is linear in the context (for costs of 0 or 1, its log-odds are)",
     "constants": "upper bounds on the noise (κ) and on the norms of coefficients (S) and contexts (L) are known",
     "gaussian": "the cost's noise is Gaussian, independent and of one size, and contexts do not follow past costs",
     "exchangeable": "rounds are as if drawn at random, without drift or carry-over",
-    "start": "you declare a start safe for everyone, a share of the dial or with a bracket of the base",
+    "start": "you declare a start safe for everyone: a share of the dial or, with a bracket, of the base",
 }
 """The same in full."""
 

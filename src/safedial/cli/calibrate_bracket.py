@@ -33,7 +33,9 @@ def propose_bracket(
 
     way_out = "data cannot tell which cost you accept"
     require(given["threshold"] is not None, "--threshold", None, "is needed for a bracket", way_out)
-    options: Any = {"needs": ("action",), "also": ("cost",), "label": given["unit"], "widen_dial": WIDEN}
+    options: Any = {"needs": ("action", "cost"), "also": ("cost",), "label": given["unit"], "widen_dial": WIDEN}
+    if columns and given["base"] and given["base"] not in columns:
+        columns = [*columns, given["base"]]
     told = parse_log(read_text(log, "log"), context_columns=columns, dial=given["dial"], **options)
     with progress_bar("calibrate", ORDERS) as advance:
         found = calibrate_bracket(told, **given, progress=advance)
@@ -56,6 +58,9 @@ def propose_bracket(
         typer.echo("\n".join(found.words()))
         print_written([*written, *drawn])
     if found.problem or (out and not written):
-        why = found.problem or "A spec file needs --base and a start: state them yourself."
+        needs_base = "Name the column with the setting that you would give today: --base. If it is the same for "
+        needs_base += "everybody, add a column of equal numbers."
+        needs_start = "Write one with a start_scale that you declare safe (docs/reference/spec_file.md)."
+        why = found.problem or (needs_start if found.base else needs_base)
         typer.echo(f"safedial: no spec file could be written. {why}", err=True)
         raise typer.Exit(1)

@@ -51,7 +51,8 @@ def choose(
     rounds: Annotated[int | None, _plan("Rounds in the study [300].")] = None,
     dim: Annotated[int | None, _plan("Dimension of the contexts [5].")] = None,
     start: Annotated[
-        float | None, _plan("A share of the dial, or with a bracket of the base, that you declare safe for everyone.")
+        float | None,
+        _plan("A start that you declare safe for everyone: a share of the dial; with a bracket, of the base."),
     ] = None,
     bracket: Annotated[str | None, _plan(f"The growth bracket: {BRACKETS}.")] = None,
     base: Annotated[
@@ -78,9 +79,9 @@ def choose(
 ) -> None:
     """Rank the policies whose assumptions you vouch for by what they would earn in your plan.
 
-    Five questions ask what you can vouch for; what is not answered is not vouched for, unless a pilot is given, which
-    may contradict it. Every policy that rests on that alone is simulated in your plan, all on the same rounds, and for
-    every other one you are told what it needs.
+    Five questions ask what you can vouch for. A question that you leave open counts as "no"; with a pilot, it counts
+    as "yes" if the pilot does not contradict it (never for Gaussian noise). Every policy whose assumptions you vouch
+    for is simulated in your plan, all on the same rounds. For each other policy you are told what it needs.
 
     Example: safedial choose --curve exact --linear --noise gaussian --start 0.05 --threshold 0.5 --rounds 300 --dim 5
 

@@ -22,11 +22,11 @@ def doctor(json: Json = False) -> None:
     rows = ((name, "installed" if extra["installed"] else "missing", extra["adds"]) for name, extra in extras)
     title = f"safedial {report['safedial']} on Python {report['python']}"
     print_table(title, ("extra", "state", "what it adds"), rows)
-    if report["sqlite"]["warning"]:
-        typer.echo(report["sqlite"]["warning"])
     missing = [name for name, extra in extras if not extra["installed"]]
     if missing:
-        typer.echo(f"To add them: {how_to_install(*missing)}")
+        typer.echo(f"To add the missing extras: {how_to_install(*missing)}")
+    if report["sqlite"]["warning"]:
+        typer.echo(report["sqlite"]["warning"])
 
 
 def diagnose() -> dict[str, Any]:

@@ -38,9 +38,10 @@ def evaluate(
 ) -> None:
     """Replay policies on a log: excesses, reward and doses, and where and for whom they would have exceeded.
 
-    Exact where the dose curve is: R/g and C/g do not depend on the dose, so a round that was given any dose above 0
-    tells what every other dose would have given. Under a growth bracket, figures are lower and upper ones. The log of a
-    study (.jsonl, or --storage) also has the times of outcomes and the random numbers: its policy repeats it exactly.
+    The results are exact if the dose curve is: reward and cost, divided by the effect of the dose, do not depend on the
+    dose, so a round with any dose above 0 shows what every other dose would have led to. Under a growth bracket you get
+    lower and upper bounds. The log of a study (.jsonl, or --storage) also holds the times of outcomes and the random
+    numbers, so the study's own policy repeats it exactly.
 
     Example: safedial evaluate log.csv --spec spec.toml --policy hp_probe --policy hp_ucb --out report.html
     """

@@ -44,7 +44,7 @@ def plan(
     seeds: Annotated[
         str, typer.Option(help="Studies simulated in each scenario: how many, or which, as 0:100.")
     ] = "100",
-    engine: Annotated[str, typer.Option(help="Of the simulations: numpy, jax or auto.")] = "numpy",
+    engine: Annotated[str, typer.Option(help="Engine of the simulations: numpy, jax or auto.")] = "numpy",
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
 ) -> None:
@@ -121,8 +121,8 @@ def _print(made: Any, paths: list[Path]) -> None:
     typer.echo("\n".join(made.words()))
     above = "Costs above: rounds of a study with a cost above the threshold, on average"
     reward = (
-        ", and at most in 19 of 20 studies; reward: as a share of an all-knowing policy's; attainable: of one's who "
-        "has only its sign to learn; half from: the round from which a round earns at least half"
+        ", and at most in 19 of 20 studies; reward: as a share of an all-knowing policy's; attainable: as a share of "
+        "the reward of a policy that must learn only its sign; half from: the first round from which half is earned"
     )
     scale = (
         "; worst round: the largest chance of an excess in one round; climbs from: the first round in which most "

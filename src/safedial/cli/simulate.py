@@ -54,14 +54,14 @@ WORLD = (
 WORDS = {
     "violation_ci": "violation rate, 95 % interval",
     "regret": "regret: reward lost against known means",
-    "clairvoyant_reward": "reward of one who knows the means",
-    "exact_clairvoyant_reward": "reward of one who knows the noise's law too",
+    "clairvoyant_reward": "reward if the means are known",
+    "exact_clairvoyant_reward": "reward if the noise's law is known too",
     "full_dose_rounds": "rounds with the largest safe dose",
     "full_dose_violation_rate": "violation rate in those rounds",
     "regret_ci": "regret, 95 % interval",
     "informative_rounds": "rounds that taught something",
     "alarmed_seeds": "seeds with an alarm",
-    "exact_share": "share of the reward of one who knows all",
+    "exact_share": "share of an all-knowing policy's reward",
     "attainable_share": "reward, as a share of what can be earned",
 }
 """What a number of the report is called in the table."""
@@ -82,7 +82,7 @@ def simulate(
         Path | None, typer.Option(help="Write the first seed's rounds to this CSV file, in the units of --spec.")
     ] = None,
     violation_risk: Annotated[
-        float | None, _promise("Chance per round that noise pushes the cost above it [0.01].")
+        float | None, _promise("Chance per round that noise pushes the cost above the threshold [0.01].")
     ] = None,
     estimation_risk: Annotated[float | None, _promise("Chance that a bound is wrong in any round [0.01].")] = None,
     total_risk: Annotated[float | None, _promise("The sum of the two risks, instead of each.")] = None,

@@ -105,7 +105,9 @@ def read_context(words: str) -> Any:
     try:
         return json_.loads(text if text.startswith(("[", "{")) else f"[{text}]")
     except ValueError:
-        raise InvalidInput("context: must be comma-separated numbers, or JSON", "not_finite") from None
+        raise InvalidInput(
+            'context: must be comma-separated numbers, or JSON: \'{"age": 61, "weight": 80}\'', "not_finite"
+        ) from None
 
 
 def read_fields(spec: Path | None, fields: list[str] | None) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Certificate(dict[str, Any]):
             "promise": self["statement"],
             "policy": self["policy"]["name"],
         }
-        rests = ["The promise holds if:", *self["assumptions"]] if claimed else []
+        rests = ["The promise holds if:", *(f"- {text}" for text in self["assumptions"])] if claimed else []
         return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests)
 
 

@@ -106,7 +106,7 @@ def check_past(rules: Rules, sample: Sample, context: Any) -> None:
     HP-Student needs that no outcome decides which rounds get nothing; for its anytime promise it is enough that this is
     decided before the round's own outcome.
     """
-    rule = "is not known, of a round before the first decision: leaving out those that were feared would mislead"
+    rule = "must be known for a round before the first decision: leaving out rounds with feared outcomes would mislead"
     way_out = "leave the round out if the reason has nothing to do with its outcome"
     require(not sample.unknown, "cost", sample.measured, rule, way_out)
     rules.learner.check_context(rules, context)

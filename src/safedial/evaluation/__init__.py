@@ -45,8 +45,8 @@ def evaluate(
 ) -> Evaluation:
     """What each policy would have done on the rounds of a log, and what that would have cost and earned.
 
-    Exact where the dose curve is: in the model R/g and C/g do not depend on the dose, so a round that was given any
-    dose above 0 tells what every other dose would have given. Under a growth bracket, figures are lower and upper ones.
+    The results are exact if the dose curve is: in the model R/g and C/g do not depend on the dose, so a round with any
+    dose above 0 shows what every other dose would have led to. Under a growth bracket you get lower and upper bounds.
 
     Args:
         log: a `Log`, the path of a log or of a study's export (.csv, .jsonl), or a `Study`. A .jsonl export and a study

@@ -170,8 +170,8 @@ class Outcomes:
         return dict(zip(self.rounds.names, self.rounds.raw.T, strict=True))
 
     def hindsight(self) -> tuple[Array, Array]:
-        """(the largest setting that keeps every threshold, as measured by the first cost's model; what it earns), for
-        one who knows each round's outcome; with bounds the largest that is surely tolerated. NaN where not known.
+        """(the largest setting that keeps every threshold, as measured by the first cost's model; what it earns), if
+        each round's outcome were known beforehand; with bounds, what is surely tolerated. NaN where not known.
         """
         rounds, action = self.rounds, np.ones(len(self.rounds))
         if not self.exact:

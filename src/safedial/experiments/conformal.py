@@ -160,7 +160,7 @@ def section(folder: Path) -> list[str]:
         "<p>Not in the paper. The same risk for every policy: "
         f"{rows[0]['risk']:.0%} per round (d = {rows[0]['dim']:.0f}, τ = 0.5). Reward is a share of the reward of an all-knowing policy, "
         "which knows θ*, μ* and the exact noise quantile at that risk; a policy that breaks the promise can earn more. The attainable "
-        "is what one earns who knows the cost as well and has only the sign of the reward to learn.</p>",
+        "reward is that of a policy which knows the cost just as well and must learn only the sign of the reward.</p>",
         image(folder / "conformal.png", "Reward against violations for each policy in six worlds"),
         html_table(heads, lines),
         f"<p>Where rounds are exchangeable, HP-Conformal exceeds τ in at most {worst:.2%} of its full doses (promised: "

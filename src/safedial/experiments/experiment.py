@@ -19,7 +19,7 @@ from safedial.simulation.run import Simulation
 Rows = list[dict[str, Any]]
 Seeds = Annotated[int, "How many seeds; the paper uses 5."]
 Rounds = Annotated[int, "Rounds for each seed; the paper uses 10000."]
-EngineName = Annotated[str, "Of the simulations: numpy, jax or auto; provenance states which played."]
+EngineName = Annotated[str, "Engine of the simulations: numpy, jax or auto; the provenance file names it."]
 
 
 class Engine:

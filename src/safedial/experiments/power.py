@@ -246,8 +246,8 @@ def section(folder: Path) -> list[str]:
     tables = [part for name, heads, lines in _tables(rows) for part in (f"<h3>{name}</h3>", html_table(heads, lines))]
     return [
         "<h2>What each policy earns, by the length of a study</h2>",
-        "<p>Not in the paper. τ = .5, δ′ = .01, Gaussian noise, S = L = 1. The attainable is what one earns who knows the cost and the quantile "
-        "of its noise, and has only the sign of the reward to learn: no bound on the cost can earn more. “Tight”: radius "
+        "<p>Not in the paper. τ = .5, δ′ = .01, Gaussian noise, S = L = 1. The attainable reward is that of a policy which knows the cost and "
+        "the quantile of its noise, and must learn only the sign of the reward: no bound on the cost can earn more. “Tight”: radius "
         f"self-normalised, probe .001. No policy exceeded τ in more than {worst:.0%} of the rounds that its δ allows.</p>",
         image(
             folder / "power.png", "Share of the exact clairvoyant's reward against the length of a study, by promise"

@@ -177,8 +177,8 @@ def section(folder: Path) -> list[str]:
         html_table(["policy", *heads], lines),
         "<p><small>Reward share: of the clairvoyant's reward, which knows θ* and μ* but keeps the sub-Gaussian noise margin. A policy "
         "that earns more has negative regret: HP-Conformal learns the quantile of the noise (a promise for exchangeable rounds); "
-        "On-Expectation keeps no margin and breaks the promise. The attainable: what one earns who knows the cost and the quantile of its "
-        "noise at δ, and has only the sign of the reward to learn.</small></p>",
+        "On-Expectation keeps no margin and breaks the promise. The attainable reward is that of a policy which knows the cost and the quantile "
+        "of its noise at δ, and must learn only the sign of the reward.</small></p>",
         claim(
             "Regret is Õ(d√T) (Theorem 2).",
             f"Theorem 2 with its constants written out is {'never exceeded' if holds else 'EXCEEDED'}; it is at least "

@@ -103,7 +103,7 @@ def _plain(growth: Growth, threshold: Any) -> Growth:
         not growth.features,
         "growth",
         list(growth.features),
-        "are features, which a plan does not have",
+        "must be numbers: a simulated plan has no such features",
         "state numbers",
     )
     size = float(threshold)

@@ -115,7 +115,7 @@ def _body(plan: Plan, place: Path) -> list[str]:
         image(place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"),
         "<h2>Operating characteristics</h2>",
         html_table(list(HEADS.values()), lines(plan)),
-        "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; attainable: of what one earns who knows the cost and has only the sign of the reward to learn; "
+        "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; attainable: the share of what a policy earns which knows the cost and must learn only the sign of the reward; "
         f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
         f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",

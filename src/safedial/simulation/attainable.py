@@ -1,4 +1,4 @@
-"""The attainable reward: what one earns who knows the cost exactly and has only the sign of the reward to learn.
+"""The attainable reward: that of a policy which knows the cost exactly and learns only the sign of the reward.
 
 Nobody can earn the whole of the clairvoyant's reward, because the sign of the reward must be learned; this much is lost
 however sharp the bound on the cost. R/g does not depend on the dose, and a vanishing dose teaches as much as a full

@@ -91,7 +91,7 @@ class Simulation:
 
     @cached_property
     def attainable_reward_curve(self) -> Array | None:
-        """The reward of one who knows the cost exactly and learns the sign of the reward.
+        """The reward of a policy that knows the cost exactly and learns the sign of the reward.
 
         Computed when first asked for, on the same random numbers. None where there is none (`simulation.attainable`),
         and for worlds that were drawn on a device.

@@ -70,7 +70,10 @@ class StoreReader:
             if gone is not None:
                 raise gone
             if not found:
-                raise StudyError("unknown_study", f"name = {str(name)[:80]!r}: there is no such study in this store")
+                told = (
+                    f"name = {str(name)[:80]!r}: there is no such study in this store; `safedial study list` names all"
+                )
+                raise StudyError("unknown_study", told)
             self._ids[name] = found
         return self._ids[name]
 
