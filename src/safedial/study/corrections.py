@@ -57,5 +57,5 @@ def fold_correction(connection: Any, study: int, state: State, event: Event) -> 
         state.held[decision] = round_, after, False
     elif not state.frozen or (decision if state.study.ordered else known.outcome.seq) < state.frozen_at:
         cast("Any", state.learner).revise(round_.context, before, after)
-    keep_scatter(state, decision, state.watch.revised(round_, before, after, state.scatter.pop(decision, [])))
+    keep_scatter(state, decision, state.watch.revised(round_, before, after, state.scatter.take(decision)))
     latest.seq = state.seq = event.seq

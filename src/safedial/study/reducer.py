@@ -188,7 +188,7 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
 def keep_scatter(state: State, decision: int, added: list[float]) -> None:
     """Keep what an outcome added to the evidence against the noise, for a later correction."""
     if any(added) and state.study.folds:
-        state.scatter[decision] = added
+        state.scatter.keep(decision, added)
 
 
 def sample_of(state: State, round_: Round, body: Body) -> Sample:

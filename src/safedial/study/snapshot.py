@@ -38,7 +38,7 @@ def pack(state: State) -> bytes:
     """Everything the next event needs."""
     head, plain = _contents(state)
     head["arrays"] = [[name, value.dtype.str, list(value.shape)] for name, value in plain.items()]
-    return b"".join([canonical(head).encode(), b"\n", *(value.tobytes("C") for value in plain.values())])
+    return b"".join([canonical(head).encode(), b"\n", *(np.ascontiguousarray(each).data for each in plain.values())])
 
 
 def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -58,9 +58,7 @@ def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if state.study.folds:
         arrays["recent_of"] = np.array(state.recent_of, dtype=np.int64)
-        arrays["scatter.of"] = np.array(list(state.scatter), dtype=np.int64)
-        rows = np.array(list(state.scatter.values()), dtype=np.float64)
-        arrays["scatter.added"] = rows.reshape(-1, len(state.watch.tails))
+        arrays["scatter.of"], arrays["scatter.added"] = state.scatter.arrays()
     if state.learner.reads_questions:
         parts = [name.split(".") for name in state.named]
         arrays["named.seqs"] = np.array([int(seq) for seq, _ in parts], dtype=np.int64)
@@ -129,7 +127,7 @@ def _state(study: StudySpec, head: dict[str, Any], arrays: dict[str, Any]) -> St
     state.watch.unpack(arrays["monitor"])
     if study.folds:
         state.recent_of.extend(arrays["recent_of"].tolist())
-        state.scatter = dict(zip(arrays["scatter.of"].tolist(), arrays["scatter.added"].tolist(), strict=True))
+        state.scatter.restore(arrays["scatter.of"], arrays["scatter.added"])
     return state
 
 
@@ -184,7 +182,7 @@ def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
     columns = [
         ("numbers", np.array(numbers, dtype=np.int64).reshape(-1, 4)),
         ("values", np.array([(r.action, r.baseline_cost) for r in values], dtype=np.float64).reshape(-1, 2)),
-        ("contexts", np.array([r.context for r in values], dtype=np.float64).reshape(-1, dim)),
+        ("contexts", np.concatenate([np.empty(0), *(r.context for r in values)]).reshape(-1, dim)),
     ]
     if state.study.rules_version > 1:
         columns.append(("times", np.array([r.at for r in values], dtype=np.int64)))

@@ -25,6 +25,7 @@ from safedial.decision.rounds import Round
 from safedial.decision.watch import Watch
 from safedial.study.event import START
 from safedial.study.guard import FEW_UNWATCHED
+from safedial.study.scatter import Scatter
 from safedial.study.spec import StudySpec
 
 HOUR = 3_600_000_000
@@ -68,7 +69,7 @@ class State:
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.recent_of: deque[int] = deque(maxlen=study.guard.stop_of_last)
-        self.scatter: dict[int, list[float]] = {}
+        self.scatter = Scatter(len(self.watch.tails))
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
         self.snapshots: list[tuple[int, bytes]] = []
