@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from safedial.study import Store, StudyError, create_study, open_study, transaction, verify_study
+from safedial.study import Store, StudyError, create_study, open_study, replay_log, transaction, verify_study
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events, snapshot_seqs
 from safedial.study.schema import sa
@@ -114,12 +114,31 @@ def test_a_correction_begins_from_no_doctored_snapshot_either(played):
 
 def test_a_snapshot_saves_the_replay_of_what_came_before_it(played, monkeypatch):
     """Otherwise nothing above would mean anything."""
-    from safedial.study import replay_log
-
     update, replayed = replay_log.update_state, []
     monkeypatch.setattr(replay_log, "update_state", lambda *words, **more: replayed.append(1) or update(*words, **more))
     next_action(played)
     assert 0 < len(replayed) < 20
+
+
+def test_a_state_that_the_store_has_is_not_kept_in_memory_too(played, monkeypatch):
+    """Only the latest is; what a replay needs of the earlier ones it reads from the store."""
+    monkeypatch.setattr(replay_log, "SHOT_EVENTS", 5)
+    with Store(played) as store:
+        study = open_study("trial", storage=store)
+        first, *_, recent = [row["decision_id"] for row in study.rows()]
+        for _ in range(20):
+            study.tell(study.ask([0.6, 0.1]).id, reward=0.1, cost=0.04)
+            with store.engine.begin() as connection:
+                latest, _ = snapshot_seqs(connection, 1)[0]
+            assert latest <= min(seq for seq, _ in store._states[1].snapshots)
+        for each in (recent, first):
+            study.correct(each, cost=0.03, applied_action=0.3, reason="another dose")
+        mine = study.state_digest()
+    change(played, "DELETE FROM snapshots WHERE study_id = 1")
+    with Store(played) as store:
+        study = open_study("trial", storage=store)
+        assert study.state_digest() == mine
+        assert study.verify().ok
 
 
 def test_a_log_says_which_snapshots_it_vouches_for(played):
@@ -147,11 +166,17 @@ def rewritten(storage, alter):
         append_events(connection, 1, events)
 
 
-def test_verify_finds_a_snapshot_event_that_names_another_snapshot(played):
+@pytest.mark.parametrize(
+    ("stored", "altered"),
+    [(True, {"digest": "0" * 64}), (False, {"after": 3}), (False, {"first": "0" * 64}), (False, {"more": 1})],
+)
+def test_verify_finds_a_snapshot_event_that_names_another_snapshot(played, stored, altered):
     def alter(event, body):
-        return {**body, "digest": "0" * 64} if event.kind == "snapshot" else body
+        return {**body, **altered} if event.kind == "snapshot" else body
 
     rewritten(played, alter)
+    if not stored:
+        change(played, "DELETE FROM snapshots WHERE study_id = 1")
     with Store(played) as store:
         report = verify_study(store, "trial")
     assert (report.ok, report.problem) == (False, "does not confirm the snapshot before it")

@@ -140,7 +140,8 @@ def reached(state: State, event: Event) -> State:
     """The state, to which an event was applied; it is kept in memory if that is due."""
     state.hash = event.hash
     if state.seq >= state.next_shot:
-        keep_snapshot(state)
+        older = thinned(state.seq, state.snapshots, lambda shot: shot[0], SHOT_EVENTS)
+        keep_snapshot(state, pack(state), older)
     return state
 
 
@@ -206,10 +207,9 @@ def extend(source: Source, state: State, upto: int, changes: Sequence[Change]) -
     return state
 
 
-def keep_snapshot(state: State) -> None:
-    """Keep a state in memory, and fewer of the older ones."""
-    content = pack(state)
-    state.snapshots = [(state.seq, content), *thinned(state.seq, state.snapshots, lambda shot: shot[0], SHOT_EVENTS)]
+def keep_snapshot(state: State, content: bytes, older: Kept) -> None:
+    """Keep a state in memory, as bytes, and of the older ones these."""
+    state.snapshots = [(state.seq, content), *older]
     state.next_shot = state.seq + max(SHOT_EVENTS, len(content) // SHOT_BYTES)
 
 

@@ -114,6 +114,7 @@ class StoreReader:
                 transaction = None if state is None or lost else StudyTransaction(source, state)
                 if transaction is None or transaction.state.seq < latest or not transaction.follow(head):
                     transaction = StudyTransaction(source, self._loaded(source, acknowledged))
+                    transaction.state.next_shot = 2**62  # the writer and the store keep states to replay from
                 _, answer, error = run(Job(study, question, Future(), None, spec), transaction)
             self._read_states[study] = transaction.state
         if error is not None:

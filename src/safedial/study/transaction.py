@@ -20,6 +20,7 @@ from safedial.study.replay_log import (
     catch_up,
     change_of,
     extend,
+    keep_snapshot,
     reached,
     snapshot_body,
     thinned,
@@ -200,7 +201,8 @@ class StudyTransaction:
 
     def finish(self) -> None:
         """Send what is left to the database. A snapshot is written if one is due, or after a replay, so that it need
-        not be repeated; of the older ones, one is kept for each doubling of age.
+        not be repeated; of the older ones, one is kept for each doubling of age. Those kept in memory then go: what is
+        in the store need not be in memory too (a log of version 1 of the rules does not confirm its snapshots).
         """
         self.flush()
         study, seq, replayed = self.source.study, self.state.seq, self.state.replayed
@@ -216,6 +218,7 @@ class StudyTransaction:
         log.drop_snapshots(self.connection, study, set(snapshots) - set(kept))
         first = self.event(1)
         if first is not None and self.state.study.rules_version > 1:
+            keep_snapshot(self.state, content, ())
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")
             self.flush()
         failpoints.hit("snapshot_written")
