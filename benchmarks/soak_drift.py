@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def drift(storage: str, seconds: float, seed: int, given_up: int) -> dict[str, Any]:
-    """Operations a second and the service's memory, in 40 windows."""
+    """Operations a second, the service's memory and its processor time, in 40 windows."""
     print(f"Drift: {seconds / 60:g} minutes, {MISSING:.0%} missing, {CORRECTED:.0%} corrected", flush=True)
     with serving(storage) as port:
         server = next(each for each in psutil.Process().children() if "serve" in each.cmdline())
@@ -53,9 +53,11 @@ def drift(storage: str, seconds: float, seed: int, given_up: int) -> dict[str, A
         windows = asyncio.run(_play(port, seconds, seed, server, given_up))
         state = client.study("drift")
         client.close()
-    rates, memory = ([each[name] for each in windows] for name in ("operations_per_second", "memory_mb"))
-    edge = max(1, len(windows) // 10)
-    start, end = float(np.mean(rates[1 : 1 + edge])), float(np.mean(rates[-edge:]))
+    memory, edge = [each["memory_mb"] for each in windows], max(1, len(windows) // 10)
+    (start, end), (early, late) = (
+        [float(np.mean([each[name] for each in part])) for part in (windows[1 : 1 + edge], windows[-edge:])]
+        for name in ("operations_per_second", "processor_us")
+    )
     found = {
         "decisions": state["decisions"],
         "events": state["seq"],
@@ -63,13 +65,16 @@ def drift(storage: str, seconds: float, seed: int, given_up: int) -> dict[str, A
         "operations_per_second_start": start,
         "operations_per_second_end": end,
         "end_over_start": end / start,
+        "processor_us_start": early,
+        "processor_us_end": late,
         "memory_mb_start": memory[1],
         "memory_mb_end": memory[-1],
         "windows": windows,
     }
     print(
         f"  {start:,.0f} operations/s at the start, {end:,.0f} at the end ({end / start:.0%}); "
-        f"memory {memory[1]:.0f} to {memory[-1]:.0f} MB; {state['decisions']:,} decisions",
+        f"{early:.0f} to {late:.0f} us of processor time each; memory {memory[1]:.0f} to {memory[-1]:.0f} MB; "
+        f"{state['decisions']:,} decisions",
         flush=True,
     )
     return found
@@ -79,17 +84,18 @@ async def _play(port: int, seconds: float, seed: int, server: psutil.Process, gi
     counts = [0]
     end = time.perf_counter() + seconds
     playing = asyncio.gather(*(_connection(port, end, seed + n, counts, given_up) for n in range(CONNECTIONS)))
-    windows, length, before, at = [], seconds / 40.0, 0, time.perf_counter()
+    windows, length, before, at, used = [], seconds / 40.0, 0, time.perf_counter(), processor_seconds(server)
     while not playing.done() and len(windows) < 40:
         await asyncio.wait([playing], timeout=length)
-        now = time.perf_counter()
+        now, done, spent = time.perf_counter(), counts[0], processor_seconds(server)
         windows.append(
             {
-                "operations_per_second": (counts[0] - before) / (now - at),
+                "operations_per_second": (done - before) / (now - at),
+                "processor_us": 1e6 * (spent - used) / max(1, done - before),
                 "memory_mb": memory_mb(server),
             }
         )
-        before, at = counts[0], now
+        before, at, used = done, now, spent
         if len(windows) % 4 == 0:
             last = windows[-1]
             print(
@@ -99,6 +105,12 @@ async def _play(port: int, seconds: float, seed: int, server: psutil.Process, gi
             )
     await playing
     return windows
+
+
+def processor_seconds(process: psutil.Process) -> float:
+    """What a process has used, which other processes on the machine change less than the time on the clock."""
+    times = process.cpu_times()
+    return times.user + times.system
 
 
 async def _connection(port: int, end: float, seed: int, counts: list[int], given_up: int) -> None:
