@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +87,18 @@ def contexts(count: int, seed: int) -> list[list[float]]:
 
 
 async def load(
-    ports: list[int], study: str, *, seconds: float, connections: int, tell: bool, key: str = ""
+    ports: list[int],
+    study: str,
+    *,
+    seconds: float,
+    connections: int,
+    tell: bool,
+    key: str = "",
+    goes_on: Callable[[], bool] | None = None,
 ) -> dict[str, float]:
-    """Ask (and tell) on every connection, one request after the other, for so many seconds."""
+    """Ask (and tell) on every connection, one request after the other, for so many seconds, and as long as it
+    `goes_on`.
+    """
     loop = asyncio.get_running_loop()
     drawn = contexts(2000, 1)
     asks = [post(f"/v1/studies/{study}/decisions", json.dumps({"context": x}).encode(), key) for x in drawn]
@@ -100,7 +109,7 @@ async def load(
     async def one(number: int) -> None:
         _, wire = await loop.create_connection(Wire, "127.0.0.1", ports[number % len(ports)])
         at = number
-        while (started := time.perf_counter()) < end:
+        while (started := time.perf_counter()) < end or (goes_on is not None and goes_on()):
             status, answer = await wire.call(asks[at % len(asks)])
             times.append(time.perf_counter() - started)
             if status != 201:

@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=20.0, help="of missing outcomes and corrections")
     parser.add_argument("--decisions", type=int, default=100_000, help="in the log that is restarted and verified")
-    parser.add_argument("--attack-seconds", type=float, default=20.0, help="of each attack, and of none")
+    parser.add_argument("--attack-seconds", type=float, default=20.0, help="of each attack, and of none; at least")
     parser.add_argument("--wrong-keys", type=int, default=100_000)
     parser.add_argument("--keep-open", action="store_true", help="missing outcomes are never declared lost")
     parser.add_argument("--seed", type=int, default=1)

@@ -60,7 +60,7 @@ def _print(name: str, row: dict[str, float], alone: dict[str, float]) -> None:
 
 
 def _measured(port: int, key: str, seconds: float, server: psutil.Process, attack: Any, many: int) -> dict[str, float]:
-    """The deciders' load, with an attack from a process of its own."""
+    """The deciders' load, with an attack from a process of its own, until all wrong keys were tried."""
     memory, over = [memory_mb(server)], threading.Event()
     watching = threading.Thread(target=_watch, args=(server, memory, over))
     watching.start()
@@ -72,8 +72,12 @@ def _measured(port: int, key: str, seconds: float, server: psutil.Process, attac
         until = time.monotonic() + 30
         while not done.value and time.monotonic() < until:
             time.sleep(0.05)
+
+    def goes_on() -> bool:
+        return attack is wrong_keys and attacker is not None and attacker.is_alive() and done.value < many
+
     try:
-        row = asyncio.run(load([port], "load", seconds=seconds, connections=16, tell=True, key=key))
+        row = asyncio.run(load([port], "load", seconds=seconds, connections=16, tell=True, key=key, goes_on=goes_on))
     finally:
         over.set()
         watching.join()
