@@ -140,8 +140,8 @@ def reached(state: State, event: Event) -> State:
     """The state, to which an event was applied; it is kept in memory if that is due."""
     state.hash = event.hash
     if state.seq >= state.next_shot:
-        older = thinned(state.seq, state.snapshots, lambda shot: shot[0], SHOT_EVENTS)
-        keep_snapshot(state, pack(state), older)
+        content, older = pack(state), thinned(state.seq, state.snapshots, lambda shot: shot[0], SHOT_EVENTS)
+        keep_snapshots(state, [(state.seq, content), *older], len(content))
     return state
 
 
@@ -207,10 +207,9 @@ def extend(source: Source, state: State, upto: int, changes: Sequence[Change]) -
     return state
 
 
-def keep_snapshot(state: State, content: bytes, older: Kept) -> None:
-    """Keep a state in memory, as bytes, and of the older ones these."""
-    state.snapshots = [(state.seq, content), *older]
-    state.next_shot = state.seq + max(SHOT_EVENTS, len(content) // SHOT_BYTES)
+def keep_snapshots(state: State, kept: list[tuple[int, bytes]], size: int) -> None:
+    """Keep these states in memory, the latest first. `size` is the present one's, which sets when the next is due."""
+    state.snapshots, state.next_shot = kept, state.seq + max(SHOT_EVENTS, size // SHOT_BYTES)
 
 
 def thinned(seq: int, snapshots: list[Any], place: Callable[[Any], int], unit: int) -> list[Any]:

@@ -20,7 +20,7 @@ from safedial.study.replay_log import (
     catch_up,
     change_of,
     extend,
-    keep_snapshot,
+    keep_snapshots,
     reached,
     snapshot_body,
     thinned,
@@ -218,7 +218,7 @@ class StudyTransaction:
         log.drop_snapshots(self.connection, study, set(snapshots) - set(kept))
         first = self.event(1)
         if first is not None and self.state.study.rules_version > 1:
-            keep_snapshot(self.state, content, ())
+            keep_snapshots(self.state, [], len(content))
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")
             self.flush()
         failpoints.hit("snapshot_written")
