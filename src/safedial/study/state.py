@@ -147,7 +147,7 @@ class State:
         """
         guard, watch = self.study.guard, self.watch
         joint = self.study.rules_version > 5
-        parts = self.phases if joint else [self]
+        parts: list[State] = self.phases if joint else [self]
         if self.broken and not watch.crossed:
             yield "assumption_broken"
         if watch.crossed:
