@@ -39,8 +39,12 @@ def load_checkpoint(given: Checkpoint) -> Mapping[str, Any] | str:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    shown = "a text" if isinstance(given, str) else str(given)
-    require(isinstance(found, dict), "checkpoint", shown, "must hold the JSON object that `checkpoint` wrote")
+    if not isinstance(found, dict):
+        shown, rule = (
+            "a text" if isinstance(given, str) else str(given),
+            "must hold the JSON object that `checkpoint` wrote",
+        )
+        raise InvalidInput(f"checkpoint = {shown!r}: {rule}", public=f"checkpoint: {rule}")
     return found
 
 

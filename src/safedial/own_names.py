@@ -33,7 +33,7 @@ def imported(name: str, argument: str, way_out: str = 'write "module:name" or "p
         found: Any = module_of(name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:  # whatever the user's module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         reason = f"{type(error).__name__}: {error}"
         raise InvalidInput(
             f"{argument} = {name!r}: cannot be imported from {os.getcwd()} or the path of Python ({reason}); {way_out}"
@@ -80,7 +80,13 @@ def made_by(name: str, options: Mapping[str, Any], argument: str, kind: type[Kin
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise InvalidInput(f"{argument} = {name!r}: does not take {dict(options)} ({error})") from error
-    made = factory(**options)
+    try:
+        made = factory(**options)
+    except (Exception, SystemExit) as error:  # whatever the user's factory does
+        raise InvalidInput(
+            f"{argument} = {name!r}: fails when it is called with {dict(options)} ({type(error).__name__}: {error}); "
+            "call it yourself to see where"
+        ) from error
     require(isinstance(made, kind), argument, name, words, way_out)
     return made
 

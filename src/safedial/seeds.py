@@ -25,7 +25,10 @@ def as_seeds(given: Any, argument: str = "seeds") -> list[int]:
     if type(found) is int:
         found = range(found)
     require(isinstance(found, (Sequence, np.ndarray)), argument, given, RULE)
-    chosen = list(found)
+    try:
+        chosen = list(found)
+    except (OverflowError, MemoryError) as error:
+        raise InvalidInput(f"{argument} = {given!r}: are too many seeds; {RULE}") from error
     whole = all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in chosen)
     require(chosen and whole and len(set(chosen)) == len(chosen), argument, given, RULE)
     return [int(seed) for seed in chosen]

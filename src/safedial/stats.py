@@ -55,15 +55,38 @@ def violation_interval(violations: Any, rounds: float, level: float = 0.95) -> t
     >>> bool(0 <= low < 0.0002 < high < 0.001)
     True
     """
-    from scipy.special import ndtri
-
     counts = np.asarray(violations, dtype=float).ravel()
     require(counts.size, "violations", violations, "must hold at least one count")
+    rate, low, high = _wilson(counts, rounds, level)
+    by_seed = seed_interval(counts / rounds, level)
+    low, high = min(low, by_seed[0]), max(high, by_seed[1])
+    return max(low, 0.0) if rate > 0.0 else 0.0, min(high, 1.0) if rate < 1.0 else 1.0
+
+
+def difference_interval(violations: Any, others: Any, rounds: float, level: float = 0.95) -> tuple[float, float]:
+    """An interval for the difference of two violation rates of the same seeds: Student's over the paired differences.
+
+    If all seeds tie, as they do where excesses are rare or there is one seed, that would be a point. Then it is
+    Newcombe's, which combines Wilson's intervals of both rates over the pooled rounds.
+
+    >>> low, high = difference_interval([0, 0, 0], [0, 0, 0], rounds=1000)
+    >>> bool(low < 0 < high < 0.002)
+    True
+    """
+    counts, other = (np.asarray(each, dtype=float).ravel() for each in (violations, others))
+    if np.ptp(counts - other) > 0.0:
+        return seed_interval((counts - other) / rounds, level)
+    (rate, low, high), (base, least, most) = _wilson(counts, rounds, level), _wilson(other, rounds, level)
+    less, more = math.hypot(rate - low, most - base), math.hypot(high - rate, base - least)
+    return rate - base - less, rate - base + more
+
+
+def _wilson(counts: Any, rounds: float, level: float) -> tuple[float, float, float]:
+    """The rate of all rounds together, and the ends of Wilson's interval."""
+    from scipy.special import ndtri
+
     total, rate = counts.size * rounds, float(counts.mean() / rounds)
     quantile = float(ndtri(0.5 + level / 2))
     centre = (rate + quantile**2 / (2 * total)) / (1 + quantile**2 / total)
     half = quantile * math.sqrt(rate * (1 - rate) / total + quantile**2 / (4 * total**2)) / (1 + quantile**2 / total)
-    low, high = centre - half, centre + half
-    by_seed = seed_interval(counts / rounds, level)
-    low, high = min(low, by_seed[0]), max(high, by_seed[1])
-    return max(low, 0.0) if rate > 0.0 else 0.0, min(high, 1.0) if rate < 1.0 else 1.0
+    return rate, centre - half, centre + half

@@ -320,6 +320,11 @@ def test_an_unknown_unit_a_visit_told_twice_and_another_study_s_checkpoint_chang
             "other_study",
             "'other'",
         ),
+        (
+            service.get("/v1/studies/trial/verify?checkpoint=%7B"),
+            "invalid_input",
+            "checkpoint: must hold the JSON object",
+        ),
     ):
         assert answer.code == code
         assert words in str(answer.json()), code

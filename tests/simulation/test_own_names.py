@@ -148,9 +148,11 @@ def test_a_changed_file_is_computed_anew_and_another_one_is_refused(folder, tmp_
 
 def test_a_module_that_is_not_there_or_breaks_is_named(folder, tmp_path):
     (tmp_path / "broken_module.py").write_text("1 / 0\n")
+    (tmp_path / "leaving_module.py").write_text("raise SystemExit(0)\n")
     for name, rule in (
         ("nowhere:half", "ModuleNotFoundError"),
         ("broken_module:half", "ZeroDivisionError"),
+        ("leaving_module:half", "SystemExit"),
         (f"{folder}:whole", "AttributeError"),
         ("nowhere.py:half", "FileNotFoundError"),
         (":half", "there is no module"),
@@ -160,3 +162,14 @@ def test_a_module_that_is_not_there_or_breaks_is_named(folder, tmp_path):
     with pytest.raises(InvalidInput, match="there is no such policy"):
         parse_grid(GRID.replace('"hp_probe"', '"half"'))
     importlib.invalidate_caches()
+
+
+@pytest.mark.parametrize("trouble", ["1 / 0", "raise SystemExit(0)"])
+def test_a_factory_that_fails_is_named(tmp_path, monkeypatch, trouble):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "failing_factory.py").write_text(f"def make(half=1):\n    {trouble}\n")
+    name = "failing_factory.py:make"
+    with pytest.raises(InvalidInput, match=rf"policy = '{name}': fails when it is called with .*; call it yourself"):
+        simulate({"name": name, "half": 2}, LinearWorld(dim=2), make_spec(), rounds=5, seeds=1)
+    with pytest.raises(InvalidInput, match=rf"world.* = '{name}': fails when it is called with"):
+        simulate("hp_ucb", name, make_spec(), rounds=5, seeds=1)

@@ -146,6 +146,19 @@ def test_a_name_that_leads_to_no_world_is_refused(name, rule):
         simulate("hp_probe", object(), SPEC, rounds=5, seeds=1)
 
 
+class Unknown(Kept):
+    """Its costs are not numbers, which would pass for costs that never exceed."""
+
+    def means(self, spec, truth, context):
+        reward, cost = super().means(spec, truth, context)
+        return reward, cost * np.nan
+
+
+def test_outcomes_that_are_not_numbers_are_refused():
+    with pytest.raises(InvalidInput, match="Unknown': gave an outcome that is not a finite number"):
+        simulate("hp_probe", Unknown(), SPEC, rounds=5, seeds=1)
+
+
 class Unlucky(Kept):
     """Sends the candidate of the highest true cost."""
 

@@ -141,3 +141,21 @@ def test_the_trail_says_what_an_amendment_changed(store):
     assert first["changed"] == {"threshold": [0.5, 0.6], "guard.max_open": [10_000, 20], "guard.stop": None}
     assert last["changed"] == {"labels": None, "guard.due_after": [None, 5]}
     assert "changed" not in study.trail(whole=True)[-1]
+
+
+@pytest.mark.parametrize("rule", ["too_many_unwatched", "too_many_void"])
+def test_amendments_do_not_hide_rounds_without_an_outcome(store, rule):
+    study = create_study("trial", SPEC, storage=store, guard={"max_void": 24 if rule == "too_many_void" else None})
+    for number in range(24):
+        if number == 12:
+            study.amend(changes={"labels": {"cost": "trough"}}, **WHY)
+        study.void(study.ask([0.3, 0.2]).id, reason="lost", unrelated=True)
+        if study.status()["stopped"] == "too_many_unwatched" and rule == "too_many_void":
+            study.resume("looked at it")
+    if rule == "too_many_void":
+        assert study.status()["stopped"] == ""
+        study.void(study.ask([0.3, 0.2]).id, reason="lost", unrelated=True)
+    assert study.status()["stopped"] == rule
+    study.resume("the courier was changed")
+    assert study.status()["stopped"] == ""
+    assert study.verify().ok

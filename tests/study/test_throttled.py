@@ -33,7 +33,7 @@ def rules_of(kind):
     return SafetySpec(**spec), policy
 
 
-def learner_of(kind, version=5):
+def learner_of(kind, version=6):
     spec, policy = rules_of(kind)
     fields = {"spec": spec, "policy": policy, "dim": 2, "start_action": START}
     return make_learner(Rules.from_dict(fields, version=version))

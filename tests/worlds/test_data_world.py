@@ -80,6 +80,7 @@ def test_it_is_told_apart_in_results_and_promises_nothing():
         ({"reward": REWARD[:-1]}, "reward = .*each of the 40 rows"),
         ({"cost": lambda x: x}, "cost = .*of dimension 1"),
         ({"cost": np.full(40, np.nan)}, "finite"),
+        ({"noise": ["gaussian"]}, "noise = .*must be one of"),
         ({"noise": "context-scale"}, "noise = .*must be one of"),
         ({"noise": lambda x: x[:, 0]}, "numbers > 0"),
     ],

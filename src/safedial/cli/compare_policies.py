@@ -103,4 +103,6 @@ def _print(found: Any, where: str) -> None:
 def _shown(row: dict[str, Any], name: str, times: float = 1.0) -> str:
     if row[name] is None:
         return "none"
+    if row[f"{name}_low"] is None:
+        return f"{times * row[name]:.3g}"
     return f"{times * row[name]:.3g} ± {times * (row[f'{name}_high'] - row[f'{name}_low']) / 2.0:.2g}"

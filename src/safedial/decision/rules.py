@@ -21,14 +21,15 @@ from safedial.errors import InvalidInput, require
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy, make_policy
 
-RULES = 5
+RULES = 6
 """The version of the guard, of learning from outcomes and of the defaults. A study keeps the version it started with; a
 log whose first event states none has version 1. Since version 3 a corrected reward or cost changes what its round
 taught and counted (study/corrections.py); before, the log was replayed. Since version 4 the anytime bound of hp_student
 is the least that its proof allows (core/student.py), and the options that a certified policy's user leaves open follow
 a rule (decision/defaults.py); before, they were those of simulations. Since version 5 throttled outcomes are evidence
 for HP-Conformal and HP-Student too, as they are for HP-Shield since version 4, and an amendment takes over the outcomes
-above the threshold that the stop rule counts."""
+above the threshold that the stop rule counts. Since version 6 the evidence of HP-Conformal, HP-Shield and HP-Student
+waits for no open outcome, and HP-Conformal counts each outcome that is not known as the mildest it may be."""
 
 
 class RuleFields(NamedTuple):

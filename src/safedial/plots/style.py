@@ -140,6 +140,6 @@ def close(figure: Any) -> Any:
 def save(figure: Any, path: Path) -> Path:
     try:
         close(figure).savefig(path, dpi=200)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written ({error.strerror or error})") from error
+    except (OSError, ValueError) as error:  # ValueError: no such format
+        raise InvalidInput(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
     return path

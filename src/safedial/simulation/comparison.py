@@ -13,6 +13,7 @@ from safedial.core.dose import Dose, DoseCurve
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.core.spec_grid import SWEPT
 from safedial.decision.rules import plain_options
+from safedial.decision.units import real
 from safedial.errors import require
 from safedial.notebook import card, data_frame
 from safedial.policies import Policy
@@ -20,7 +21,7 @@ from safedial.seeds import Seeds
 from safedial.simulation.own_policy import find_policy
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.summary import promised
-from safedial.stats import seed_interval, share_interval, violation_interval
+from safedial.stats import difference_interval, seed_interval, share_interval, violation_interval
 from safedial.worlds import World, as_world
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Named = str | Mapping[str, Any] | Policy
+
+UNKNOWN = (None, None)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Comparison:
     def table(self) -> list[dict[str, Any]]:
         """A row for each policy and spec row: excess rate, regret and share of the exact clairvoyant's reward, and the
         differences of rate and regret from the first policy, paired by seed; the ends of intervals are `…_low` and
-        `…_high`. `promised_risk` is None where nothing is proved, and a share where the clairvoyant earns nothing.
+        `…_high`, None where one seed shows no spread. `promised_risk` is None where nothing is proved, and a share
+        where the clairvoyant earns nothing.
         """
         return [self._row(label, row) for label, run in self.runs.items() for row in range(len(run.violations))]
 
@@ -54,23 +58,23 @@ class Comparison:
         over, regret = run.violations[row] / run.rounds, run.regret[row]
         reward, best = run.reward[row], run.exact_clairvoyant_reward[row]
         share = share_interval(reward, best, self.level)
-        paired = {
-            "excess_difference": over - first.violations[row] / first.rounds,
-            "regret_difference": regret - first.regret[row],
-        }
+        several = len(run.seeds) > 1 or run is first
+        less, fewer = regret - first.regret[row], over - first.violations[row] / first.rounds
+        excesses = difference_interval(run.violations[row], first.violations[row], run.rounds, self.level)
         grids = {name: value for name in SWEPT if np.ndim(value := getattr(run.spec, name))}
         return {
             "policy": label,
             **{name: float(value[row]) for name, value in grids.items()},
             **_number("excess_rate", over.mean(), violation_interval(run.violations[row], run.rounds, self.level)),
             "promised_risk": promised(run, row),
-            **_number("regret", regret.mean(), seed_interval(regret, self.level)),
-            **_number("share", reward.sum() / best.sum() if share else None, share or (None, None)),
-            **{
-                key: value
-                for name, each in paired.items()
-                for key, value in _number(name, each.mean(), seed_interval(each, self.level)).items()
-            },
+            **_number("regret", regret.mean(), seed_interval(regret, self.level) if len(run.seeds) > 1 else UNKNOWN),
+            **_number(
+                "share",
+                reward.sum() / best.sum() if share else None,
+                share if share and len(run.seeds) > 1 else UNKNOWN,
+            ),
+            **_number("excess_difference", fewer.mean(), (0.0, 0.0) if run is first else excesses),
+            **_number("regret_difference", less.mean(), seed_interval(less, self.level) if several else UNKNOWN),
         }
 
     @property
@@ -130,11 +134,13 @@ def compare(
     [('HP-UCB', False), ('HP-Probe', True)]
     """
     world = as_world(world)
+    proper = isinstance(policies, (Mapping, Sequence)) and not isinstance(policies, str)
+    require(proper, "policies", policies, "must be a list or a mapping of policies")
     given = policies if isinstance(policies, Mapping) else list(policies)
     made = [find_policy(each) for each in (given.values() if isinstance(given, Mapping) else given)]
     require(made, "policies", policies, "must hold at least one")
     labels = [str(label) for label in given] if isinstance(given, Mapping) else _labels(made)
-    require(0.0 < level < 1.0, "level", level, "must lie between 0 and 1")
+    require(0.0 < real("level", level) < 1.0, "level", level, "must lie between 0 and 1")
     options: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "dose": dose, "points": points, "progress": progress}
     options |= {"engine": engine, "device": device, "draws": draws, "dtype": dtype}
     pairs = zip(labels, made, _specs(spec, len(made), world), strict=True)

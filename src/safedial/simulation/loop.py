@@ -108,6 +108,9 @@ class Batch:
         steps = self.play(done, rounds, draws)
         rounds = rounds._replace(reward_intensity=steps.reward_intensity, cost_intensity=steps.cost_intensity)
         outcome = self.world.outcome(self.spec, rounds)
+        finite = bool(np.isfinite(outcome.reward).all() and np.isfinite(outcome.cost).all())
+        way_out = "look at its contexts, means and noise"
+        require(finite, "world", self.world.name, "gave an outcome that is not a finite number", way_out)
         self._account(done, rounds, outcome, steps)
         if self.setting.record:
             action = self.dose.cost.action(rounds.cost_intensity)

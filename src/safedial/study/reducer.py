@@ -325,7 +325,8 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     fired = [each for each in state.phases if rule in each.fired(latest=each is state)]
     if state not in fired and (forget or not (fired or state.before)):
         fired.append(state)
-    for phase in fired:
+    joint = state.study.rules_version > 5 and rule in ("too_many_void", "too_many_unwatched")
+    for phase in state.phases if joint else fired:
         if phase.learner.watches_itself and (not now or rule in phase.learner.stop_rules or forget):
             phase.learner.restart_evidence()
             phase.watch.crossed = False

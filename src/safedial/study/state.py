@@ -143,8 +143,12 @@ class State:
         return next((rule for each in self.phases for rule in each.fired(latest=each is self)), "")
 
     def fired(self, *, latest: bool = True) -> Iterator[str]:
-        """The rules that have fired, stopped or not. Only the `latest` guard limits what is open, of all phases."""
+        """The rules that have fired, stopped or not. Only the `latest` guard limits what is open, of all phases, and
+        (from version 6 of the rules on) what is void or not watched.
+        """
         guard, watch = self.study.guard, self.watch
+        joint = self.study.rules_version > 5
+        parts: list[State] = self.phases if joint else [self]
         if self.broken and not watch.crossed:
             yield "assumption_broken"
         if watch.crossed:
@@ -153,9 +157,10 @@ class State:
             yield "noise_broken"
         if latest and guard.max_open is not None and self.waiting > guard.max_open:
             yield "too_many_open"
-        if guard.max_void is not None and self.new_void > guard.max_void:
+        counts = latest or not joint
+        if counts and guard.max_void is not None and sum(each.new_void for each in parts) > guard.max_void:
             yield "too_many_void"
-        if guard.max_unwatched is not None and self._is_blind(guard.max_unwatched):
+        if counts and guard.max_unwatched is not None and _is_blind(parts, guard.max_unwatched):
             yield "too_many_unwatched"
         if self._is_done():
             yield "stop_rule"
@@ -196,9 +201,6 @@ class State:
             self.recent.clear()
             self.new_decisions = 0
 
-    def _is_blind(self, share: float) -> bool:
-        return self.watch.new_unwatched > max(FEW_UNWATCHED, share * self.watch.new_watched)
-
     def _is_done(self) -> bool:
         guard = self.study.guard
         many = guard.stop_violations is not None and sum(self.recent) >= guard.stop_violations
@@ -231,3 +233,8 @@ class State:
         if self.amendments:
             facts |= {"amendments": len(self.amendments), "since_round": self.amendments[-1][1]}
         return facts
+
+
+def _is_blind(parts: list[State], share: float) -> bool:
+    unwatched, watched = (sum(getattr(each.watch, name) for each in parts) for name in ("new_unwatched", "new_watched"))
+    return unwatched > max(FEW_UNWATCHED, share * watched)

@@ -56,7 +56,7 @@ class DataWorld(World):
         self.dim, self.label = self.rows.shape[1], label
         self._keys, self._place = np.unique(_as_keys(self.rows), return_inverse=True)
         self._reward, self._cost = self._values("reward", reward), self._values("cost", cost)
-        known = callable(noise) or (noise in NOISES and noise != "context-scale")
+        known = callable(noise) or (isinstance(noise, str) and noise in NOISES and noise != "context-scale")
         names = ", ".join(name for name in NOISES if name != "context-scale")
         require(known, "noise", noise, f"must be one of {names}, or a function of contexts")
         self.noise = "gaussian" if callable(noise) else noise

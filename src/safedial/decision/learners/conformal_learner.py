@@ -2,11 +2,7 @@
 
 A decision opens a round; its outcome may come late or never. The first decision after the rounds have grown by a tenth
 refits, with every outcome reported by then: the time of a refit depends only on the number of rounds. Bets are placed
-in decision order. They wait at an open calibration round until the next refit, which skips it. (In order of report, bad
-outcomes that come late would look like a drift.) A round that is left out is not a calibration round: bets skip it at
-once. In a throttled round the advised setting would have cost at least what was measured, and nobody knows how much
-more: its own p-value is that of the least score it may have, and for later rounds it scores +∞. Both only raise
-p-values, and all bets fall with p, so the evidence stays below that of the true scores (since version 5 of the rules).
+in decision order (conformal_bets.py). In order of report, bad outcomes that come late would look like a drift.
 """
 
 from __future__ import annotations
@@ -22,9 +18,9 @@ from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.action import Choice
-from safedial.core.conformal import TIE, p_value
 from safedial.decision.certificates import conformal_terms
 from safedial.decision.learners import conformal_options
+from safedial.decision.learners.conformal_bets import ConformalBets
 from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.learners.conformal_start import Opening
 from safedial.decision.learners.conformal_view import View
@@ -33,7 +29,7 @@ from safedial.decision.learners.reported_context import check_reported
 from safedial.decision.outcome import Sample, least_quotient
 from safedial.errors import InvalidInput
 from safedial.policies import Policy
-from safedial.policies.conformal.frozen import Frozen, places_of, score
+from safedial.policies.conformal.frozen import Frozen, places_of
 from safedial.policies.conformal.memory import Rounds
 from safedial.policies.hp_conformal import Outlook, learns_start
 
@@ -53,14 +49,10 @@ class ConformalLearner(Learner):
     def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
         self.policy, self.dim, self.ridge, self.opening = rules.policy, rules.dim, rules.spec.ridge, opening
         self.rules = rules
-        self.risk, self.tie = rules.spec.violation_risk, TIE if rules.version > 1 else 0.0
+        self.risk, self.bets = rules.spec.violation_risk, ConformalBets(rules.version)
         self.rounds: Rounds = self.policy.init(self.dim, ridge=self.ridge)
         self._guarded = any(self.policy.options.get(name, off) != off for name, off in OFF.items())
-        self.samples = self.bets = 0
-        self.starts = 0
-        self._sorted: dict[int, Array] = {}
-        self._throttled: dict[int, float] = {}
-        self._unbounded: dict[int, int] = {}
+        self.samples = self.starts = 0
 
     @classmethod
     def started(cls, rules: Rules, start_action: Any) -> Rules:
@@ -124,11 +116,7 @@ class ConformalLearner(Learner):
     def begin(self) -> None:
         """Refit if one is due: before a decision, never after, so that no decision uses its own round."""
         if self.rounds.count >= self.rounds.next_fit:
-            self._bet(wait=False)
-            self.rounds.refit()
-            kept = self.rounds.dropped
-            self._throttled = {number: least for number, least in self._throttled.items() if number >= kept}
-            self._sort()
+            self.bets.refit(self.rounds)
 
     def predict(self, context: Array, norm: float) -> Outlook:
         return self._outlook(self.rounds, context, norm)
@@ -206,57 +194,27 @@ class ConformalLearner(Learner):
             rounds.fill(number, sample.reward, sample.cost, measured=measured, intensity=sample.intensity)
             self.samples += 1
             self._follow()
-            self._bet(wait=True)
+            self.bets.told(rounds, number)
 
     def leave_out(self, place: int) -> None:
         """The open round at `place` has no outcome, for an unrelated reason."""
         self.rounds.leave_out(place)
         self._follow()
-        self._bet(wait=True)
+        self.bets.told(self.rounds, place)
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
         least = least_quotient(self.rules, sample, advised)
-        if self.rules.version > 4 and least > -math.inf and place >= max(self.bets, self.rounds.fitted):
-            self._throttled[place] = least
-            self._bet(wait=True)
+        if self.rules.version > 4 and least > -math.inf and place >= self.bets.first_open(self.rounds):
+            self.bets.throttled[place] = least
+            self.bets.told(self.rounds, place)
 
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, whose promise is neither conformal nor none."""
         self.starts += promise in ("declared", "certified", "student")
 
-    def _bet(self, *, wait: bool) -> None:
-        """Rank the score of each new calibration round among its group's earlier ones, in order, and bet."""
-        rounds, frozen = self.rounds, self.rounds.frozen
-        if frozen is None:
-            return
-        self.bets = max(self.bets, rounds.fitted)
-        last = rounds.count if wait else rounds.count - rounds.setup.lag
-        while self.bets < last:
-            if self.bets not in rounds.left and rounds.calibrates(np.int64(self.bets)):
-                place, least = self.bets - rounds.dropped, self._throttled.get(self.bets)
-                cost = rounds.cost[place] if least is None else least
-                if wait and not np.isfinite(cost):
-                    return
-                self._bet_on(frozen, rounds.context[place], cost, throttled=least is not None)
-            self.bets += 1
-
-    def _bet_on(self, frozen: Frozen, context: Array, cost: float, *, throttled: bool) -> None:
-        """The cost of a throttled round is the least that it may be; for later rounds it counts as unbounded."""
-        rounds, row = self.rounds, context[None, :]
-        code = int(rounds.code(context, frozen.reward(row)[0]))
-        before, unbounded = self._sorted.get(code, np.empty(0)), self._unbounded.get(code, 0)
-        new = score(np.array([cost]), frozen.cost(row), frozen.scale(row))[0]
-        if np.isfinite(new):
-            chance = p_value(before, new, tie=self.tie, unbounded=unbounded)
-            rounds.capital = exchangeability.update(rounds.capital, chance)
-            rounds.alarmed = rounds.alarmed or bool(exchangeability.alarm(rounds.capital))
-            if not throttled:
-                self._sorted[code] = np.insert(before, np.searchsorted(before, new), new)
-        self._unbounded[code] = unbounded + throttled
-
     @property
     def evidence(self) -> float:
-        return float(exchangeability.evidence(self.rounds.capital))
+        return self.bets.evidence
 
     @property
     def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
@@ -264,32 +222,15 @@ class ConformalLearner(Learner):
         return bool(self.rounds.alarmed)
 
     def restart_evidence(self) -> None:
-        self.rounds.capital, self.rounds.alarmed = exchangeability.init(), False
+        self.bets.restart(self.rounds)
 
     def forget(self) -> None:
         """Start again without rounds, after a change that made the earlier ones useless."""
         self.rounds = self.policy.init(self.dim, ridge=self.ridge)
-        self._sorted, self._throttled, self._unbounded = {}, {}, {}
-        self.samples = self.bets = 0
+        self.bets.forget()
+        self.samples = 0
         if self.opening:
             self.opening.forget()
-
-    def _sort(self) -> None:
-        """Sort each group's known scores under the frozen predictors: the refit's rounds and those bet on since."""
-        rounds, frozen = self.rounds, self.rounds.frozen
-        if frozen is None:
-            return
-        held = rounds.calibrates(np.arange(rounds.dropped, max(self.bets, rounds.fitted)))
-        rows, cost = (getattr(rounds, name)[: held.size][held] for name in ("context", "cost"))
-        places = np.flatnonzero(held)
-        known = (places >= rounds.known.size) | rounds.known[np.minimum(places, rounds.known.size - 1)]
-        throttled = np.isin(places + rounds.dropped, list(self._throttled))
-        cost = np.where(known, cost, np.inf)
-        scores = score(cost, frozen.cost(rows), frozen.scale(rows))
-        codes = rounds.code(rows, frozen.reward(rows))
-        known = np.isfinite(scores)
-        self._sorted = {int(code): np.sort(scores[known & (codes == code)]) for code in np.unique(codes)}
-        self._unbounded = {int(code): int(np.sum(codes[throttled] == code)) for code in np.unique(codes[throttled])}
 
     def coef(self, target: str) -> Array:
         """The predictor's coefficients: its predictions at the unit vectors."""
@@ -304,15 +245,15 @@ class ConformalLearner(Learner):
         """The arrays to save; `restore` reads them and repeats the last refit."""
         rounds = self.rounds
         here = rounds.count - rounds.dropped
-        counts = (rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets)
+        counts = (rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets.next)
         parts = {name: getattr(rounds, name)[:here] for name in rounds.columns}
         if self._guarded:
             parts["tried"] = np.array(rounds.tried, dtype=np.float64)
             parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
         if self.opening:
             parts |= self.opening.state()
-        if self._throttled:
-            parts["throttled"] = np.array(sorted(self._throttled.items()), dtype=np.float64)
+        if self.bets.throttled:
+            parts["throttled"] = np.array(sorted(self.bets.throttled.items()), dtype=np.float64)
         if rounds.left:
             parts["left"] = np.array(sorted(rounds.left.items()), dtype=np.int64)
         return {
@@ -332,12 +273,12 @@ class ConformalLearner(Learner):
             rounds.history, self.starts = (int(value) for value in arrays["guards"])
         if self.opening:
             self.opening.restore(arrays)
-        self._throttled = {int(number): float(least) for number, least in arrays.get("throttled", ())}
+        self.bets.throttled = {int(number): float(least) for number, least in arrays.get("throttled", ())}
         rounds.left = {int(number): bool(known) for number, known in arrays.get("left", ())}
         counts = (int(value) for value in arrays["scalars"])
-        rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets = counts
+        rounds.count, rounds.dropped, rounds.fitted, rounds.next_fit, self.samples, self.bets.next = counts
         rounds.known = arrays["known"].astype(bool)
         rounds.labels = {label: number for number, label in enumerate(json.loads(str(arrays["labels"])))}
         rounds.capital = exchangeability.Capital(arrays["capital"][:-1].copy(), arrays["capital"][-1])
         rounds.refreeze()
-        self._sort()
+        self.bets.sort(rounds)

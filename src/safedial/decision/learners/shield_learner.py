@@ -114,7 +114,8 @@ class ShieldLearner(QuestionLearner):
         self.before, self.samples = self.decided, 0
         self.histories = {"": ShieldHistory(self.rules)} if self.options["group"] is None else {}
         self.where: list[tuple[str, int]] = []
-        self.watch, self.levels = ShieldWatch(self.risk, self.options["lag"]), Levels(self.risk, self.options["adapt"])
+        self.watch = ShieldWatch(self.risk, self.options["lag"], version=self.rules.version)
+        self.levels = Levels(self.risk, self.options["adapt"])
         self.chooser = Chooser(self.rules)
 
     @property
@@ -301,7 +302,7 @@ class ShieldLearner(QuestionLearner):
         return self.watch.crossed
 
     def restart_evidence(self) -> None:
-        self.watch.afresh()
+        self.watch.afresh(self.count)
 
     def state(self) -> dict[str, Any]:
         counts = np.array((self.before, self.decided, self.samples), dtype=np.int64)

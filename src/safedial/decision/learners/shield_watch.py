@@ -12,8 +12,10 @@ a cost at or below τ at a setting above
 
 which in the order of decisions is a conformal p-value. Bets that do not rise with p (`core.exchangeability`) are then
 worth at most what the true p-values would have made of them, a supermartingale: if rounds are exchangeable and keep to
-the bracket, the evidence ever reaches 100 with probability at most 0.01. A round that is open for too long is
-passed with p̄ = 1 and T̂ = −∞, which only lowers; one that is left out is no member. In a round whose setting was
+the bracket, the evidence ever reaches 100 with probability at most 0.01. A round that is open counts with p̄ = 1 and
+T̂ = −∞, which only lowers; one that is left out is no member. So bets do not wait: behind an open round they go on from
+a copy, and are repeated when its outcome comes, for `lag` + `PATIENCE` rounds; then it is passed for good. (Before
+version 6 of the rules they waited, for `lag` + 20 rounds.) In a round whose setting was
 lowered because of the outcome the advised setting s would have cost at least c, and T̄ falls with c, so T̄ at (s, c)
 holds; T̂ = −∞ (studies, from version 4 of the rules on). Neither T̂ themselves (they depend
 on settings) nor counted excesses make a valid process here.
@@ -38,8 +40,8 @@ from safedial.core.tolerated import Cost
 RAISED = 1.0 + 1e-12
 """What rounding could take from an upper bound."""
 
-PATIENCE = 20
-"""How many rounds beyond the lag bets wait behind an open one."""
+PATIENCE = 200
+"""How many rounds beyond the lag an open round may still be bet on."""
 
 
 class Told(NamedTuple):
@@ -73,44 +75,79 @@ def shown_by(costs: Mapping[str, Cost], measured: Mapping[str, float], applied: 
     return upper, any(cost.excess(measured[name]) > cost.growth.error for name, cost in costs.items())
 
 
-class ShieldWatch:
-    """Bets in the order of decisions; behind an open round they wait for `lag` + `PATIENCE` rounds at most."""
+class Ahead(NamedTuple):
+    """The evidence with the bets on reported rounds behind an open one, up to the round `end`."""
 
-    def __init__(self, risk: float, lag: int) -> None:
-        self.risk, self.lag = risk, lag
+    capital: exchangeability.Capital
+    starts: monitor.Monitor
+    lower: list[float]
+    end: int
+
+
+class ShieldWatch:
+    """Bets in the order of decisions; `next` is the first round whose bet may still change."""
+
+    def __init__(self, risk: float, lag: int, *, version: int = 6) -> None:
+        self.risk, self.waits, self.patience = risk, version < 6, lag + (20 if version < 6 else PATIENCE)
         self.capital, self.starts = exchangeability.init(), monitor.init()
         self.crossed = ""
         self.lower: list[float] = []
         self.next = 0
         self.waiting: dict[int, Told | None] = {}
+        self.ahead: Ahead | None = None
 
     @property
     def evidence(self) -> float:
-        return float(exchangeability.evidence(self.capital))
+        return float(exchangeability.evidence((self.ahead or self).capital))
 
     def tell(self, place: int, told: Told | None, count: int) -> None:
         """What is known of a round, None if it is left out; `count` rounds have been decided."""
+        before, known = self.next, self.ahead
         if place >= self.next:
             self.waiting[place] = told
-        while self.next < count and (self.next in self.waiting or self.next < count - self.lag - PATIENCE):
+        while self.next < count and (self.next in self.waiting or self.next < count - self.patience):
+            seen = self.waiting.pop(self.next, Told())
+            self.next += 1
+            self.capital, self.starts = self._bet(self.capital, self.starts, seen, self.lower)
+        self.ahead = known if known and self.next == before and place >= known.end else None
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Bet on the reported rounds behind an open one, from a copy."""
+        if self.waits or not self.waiting:
+            return
+        capital, starts, lower, end = self.ahead or Ahead(self.capital, self.starts, [], self.next)
+        last = max(self.waiting) + 1
+        for place in range(end, last):
+            capital, starts = self._bet(capital, starts, self.waiting.get(place, Told()), lower, earlier=self.lower)
+        self.ahead = Ahead(capital, starts, lower, max(end, last))
+
+    def _bet(
+        self, capital: Any, starts: Any, told: Told | None, lower: list[float], *, earlier: list[float] | None = None
+    ) -> tuple[Any, Any]:
+        """Rank a round among the `earlier` ones and those in `lower`, which it joins, and bet."""
+        if told is None:
+            return capital, starts
+        rank = 1 + bisect_right(lower, told.upper) + bisect_right(earlier or [], told.upper)
+        insort(lower, told.lower)
+        capital = exchangeability.update(capital, rank / (len(lower) + len(earlier or [])))
+        starts = monitor.update(starts, told.at_start, self.risk)
+        if told.at_start and bool(monitor.alarm(starts)):
+            self.crossed = self.crossed or "start_refuted"
+        if bool(exchangeability.alarm(capital)):
+            self.crossed = self.crossed or "bracket_drift"
+        return capital, starts
+
+    def afresh(self, count: int) -> None:
+        """Begin the evidence anew after `count` decisions; the rounds so far stay those that later ones are compared
+        with.
+        """
+        while self.next < count and not self.waits:
             seen = self.waiting.pop(self.next, Told())
             self.next += 1
             if seen is not None:
-                self._bet(seen)
-
-    def _bet(self, told: Told) -> None:
-        rank = 1 + bisect_right(self.lower, told.upper)
-        insort(self.lower, told.lower)
-        self.capital = exchangeability.update(self.capital, rank / len(self.lower))
-        self.starts = monitor.update(self.starts, told.at_start, self.risk)
-        if told.at_start and bool(monitor.alarm(self.starts)):
-            self.crossed = self.crossed or "start_refuted"
-        if bool(exchangeability.alarm(self.capital)):
-            self.crossed = self.crossed or "bracket_drift"
-
-    def afresh(self) -> None:
-        """Begin the evidence anew; the rounds so far stay those that later ones are compared with."""
-        self.capital, self.starts, self.crossed = exchangeability.init(), monitor.init(), ""
+                insort(self.lower, seen.lower)
+        self.capital, self.starts, self.crossed, self.ahead = exchangeability.init(), monitor.init(), "", None
 
     def state(self) -> dict[str, Any]:
         waiting = [(place, *(told or (math.nan, 0.0, False))) for place, told in self.waiting.items()]
@@ -132,3 +169,5 @@ class ShieldWatch:
         *log_evidence, rounds, violations = arrays["watch_starts"]
         self.starts = monitor.Monitor(np.array(log_evidence), rounds, violations)
         self.next, self.crossed = int(arrays["watch_next"]), str(arrays["watch_crossed"])
+        self.ahead = None
+        self._look_ahead()

@@ -218,7 +218,8 @@ class StudentLearner(Learner):
 
     def open(self, context: Array) -> int:
         place, upper, risk = self.opened, math.inf, self.rules.spec.violation_risk
-        if self.anytime or (self.lost and self.rules.version > 4):
+        late = self.learned < self._needed and self.rules.version > 5
+        if self.anytime or late or (self.lost and self.rules.version > 4):
             upper = self._counted_from(context, risk)
             if upper < math.inf:
                 self.watch.promise(risk)

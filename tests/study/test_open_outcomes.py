@@ -1,0 +1,198 @@
+"""Open, late and missing outcomes neither blind the watch of HP-Conformal, HP-Shield and HP-Student nor raise false
+alarms (rules 6). The control is a learner to which every outcome is reported at once.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from safedial.decision.learners.conformal_bets import PATIENCE
+from safedial.decision.learners.shield_watch import ShieldWatch, Told
+from safedial.decision.outcome import Outcome, normalise
+from safedial.study import Store, create_study
+from tests.study.test_throttled import KINDS, START, learner_of, play, rules_of
+
+
+class Learning:
+    """A learner of one kind, told of each round's outcome `late` rounds after its decision, or never (None)."""
+
+    def __init__(self, kind, seed=3, version=6):
+        self.learner, self.rng, self.count, self.due = learner_of(kind, version), np.random.default_rng(seed), 0, []
+
+    def round(self, noise, late=0):
+        learner, context = self.learner, np.array([1.0, self.rng.uniform(-1.0, 1.0)])
+        learner.begin()
+        learner.predict(context, 1.0)
+        place, costs = learner.open(context), 0.5 * (0.5 + noise)
+        told = {"first": costs, "second": 0.1 * costs} if learner.rules.spec.costs else costs
+        sample = normalise(learner.rules, Outcome(0.5, 0.1, told), context)
+        if late is not None:
+            self.due.append((self.count + late, context, sample, place))
+        for when, *report in [each for each in self.due if each[0] <= self.count]:
+            self.due.remove((when, *report))
+            learner.learn(report[0], 1.0, *report[1:])
+        self.count += 1
+        return place
+
+    def usual(self, rounds):
+        for _ in range(rounds):
+            self.round(0.1 * self.rng.standard_normal())
+
+    def rounds_to_alarm(self, *, first_open=False, late=0, most=100):
+        """How many rounds far above the others raise the alarm."""
+        for number in range(1, most + 1):
+            self.round(1.5 + self.rng.uniform(), late=None if number == 1 and first_open else late)
+            if self.learner.alarmed:
+                return number
+        return most + 1
+
+
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_open_outcome_does_not_blind_the_alarm(kind, before):
+    control, blinded = Learning(kind), Learning(kind)
+    control.usual(KINDS[kind] + before)
+    blinded.usual(KINDS[kind] + before)
+    assert blinded.rounds_to_alarm(first_open=True) <= min(90, control.rounds_to_alarm()) + 10
+
+
+def test_a_study_with_one_open_outcome_stops_and_verifies(tmp_path):
+    spec, policy = rules_of("student")
+    rng = np.random.default_rng(3)
+    with Store(f"sqlite:///{tmp_path}/study.db") as store:
+        study = create_study("trial", spec, dim=2, policy=policy, start_action=START, storage=store)
+        for number in range(35):
+            decision = study.ask([1.0, rng.uniform(-1.0, 1.0)])
+            noise = 0.1 * rng.standard_normal() if number < 20 else 1.5 + rng.uniform()
+            if number != 19:
+                study.tell(decision.id, reward=0.1, cost=decision.intensity * (0.5 + noise))
+        assert study.status()["stopped"] == "student_drift"
+        assert study.verify().ok
+
+
+MISSING = {
+    "never reported": lambda learner, place: None,
+    "lost": lambda learner, place: learner.lose(place),
+}
+
+
+@pytest.mark.parametrize("half", ["high", "low"])
+@pytest.mark.parametrize("end", MISSING)
+def test_outcomes_that_are_missing_because_of_what_they_were_raise_no_alarm(count, end, half):
+    """Exchangeable rounds. In the first 300 the high outcomes are missing, or in the last 150 the low ones; all others
+    are reported. The evidence reaches 100 with probability at most 0.01. If it did so in just that share of the runs,
+    more of them than the binomial quantile would show it with probability at most 1e-6.
+    """
+    runs, crossed = count(12, 200), 0
+    for seed in range(runs):
+        learning, rng = Learning("conformal", seed), np.random.default_rng([seed, 1])
+        for number in range(450):
+            noise = 0.1 * rng.standard_normal()
+            gone = (number < 300 and noise > 0.05) if half == "high" else (number >= 300 and noise < 0.05)
+            place = learning.round(noise, late=None if gone else 0)
+            if gone:
+                MISSING[end](learning.learner, place)
+        crossed += learning.learner.alarmed
+    assert crossed <= binom.isf(1e-6, runs, 0.01)
+
+
+def shield_alarm(*, late=0, first_open=False, watch=None):
+    """How many rounds below what all others tolerate raise the alarm of HP-Shield, each told `late` rounds later."""
+    watch, rng, due = watch or ShieldWatch(0.1, 0), np.random.default_rng(1), []
+    for number in range(300):
+        far = number >= 110
+        told = Told(upper=0.1) if far else Told(lower=rng.uniform(0.5, 1.0))
+        if not (first_open and number == 110):
+            due.append((number + late * far, number, told))
+        while due and due[0][0] <= number:
+            watch.tell(*due.pop(0)[1:], number + 1)
+        if watch.crossed:
+            return number - 109
+    return 300
+
+
+def test_open_and_late_outcomes_do_not_blind_the_shield_s_alarm():
+    control = shield_alarm()
+    assert shield_alarm(first_open=True) <= control + 10
+    assert [shield_alarm(late=late) - control for late in (15, 25, 90)] == [15, 25, 90]
+
+
+def test_a_round_that_is_open_for_long_is_passed():
+    watch = ShieldWatch(0.1, 2)
+    for place in range(1, 300):
+        watch.tell(place, Told(lower=0.5), place + 1)
+    assert (watch.next, len(watch.waiting)) == (300, 0)
+    learning = Learning("conformal")
+    learning.usual(3000)
+    first = learning.count
+    while not learning.learner.rounds.calibrates(np.int64(learning.count)):
+        learning.round(0.0)
+    learning.round(0.0, late=None)
+    learning.usual(PATIENCE + 1)
+    assert learning.learner.bets.next == learning.count
+    assert learning.learner.rounds.next_fit > learning.count > first + PATIENCE
+
+
+def test_late_outcomes_give_the_conformal_evidence_that_prompt_ones_give():
+    prompt, late = Learning("conformal"), Learning("conformal")
+    for number in range(400):
+        noise = 0.1 * np.sin(7.0 * number)
+        prompt.round(noise)
+        late.round(noise, late=0 if number < 380 else 400 - 1 - number)
+    assert late.learner.rounds.fitted <= 380
+    assert late.learner.evidence == prompt.learner.evidence != 1.0
+
+
+@pytest.mark.parametrize("kind", ["conformal", "student"])
+def test_a_learner_with_open_rounds_goes_on_from_its_saved_state(kind):
+    learning, again = Learning(kind), learner_of(kind)
+    for number in range(240):
+        noise = 0.1 * learning.rng.standard_normal()
+        learning.round(noise, late=None if number % 9 == 5 else 4 * (number % 7 == 0) + 60 * (number % 31 == 0))
+        if number > 100:
+            again = learner_of(kind)
+            again.restore(learning.learner.state())
+            assert again.evidence == learning.learner.evidence
+
+
+def test_a_round_that_is_left_out_late_is_no_member():
+    learning, other = Learning("conformal"), Learning("conformal")
+    for each in (learning, other):
+        each.usual(60)
+        while not each.learner.rounds.calibrates(np.int64(each.count)):
+            each.round(0.0)
+        place = each.round(9.0, late=None)
+        each.usual(60)
+        if each is learning:
+            each.learner.leave_out(place)
+        each.usual(30)
+    assert learning.learner.evidence != other.learner.evidence
+
+
+@pytest.mark.parametrize("kind", ["conformal", "student"])
+def test_rounds_from_before_a_resume_are_not_counted_again(kind):
+    learning = Learning(kind)
+    learning.usual(KINDS[kind])
+    assert learning.rounds_to_alarm(first_open=True) <= 60
+    learning.learner.restart_evidence()
+    assert (learning.learner.evidence, learning.learner.alarmed) == (1.0, False)
+    learning.round(0.0)
+    assert not learning.learner.alarmed
+
+
+def test_rounds_from_before_a_resume_are_not_counted_again_by_the_shield():
+    watch = ShieldWatch(0.1, 0)
+    shield_alarm(first_open=True, watch=watch)
+    decided = max(watch.waiting) + 3
+    watch.tell(decided - 2, None, decided)
+    watch.afresh(decided)
+    assert (watch.evidence, watch.crossed, watch.next) == (1.0, "", decided)
+    watch.tell(decided, Told(lower=0.7), decided + 1)
+    assert not watch.crossed
+
+
+def test_before_it_has_a_fit_a_learner_s_evidence_begins_anew_as_it_was():
+    learner = learner_of("conformal")
+    play(learner, 0.5, 0.0)
+    learner.restart_evidence()
+    assert learner.evidence == 1.0
