@@ -182,8 +182,15 @@ def test_what_cannot_be_compiled_says_so():
     for fields in ({"margin": "quantile", "margin_risk": 0.01}, {"noise_scale": own_scale(lambda z, _: z)}):
         with pytest.raises(InvalidInput, match=r"(keeps every round|of your own).*use engine='numpy'"):
             simulate("hp_probe", LinearWorld(dim=2), make_spec(**fields), rounds=5, seeds=1, engine="jax")
-    with pytest.raises(InvalidInput, match=r"cannot compile hp_bayes .*use engine='numpy'"):
+    with pytest.raises(InvalidInput, match=r"policy = 'hp_bayes': needs quantiles .*use engine='numpy'"):
         simulate("hp_bayes", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
+    spec = make_spec(promise="conformal")
+    with pytest.raises(InvalidInput, match=r"policy = 'hp_conformal': ranks scores .*use engine='numpy'"):
+        simulate("hp_conformal", LinearWorld(dim=2), spec, rounds=5, seeds=1, engine="jax")
+    plain = make_policy("fixed")
+    own = plain._replace(decide=lambda seen, spec, **given: plain.decide(seen, spec, **given) if seen.cost else None)
+    with pytest.raises(InvalidInput, match=r"cannot compile fixed .*use engine='numpy'"):
+        simulate(own, LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
 
 
 def test_a_memory_that_is_full_is_named_with_the_way_out():

@@ -8,10 +8,10 @@ counter (round, place); round 0 holds the truth. Noise comes from the family's q
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from safedial.core.namespace import is_zero
 from safedial.core.spec import SafetySpec
@@ -22,6 +22,7 @@ from safedial.worlds.world import NOISY, Exposure, World
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
+ndtri = import_extra("jax.scipy.special", "jax").ndtri
 
 PARITY = 0x1BD11BDA
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -89,12 +90,17 @@ def why_not(world: World, spec: SafetySpec) -> str:
 
 
 def draw_truth(world: World, spec: SafetySpec, seeds: Any) -> Truth:
-    """θ* and μ*, uniform on the sphere of radius S: NumPy arrays (seeds, d)."""
-    places = np.arange(2 * world.dim, dtype=np.uint32)
-    low, high = (half[:, None] for half in seeds)
-    drawn = ndtri(uniforms((low, high), np.zeros((1, 1), np.uint32), places, np.float64)).reshape(-1, 2, world.dim)
-    drawn *= spec.coefficient_bound / np.linalg.norm(drawn, axis=-1, keepdims=True)
-    return Truth(drawn[:, 0], drawn[:, 1])
+    """θ* and μ*, uniform on the sphere of radius S, (seeds, d), made on the device in double precision."""
+    reward, cost = _directions(*seeds, dim=world.dim)
+    return Truth(spec.coefficient_bound * reward, spec.coefficient_bound * cost)
+
+
+@partial(jax.jit, static_argnames="dim")
+def _directions(low: Any, high: Any, *, dim: int) -> tuple[Any, Any]:
+    places = np.arange(2 * dim, dtype=np.uint32)
+    drawn = ndtri(uniforms((low[:, None], high[:, None]), np.uint32(0), places, np.float64)).reshape(-1, 2, dim)
+    drawn = drawn / jnp.linalg.norm(drawn, axis=-1, keepdims=True)
+    return drawn[:, 0], drawn[:, 1]
 
 
 def draw_rounds(world: World, spec: SafetySpec, truth: Truth, seeds: Any, numbers: Any) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from safedial.errors import InvalidInput, import_extra, require
 from safedial.jax_device import device_named, x64
 from safedial.policies import POLICIES, make_policy
 from safedial.simulation import counter
+from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule, Step, exceeded, sent_context
@@ -122,27 +123,31 @@ class JaxBatch(Batch):
             return super().draw_truth()
         reason = counter.why_not(self.world, self.spec)
         require(not reason, "draws", "counter", f"do not go with this world: {reason}", "use draws='numpy'")
-        return counter.draw_truth(self.world, self.spec, counter.halves(self.seeds))
+        with self._session():
+            return counter.draw_truth(self.world, self.spec, counter.halves(self.seeds))
 
     def _refuse(self) -> None:
         """Refuse what a compiled program cannot do."""
-        watched, spec = self.setting.observe, self.spec
+        watched, spec, name = self.setting.observe, self.spec, self.policy.name
+        require(name not in UNCOMPILED, "policy", name, UNCOMPILED.get(name, "is compiled"), WAY_OUT)
         require(watched is None, "observe", watched, "is not for engine 'jax', which does not stop to call", WAY_OUT)
         require(spec.costs is None, "costs", list(spec.costs or ()), "are not for engine 'jax'", WAY_OUT)
         rule = "keeps every round and looks back at them, which engine 'jax' cannot"
         require(not self.rule.stated.learns_noise, "margin", spec.margin, rule, WAY_OUT)
-        rule, own = "of your own are checked in each round, which engine 'jax' cannot", self.world.is_own
-        scale = spec.noise_scale
+        rule, scale = "of your own are checked in each round, which engine 'jax' cannot", spec.noise_scale
         require(scale is None or not scale.is_own, "noise_scale", scale, rule, WAY_OUT)
-        contexts = self.world.contexts
-        require(not (own and self.world.adversarial), "contexts", contexts, "of your own are not for it", WAY_OUT)
+        own, contexts = self.world.is_own and self.world.adversarial, self.world.contexts
+        require(not own, "contexts", contexts, "of your own are not for it", WAY_OUT)
 
     def compile(self) -> None:
         """Compile the program, or refuse a policy or a world that is not made of pure functions of arrays."""
         started = time.perf_counter()
         given = None if self.plan.counter else self._shapes()
-        marks = np.ones(self.plan.marks, dtype=np.int64)
-        arguments = (self.state, self.totals), self.fixed, (np.int64(0), marks, given)
+        arguments = (
+            (self.state, self.totals),
+            self.fixed,
+            (np.int64(0), np.ones(self.plan.marks, dtype=np.int64), given),
+        )
         with self._session():
             self.program = _compiled(self.rule, self.plan, arguments)
         self.compile_seconds = time.perf_counter() - started

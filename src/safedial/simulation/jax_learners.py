@@ -17,8 +17,10 @@ from safedial.core.tighter_radii import Learner
 
 
 def linear(dim: int, *, seeds_last: bool) -> Learner:
-    """The learner of `core.estimate` in either layout."""
-    over, across = (0, 1) if seeds_last else (-1, -1)
+    """The learner of `core.estimate` in either layout. Products with Σ⁻¹, which is symmetric, are sums over its first
+    axis, so that a GPU's thread adds numbers of its own.
+    """
+    over, across = (0, 0) if seeds_last else (-1, -2)
 
     def wide(number: Any) -> Any:
         return number if seeds_last else number[..., None]
@@ -35,7 +37,7 @@ def linear(dim: int, *, seeds_last: bool) -> Learner:
         return Estimate(inverse, *(jnp.zeros((dim, *batch)) for _ in range(2)), *(jnp.zeros(batch) for _ in range(2)))
 
     def predict(state: Estimate, context: Any) -> Prediction:
-        direction = jnp.sum(state.inverse * row(context), axis=across)
+        direction = jnp.sum(state.inverse * column(context), axis=across)
         squared = jnp.sum(context * direction, axis=over)
         return Prediction(
             reward=jnp.sum(context * state.reward_coef, axis=over),
@@ -63,28 +65,32 @@ def linear(dim: int, *, seeds_last: bool) -> Learner:
 
 
 class Solved(NamedTuple):
-    """An estimate, G = Σ − λI, b = Σμ̂, and D⁻¹ for every a of the radius `self-normalised`, (a, d, d, ...)."""
+    """An estimate, b = Σμ̂, and for every a of the radius `self-normalised` D⁻¹, (a, d, d, ...), and D⁻¹μ̂."""
 
     estimate: Estimate
-    gram: Any
     target: Any
     solved: Any
+    back: Any
 
 
 def self_normalised(dim: int, spec: SafetySpec) -> Learner:
     """The learner of the radius `self-normalised` (`core.self_normalised`), seeds last.
 
     D = GΣ⁻¹G + aI = Σ − 2λI + λ²Σ⁻¹ + aI, and a round adds ωxxᵀ to Σ and takes a multiple of uuᵀ, u = Σ⁻¹x, from Σ⁻¹.
-    So it changes D by two matrices of rank one, and D⁻¹ follows by Sherman and Morrison's formula, where NumPy's
-    engine finds the eigenvectors of Σ⁻¹ anew in every round.
+    So it changes D by two matrices of rank one, and D⁻¹ and D⁻¹μ̂ follow by Sherman and Morrison's formula, where
+    NumPy's engine finds the eigenvectors of Σ⁻¹ anew in every round.
+
+    D commutes with Σ, so D⁻¹u = Σ⁻¹D⁻¹x, and G itself is not needed: with f = D⁻¹x and h = D⁻¹μ̂,
+
+        w = f − λΣ⁻¹f − sh      x − Gw = af + sGh      Gh = μ̂ + (λ − a)h − λ²Σ⁻¹h
     """
     plain, ridge = linear(dim, seeds_last=True), spec.ridge
     weights = jnp.stack([jnp.asarray(a) for a in multipliers(spec)])[:, None, None]
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...]) -> Solved:
         estimate = plain.init(dim, ridge=ridge, batch=batch)
-        nothing, eye = jnp.zeros((dim, dim, *batch)), estimate.inverse * ridge
-        return Solved(estimate, nothing, nothing[0], eye / weights[..., None, None])
+        solved = estimate.inverse * ridge / weights[..., None, None]
+        return Solved(estimate, estimate.cost_coef, solved, jnp.zeros_like(solved[:, 0]))
 
     def times(matrices: Any, vector: Any) -> Any:
         return jnp.sum(matrices * vector, axis=-3)
@@ -92,38 +98,44 @@ def self_normalised(dim: int, spec: SafetySpec) -> Learner:
     def along(left: Any, right: Any) -> Any:
         return jnp.sum(left * right, axis=-3)
 
+    def directions(state: Solved, context: Any) -> tuple[Any, Any]:
+        """D⁻¹x and Σ⁻¹D⁻¹x for every a; a compiler finds them once for `predict` and `update`."""
+        forward = times(state.solved, context)
+        return forward, times(state.estimate.inverse, forward[:, None])
+
     def predict(state: Solved, context: Any) -> Prediction:
         now, seen = state.estimate, plain.predict(state.estimate, context)
         volume = spec.cost_noise**2 * (seen.log_det + 2.0 * spec.log_inverse_risk)
-        forward, back = times(state.solved, context), times(state.solved, now.cost_coef)
+        forward, turned = directions(state, context)
         width = jnp.sqrt(jnp.maximum(along(forward, context), 0.0))
-        squared = volume + weights * (spec.coefficient_bound**2 - along(back, state.target))
+        squared = volume + weights * (spec.coefficient_bound**2 - along(state.back, state.target))
         root = jnp.sqrt(jnp.maximum(squared, LEAST * volume))
         centre = along(forward, state.target - ridge * now.cost_coef)
         best = jnp.argmin(centre + root * width, axis=0) == jnp.arange(len(weights))[:, None, None]
-        share = jnp.sum(best * (weights * width / root), axis=0)
-        ahead, behind = (jnp.sum(best[:, None] * part, axis=0) for part in (forward, back))
-        w = ahead - ridge * times(now.inverse, ahead) - share * behind
-        reached = times(state.gram, w)
-        size = jnp.sqrt(jnp.maximum(along(w, reached + ridge * w), 0.0))
-        miss = context - reached
+        a, share = (jnp.sum(best * part, axis=0) for part in (weights, weights * width / root))
+        f, after_f, h = (jnp.sum(best[:, None] * part, axis=0) for part in (forward, turned, state.back))
+        w = f - ridge * after_f - share * h
+        miss = a * f + share * (now.cost_coef + (ridge - a) * h - ridge**2 * times(now.inverse, h))
+        size = jnp.sqrt(jnp.maximum(along(w, context - miss + ridge * w), 0.0))
         dual = Dual(along(w, state.target), size, jnp.sqrt(along(miss, miss)))
         return seen._replace(context=context, dual=dual)
 
     def update(state: Solved, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Solved:
-        context, turned, forward = seen.context, seen.direction, times(state.solved, seen.context)
-        gain = ridge**2 * weight / (1.0 + weight * seen.width * seen.width)
+        context, turned = seen.context, seen.direction
+        forward, backward = directions(state, context)
+        gain = weight / (1.0 + weight * seen.width * seen.width)
         added = weight / (1.0 + weight * along(forward, context))
-        backward = times(state.solved, turned)
         backward = backward - (added * along(backward, context))[:, None] * forward
-        taken = gain / (1.0 - gain * along(backward, turned))
+        lifted = gain / (1.0 - ridge**2 * gain * along(backward, turned))
         grown = (added[:, None] * forward)[:, :, None] * forward[:, None]
-        shrunk = (taken[:, None] * backward)[:, :, None] * backward[:, None]
+        shrunk = (ridge**2 * lifted[:, None] * backward)[:, :, None] * backward[:, None]
+        back = state.back - (added * along(state.back, context))[:, None] * forward
+        moved = lifted * (ridge**2 * along(back, turned) + cost - seen.cost)
         return Solved(
             plain.update(state.estimate, seen, reward, cost, weight),
-            state.gram + (weight * context)[:, None] * context,
             state.target + weight * cost * context,
             state.solved - grown + shrunk,
+            back + moved[:, None] * backward,
         )
 
     return Learner(init, predict, update)
