@@ -101,7 +101,7 @@ release: $(RELEASE_VENV)/.release
 	$(RELEASE_VENV)/bin/python tools/release.py $(EXTRAS)
 
 MINIMAL_EXTRAS := plot data service sign dask jax gym battery
-MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mpmath psutil pytest pytest-cov scikit-learn threadpoolctl
+MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mapie mpmath psutil pytest pytest-cov scikit-learn threadpoolctl
 MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/recorded tests/simulation tests/study tests/cli
 test-minimal: $(MINIMAL_VENV)/.minimal
 	$(QUICK) $(MINIMAL_VENV)/bin/python -m pytest $(MINIMAL)
@@ -141,12 +141,14 @@ $(PEERS_VENV)/.peers: requirements/peers.txt
 	@$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/peers.txt
 	@touch $@
 
-# The oldest version of each direct requirement; what the tests need besides is as new as that allows.
+# The oldest version of each direct requirement; what the tests need besides is as new as that allows. Older
+# versions of typer and Matplotlib call what click from 8.4 on and pyparsing from 3.3 on warn of.
 $(MINIMAL_VENV)/.minimal: pyproject.toml $(RELEASE_VENV)/.release
 	@echo "Installing safedial with the oldest versions it allows into $(MINIMAL_VENV) ..."
 	@$(RELEASE_VENV)/bin/uv venv --quiet --clear --python $(PYTHON) $(MINIMAL_VENV)
+	@printf "click<8.4\npyparsing<3.3\n" > $(MINIMAL_VENV)/below.txt
 	@$(RELEASE_VENV)/bin/uv pip compile --quiet pyproject.toml --resolution lowest-direct --python $(MINIMAL_VENV)/bin/python \
-	  $(addprefix --extra ,$(MINIMAL_EXTRAS)) -o $(MINIMAL_VENV)/oldest.txt
+	  --constraint $(MINIMAL_VENV)/below.txt $(addprefix --extra ,$(MINIMAL_EXTRAS)) -o $(MINIMAL_VENV)/oldest.txt
 	@$(RELEASE_VENV)/bin/uv pip install --quiet --python $(MINIMAL_VENV)/bin/python -r $(MINIMAL_VENV)/oldest.txt $(MINIMAL_TOOLS)
 	@$(RELEASE_VENV)/bin/uv pip install --quiet --python $(MINIMAL_VENV)/bin/python --no-deps -e .
 	@touch $@

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from safedial import growth
-from safedial.core.count_rule import largest_scale
 from safedial.core.tolerated import Cost
 from safedial.plots.style import COLOURS, new_figure, save, title
 
@@ -54,7 +53,7 @@ def rounds(panel: Any) -> None:
 
 def count(panel: Any) -> None:
     scales = np.random.default_rng(3).lognormal(0.35, 0.25, 39)
-    allowed = float(largest_scale(scales, 2))
+    allowed = float(np.sort(scales)[1])
     place, kept = np.arange(1, 40), scales >= allowed
     panel.plot(place[kept], scales[kept], "s", color=KEPT, markersize=3.5)
     panel.plot(place[~kept], scales[~kept], "s", color=EXCEEDED, markersize=3.5)

@@ -114,3 +114,8 @@ def exact_safe_intensity(samples, context, spec, *, digits=60):
         upper = min(upper, mpf(spec.coefficient_bound) * norm)
         load = upper + mpf(spec.cost_noise) * mp.sqrt(2 * mp.log(1 / mpf(spec.violation_risk)))
         return mpf(1) if load <= 0 else min(mpf(1), mpf(spec.threshold) / load)
+
+
+def largest_scale(tolerated, rank):
+    """The largest λ at which at most `rank` − 1 of the tolerated scales (..., n) are exceeded; −∞ at rank 0."""
+    return np.sort(tolerated, axis=-1)[..., rank - 1] if rank else np.full(np.shape(tolerated)[:-1], -math.inf)

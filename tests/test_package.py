@@ -3,18 +3,12 @@
 import re
 import subprocess
 import sys
-from ast import literal_eval
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import safedial
-from safedial.decision.decision import Decision
 from safedial.errors import MissingExtra, import_extra
-from safedial.renamed import RENAMED
-from safedial.study.answer import StudyDecision
-from safedial.study.spec import StudySpec
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,36 +31,6 @@ def test_importing_the_package_leaves_heavy_parts_alone():
 def test_simulate_is_the_function_whatever_was_imported_before():
     words = "import safedial.simulation.run, safedial.stats, safedial; print(callable(safedial.simulate))"
     assert subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout == "True\n"
-
-
-def test_modules_of_earlier_names_can_be_imported_with_a_warning_that_says_the_new_one():
-    words = f"from importlib import import_module\nfor old in {list(RENAMED)}: print(sorted(vars(import_module(old))))"
-    asked = [sys.executable, "-W", "always", "-c", words]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
-    for (old, now), held in zip(RENAMED.items(), done.stdout.splitlines(), strict=True):
-        assert f"DeprecationWarning: {old} is now {' and '.join(now)}\n" in done.stderr
-        for name in now:
-            assert set(getattr(import_module(name), "__all__", [])) <= set(literal_eval(held))
-
-
-@pytest.mark.parametrize(
-    ("owner", "old", "new"),
-    [
-        (Decision, "doubt", "fallback_reason"),
-        (Decision, "habit", "limiter"),
-        (StudyDecision, "folding", "learning_order"),
-        (StudyDecision, "stopped", "stop_reason"),
-        (StudySpec, "folding", "learning_order"),
-    ],
-)
-def test_an_attribute_s_old_name_works_with_a_warning_that_says_the_new_one(owner, old, new):
-    record = (
-        owner._make(range(len(owner._fields)))
-        if hasattr(owner, "_make")
-        else owner(rules=None, guard=None, learning_order="prefix", fields={})
-    )
-    with pytest.warns(DeprecationWarning, match=f"{owner.__name__}.{old} is now {new}"):
-        assert getattr(record, old) == getattr(record, new)
 
 
 def test_a_missing_extra_is_explained():

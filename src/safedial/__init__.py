@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from safedial import renamed
 from safedial.errors import InvalidInput, MissingExtra
 from safedial.version import __version__
 
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
     from safedial.worlds.dose_response import DoseResponseWorld
     from safedial.worlds.linear import LinearWorld
     from safedial.worlds.nonlinear import NonlinearWorld
-
-renamed.install()
 
 _PUBLIC = {
     "agent": "Agent",

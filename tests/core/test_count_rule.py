@@ -14,13 +14,13 @@ from safedial.core.count_rule import (
     HIGHEST,
     climb_limit,
     is_calibrated,
-    largest_scale,
     spread_risk,
     sure_rank,
     window,
 )
 from safedial.core.count_window import BatchWindow, CountWindow
 from safedial.errors import InvalidInput
+from tests.oracles import largest_scale
 
 INF = math.inf
 

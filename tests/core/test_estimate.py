@@ -33,19 +33,6 @@ def test_the_incremental_estimate_equals_a_fresh_cholesky_to_1e_10(ridge, dim):
     assert fast.informative_rounds == 500
 
 
-@pytest.mark.parametrize("ridge", [0.1, 1.0, 7.0])
-def test_many_rounds_at_once_equal_one_at_a_time(ridge):
-    contexts, rewards, costs, weights = rounds(4, 60)
-    weights[::7] = 0.0
-    one = many = estimate.init(4, ridge=ridge)
-    for row in zip(contexts, rewards, costs, weights, strict=True):
-        one = estimate.update(one, estimate.predict(one, row[0]), *row[1:])
-    for part in (slice(0, 1), slice(1, 30), slice(30, 60)):
-        many = estimate.update_many(many, contexts[part], rewards[part], costs[part], weights[part])
-    for left, right in zip(one, many, strict=True):
-        np.testing.assert_allclose(left, right, atol=1e-12)
-
-
 def test_a_batch_of_any_shape_equals_its_members():
     contexts, rewards, costs, weights = rounds(3, 24)
     batch = estimate.init(3, ridge=2.0, batch=(2, 3))
@@ -76,10 +63,6 @@ def test_jax_gives_the_same_numbers_under_jit():
         on_jax = step(on_jax, *(jnp.asarray(value) for value in row))
     for left, right in zip(on_numpy, on_jax, strict=True):
         np.testing.assert_allclose(np.asarray(right), left, atol=1e-13)
-    many = estimate.update_many(
-        estimate.init(3, ridge=0.5, xp=jnp), *(jnp.asarray(v) for v in (contexts, rewards, costs, weights))
-    )
-    np.testing.assert_allclose(np.asarray(many.inverse), on_numpy.inverse, atol=1e-13)
 
 
 def test_weight_zero_leaves_the_estimate_as_it_was():

@@ -30,6 +30,7 @@ from safedial.policies.hp_shield import hp_shield
 from safedial.worlds import DoseResponseWorld, Exposure
 from safedial.worlds.world import generators
 from tests.conftest import FULL
+from tests.oracles import largest_scale
 
 pytestmark = pytest.mark.no_cover
 
@@ -361,7 +362,7 @@ def test_splitting_by_parity_lets_a_learner_read_off_the_calibration_rounds_and_
     fits = [0, *range(10, rounds, 5)]
     for step in range(rounds):
         tolerated = np.where(fragile & ~masked, 0.5 / base, math.inf)
-        scale = count_rule.largest_scale(*latest(tolerated[:, 1:step:2], risk))
+        scale = largest_scale(*latest(tolerated[:, 1:step:2], risk))
         setting = np.clip(scale * base[:, step], 0.05, 2.0)
         parity[step] = fragile[:, step] & (setting > 0.5)
         if step % 2 == 0:
@@ -369,7 +370,7 @@ def test_splitting_by_parity_lets_a_learner_read_off_the_calibration_rounds_and_
             masked |= np.abs(place - revealed[:, None]) < 1e-9
         since = max(fit for fit in fits if fit == 0 or count_rule.is_calibrated(step - fit, step, risk))
         later = np.where(fragile, 0.5 / base, math.inf)[:, since:step]
-        scale = count_rule.largest_scale(*latest(later, risk, step))
+        scale = largest_scale(*latest(later, risk, step))
         split[step] = fragile[:, step] & (scale * base[:, step] > 0.5 * (1 + 1e-12))
     assert_kept(split, risk)
     assert_broken(parity, risk)

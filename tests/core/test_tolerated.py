@@ -112,14 +112,13 @@ def test_one_round_and_many_give_the_same_answers(kind, levels):
 
 
 def test_jax_gives_the_same_answers():
-    with jax.enable_x64(True):
-        outcome, setting, base, range_ = draw("relative", True)
-        cost = BRACKETS["relative"](0.7, 1.4, 0.0)
-        compiled = jax.jit(lambda a, b, c, start, end: scales(cost, a, b, c, Range(start, end, range_.levels)))
-        found = compiled(outcome, setting, base, *range_[:2])
-        for one, other in zip(scales(cost, outcome, setting, base, range_), found, strict=True):
-            assert isinstance(other, jax.Array)
-            np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+    outcome, setting, base, range_ = draw("relative", True)
+    cost = BRACKETS["relative"](0.7, 1.4, 0.0)
+    compiled = jax.jit(lambda a, b, c, start, end: scales(cost, a, b, c, Range(start, end, range_.levels)))
+    found = compiled(outcome, setting, base, *range_[:2])
+    for one, other in zip(scales(cost, outcome, setting, base, range_), found, strict=True):
+        assert isinstance(other, jax.Array)
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
 
 
 def test_the_offset_family_with_an_exact_curve_is_the_conformal_score():

@@ -20,7 +20,8 @@ def test_linear_is_the_linear_bound():
     class_, spec = linear(), make_spec()
     view = class_.look(learned(class_, contexts, outcomes, weights), HERE)
     state = estimate.init(2, ridge=1.0)
-    state = estimate.update_many(state, contexts, outcomes[0], outcomes[1], weights)
+    for context, *row in zip(contexts, *outcomes, weights, strict=True):
+        state = estimate.update(state, estimate.predict(state, context), *row)
     seen = estimate.predict(state, HERE)
     bounds = confidence.bound(seen, spec, radius="mixture", clip=False)
     assert class_.bounds(view, 1, noise=1.0, spec=spec).upper == pytest.approx(float(bounds.cost_upper), abs=1e-12)

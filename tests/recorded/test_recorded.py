@@ -1,7 +1,8 @@
 """What earlier versions wrote opens, verifies, and goes on as it would have gone on then.
 
-Each folder here was written by `write.py` with the version it is named after. Hashes, counts and digests of logs are
-compared exactly; actions within 1e-12, because another processor may round a matrix product otherwise (docs/study.md).
+Each folder here was written by `write.py` with the version it is named after. Hashes and counts are compared exactly;
+actions within 1e-12 and evidence within 1e-9 of itself, because another processor may round a matrix product or a
+logarithm otherwise (docs/study.md).
 """
 
 import json
@@ -44,8 +45,6 @@ def test_a_recorded_study_verifies_with_its_hash_and_goes_on_as_before(recorded,
             key: value for key, value in before.items() if key not in MEASURED
         }
         assert [now[key] for key in MEASURED] == pytest.approx([before[key] for key in MEASURED], rel=1e-9)
-        if name == "silent":  # nothing was learned, so no matrix product is in its state
-            assert study.state_digest() == said["state_digest"]
         assert go_on(study) == pytest.approx(said["next_actions"], rel=0, abs=1e-12)
         assert study.status()["stopped"] == said["stopped"]
         assert study.verify().ok

@@ -111,17 +111,6 @@ def _fastest(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str,
     return min(runs, key=lambda outcome: outcome.seconds)
 
 
-def block_times(dim: int, *, rounds: int, blocks: list[int], dtype: str = "float64") -> dict[int, float]:
-    """Microseconds per round of `blocked` for each block size, interleaved, the best of three."""
-    given = _rounds(dim, rounds, dtype)
-    times = {block: float("inf") for block in blocks}
-    for _ in range(3):
-        for block in blocks:
-            outcome = _fastest("blocked", given, dtype, {"block": block}, repeats=1)
-            times[block] = min(times[block], outcome.seconds / rounds * 1e6)
-    return times
-
-
 def _largest_difference(outcomes: dict[str, Replay], name: str) -> float:
     """The largest difference between any two engines, on the rounds both replayed."""
     traces = [getattr(outcome, name)[0] for outcome in outcomes.values()]

@@ -72,7 +72,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for row in rows:
         table.add_row(*row)
     if any(columns):
-        widths = _widths([columns, *rows], console.width - 3 * len(columns) + 1)
+        widths = _widths([columns, *rows], console.width - 3 * len(columns))
         for column, width in zip(table.columns, widths, strict=True):
             column.width, column.no_wrap = width, False
         console.width = max(console.width, sum(widths) + 3 * len(widths))
@@ -130,8 +130,11 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda step: None
+        return
     name, share = TextColumn("{task.description}"), TextColumn("{task.percentage:>3.0f} %")
-    columns, console = (name, BarColumn(), share, TimeRemainingColumn()), Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(name, BarColumn(), share, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task(description, total=total)
         yield lambda step: progress.advance(task, step)

@@ -43,13 +43,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.core.brackets import Growth
 from safedial.core.namespace import namespace, normal_quantile
 from safedial.errors import require
-
-Array = NDArray[np.float64]
 
 CLIMB = 1.25
 """How many times the largest scale of the last known rounds may be used."""
@@ -156,20 +153,6 @@ def _least_size(risk: float, confidence: float, least: int) -> int:
         middle = (low + size) // 2
         low, size = (low, middle) if _rank(middle, risk, confidence) >= least else (middle, size)
     return size
-
-
-def largest_scale(tolerated: Any, rank: int) -> Any:
-    """The largest λ at which at most `rank` − 1 of the tolerated scales (..., n) are exceeded; −∞ at rank 0.
-
-    The definition, for tests and single looks; `core.count_window` answers round after round.
-
-    >>> float(largest_scale(np.array([0.7, 0.4, 0.9, 0.4]), 2)), float(largest_scale(np.array([0.7, 0.4]), 0))
-    (0.4, -inf)
-    """
-    scales = np.asarray(tolerated, dtype=float)
-    if rank < 1:
-        return np.full(scales.shape[:-1], -math.inf)
-    return np.partition(scales, rank - 1, axis=-1)[..., rank - 1]
 
 
 def climb_limit(used: Any, start: Any, *, climb: float = CLIMB) -> Any:

@@ -129,33 +129,6 @@ def update(estimate: Estimate, prediction: Prediction, reward: Any, cost: Any, w
     )
 
 
-def update_many(estimate: Estimate, contexts: Any, rewards: Any, costs: Any, weights: Any) -> Estimate:
-    """Learn from n rounds at once, contexts (..., n, d): the same estimate as n calls of `update`, by one n×n solve.
-
-    With rows x̃ = √ω x, V = X̃ Σ⁻¹ and K = I + V X̃ᵀ (Woodbury):
-    Σ⁻¹ ← Σ⁻¹ − Vᵀ K⁻¹ V,   coef ← coef + Vᵀ K⁻¹ (ỹ − X̃ coef),   ln det ← ln det + ln det K.
-    """
-    xp = namespace(contexts)
-    root = xp.sqrt(weights)
-    rows = root[..., None] * contexts
-    projected = xp.matmul(rows, estimate.inverse)
-    core = xp.eye(contexts.shape[-2], dtype=contexts.dtype) + xp.matmul(projected, xp.matrix_transpose(rows))
-    factor = xp.linalg.cholesky(core)
-    gain = xp.matrix_transpose(xp.linalg.solve(core, projected))
-
-    def moved(coef: Any, targets: Any) -> Any:
-        residual = root * targets - xp.matmul(rows, coef[..., None])[..., 0]
-        return coef + xp.matmul(gain, residual[..., None])[..., 0]
-
-    return Estimate(
-        inverse=estimate.inverse - xp.matmul(gain, projected),
-        reward_coef=moved(estimate.reward_coef, rewards),
-        cost_coef=moved(estimate.cost_coef, costs),
-        log_det=estimate.log_det + 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor)), axis=-1),
-        informative_rounds=estimate.informative_rounds + xp.sum(xp.where(weights > 0, 1.0, 0.0), axis=-1),
-    )
-
-
 def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any, context: Any = None) -> Any:
     """ω of a round applied at these intensities; 0 if there is nothing to learn (intensity 0).
 

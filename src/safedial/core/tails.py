@@ -29,18 +29,6 @@ EXPECTED = 0.5 * math.log1p(-SHARE)
 LARGEST_LOG = 700.0
 
 
-def update(log_evidence: float, residual: float, slack: float, noise: float) -> float:
-    """Add one residual y − ⟨x,μ̂⟩ (times √ω); `slack` is β·width (times √ω), `noise` is κ.
-
-    >>> total = 0.0
-    >>> for _ in range(10):
-    ...     total = update(total, residual=2.5, slack=0.1, noise=1.0)
-    >>> total > math.log(100)
-    True
-    """
-    return observe(log_evidence + EXPECTED, residual, slack, noise)
-
-
 def expect(log_evidence: list[float]) -> list[float]:
     """Multiply each product by the factor √(1−s) of a round that is decided but has no outcome yet."""
     return [each + EXPECTED for each in log_evidence]

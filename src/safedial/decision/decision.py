@@ -13,7 +13,6 @@ from safedial.core.promise import PROMISES
 from safedial.decision.rules import Rules
 from safedial.decision.units import Dial
 from safedial.notebook import card, named_values
-from safedial.renamed import renamed_attribute
 
 
 class Text(str):
@@ -72,8 +71,6 @@ class Decision(NamedTuple):
     limiter: str = ""
     extrapolated: tuple[str, ...] = ()
     proposal: float | None = None
-    doubt = renamed_attribute("Decision.doubt", "fallback_reason")
-    habit = renamed_attribute("Decision.habit", "limiter")
 
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)

@@ -47,25 +47,6 @@ class Moments(NamedTuple):
     count: Any
 
 
-def empty(size: int) -> Moments:
-    return Moments(np.zeros((size, size)), np.zeros(size), 0.0, 0.0)
-
-
-def add(moments: Moments, features: Array, outcome: float) -> Moments:
-    """Add one round, for use online.
-
-    >>> one = add(empty(1), np.array([2.0]), 3.0)
-    >>> one.gram.tolist(), one.rhs.tolist(), float(one.square)
-    ([[4.0]], [6.0], 9.0)
-    """
-    return Moments(
-        moments.gram + np.outer(features, features),
-        moments.rhs + features * outcome,
-        moments.square + outcome * outcome,
-        moments.count + 1.0,
-    )
-
-
 def marks(count: int, points: int = POINTS) -> NDArray[np.int64]:
     """The rounds at which evidence is taken: at most `points`, evenly spaced, ending with `count`."""
     return np.unique(np.linspace(0, count, min(points, count) + 1).round().astype(np.int64))[1:]

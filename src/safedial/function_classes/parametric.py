@@ -15,6 +15,7 @@ The fit is updated on a schedule (each round at first, then whenever the rounds 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -199,14 +200,16 @@ def _range(
         if inside:
             begins.append(min(inside, key=lambda w, sign=sign: sign * float(family.values(one, w)[0])))
         for begin in begins:
-            found = minimize(
-                lambda w, sign=sign: sign * float(family.values(one, w)[0]),
-                begin,
-                method="SLSQP",
-                bounds=family.box,
-                constraints=[room],
-                options={"maxiter": 30},
-            )
+            with warnings.catch_warnings():  # SciPy before 1.16 says that it clips what rounding puts outside the box
+                warnings.simplefilter("ignore", RuntimeWarning)
+                found = minimize(
+                    lambda w, sign=sign: sign * float(family.values(one, w)[0]),
+                    begin,
+                    method="SLSQP",
+                    bounds=family.box,
+                    constraints=[room],
+                    options={"maxiter": 30},
+                )
             if room["fun"](found.x) >= -1e-6:
                 ends[side] = sign * min(sign * ends[side], float(found.fun))
     return centre, ends[0], ends[1]

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from safedial.decision.certificates.certified import certificate, explain, proposed
 from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Certificate, Decision, Text
-from safedial.renamed import renamed_attribute
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import QUESTION, decision_of
 from safedial.study.ids import DecisionId, id_text
@@ -51,8 +50,6 @@ class StudyDecision(NamedTuple):
     replayed: bool | None = None
     stop_reason: str | None = None
     labels: Mapping[str, str] = {}
-    folding = renamed_attribute("StudyDecision.folding", "learning_order")
-    stopped = renamed_attribute("StudyDecision.stopped", "stop_reason")
 
     def __repr__(self) -> str:
         dial, safe = self.decision.rules.dial, self.safe_action

@@ -15,7 +15,6 @@ from safedial.decision.own_functions import own_values
 from safedial.decision.rules import RULES, Rules, plain_options
 from safedial.errors import require
 from safedial.policies import FACTORIES, Policy
-from safedial.renamed import renamed_attribute
 from safedial.study.guard import Guard, read_guard
 
 OPTIONS = (
@@ -49,7 +48,6 @@ class StudySpec:
     unit_check: str = ""
     before: StudySpec | None = None
     since: int = 0
-    folding = renamed_attribute("StudySpec.folding", "learning_order")
 
     @property
     def chain(self) -> Iterator[StudySpec]:

@@ -12,14 +12,11 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.conformal import p_values
 from safedial.errors import InvalidInput, require
 from safedial.policies.conformal.frozen import Frozen, Past, Setup, calibrates, freeze, score
-
-Array = NDArray[np.float64]
 
 FIRST_FIT = 20
 GROWTH = 0.1
