@@ -86,6 +86,7 @@ class StudentLearner(Learner):
     certificate_terms = student_terms
     in_order, watches_itself = False, True
     stop_rules = ("student_drift", "alarm")
+    statement: Any = staticmethod(student_terms.statement)
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
@@ -130,10 +131,6 @@ class StudentLearner(Learner):
         if math.isfinite(decision.choice.bounds.cost_upper):
             return ""
         return "open_rounds" if decision.prediction.waiting or decision.prediction.lost else "start_dose"
-
-    @classmethod
-    def statement(cls, decision: Decision) -> str:
-        return student_terms.statement(decision)
 
     @classmethod
     def written(cls, prediction: Seen) -> dict[str, Any]:
