@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 
 from safedial.core.brackets import Growth
 from safedial.core.namespace import namespace, normal_quantile
-from safedial.errors import require
+from safedial.errors import is_number, require
 
 Array = NDArray[np.float64]
 
@@ -112,8 +112,8 @@ def is_calibrated(since: Any, count: Any, risk: float) -> Any:
 @lru_cache(maxsize=64)
 def _ratio(risk: float) -> tuple[int, int]:
     """The risk as a ratio of whole numbers, checked."""
-    number = isinstance(risk, (int, float)) and not isinstance(risk, bool)
-    require(number and 0.0 < risk < 1.0, "risk", risk, "must be a number in (0, 1)", "0.05 accepts one excess in 20")
+    share = is_number(risk) and 0.0 < risk < 1.0
+    require(share, "risk", risk, "must be a number in (0, 1)", "0.05 accepts one excess in 20")
     return Fraction(repr(float(risk))).as_integer_ratio()
 
 
