@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.core.margin import margin_assumptions, tail_factor
 from safedial.core.spec import SafetySpec
-from safedial.decision.certificates.shared_terms import part_given
+from safedial.decision.certificates.shared_terms import part_given, room
 from safedial.decision.units import rounded_down
 
 if TYPE_CHECKING:
@@ -40,21 +40,18 @@ def sensor_margin(spec: SafetySpec, round: float) -> float:
 def division(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """How the bound and the margins gave the largest safe intensity, and what share of it is given."""
     spec, upper, margin, sensor = decision.rules.spec, *(facts[name] for name in PARTS)
-    room = f"{spec.threshold:g}"
-    if decision.baseline_cost:
-        room = f"({room} less the baseline cost {decision.baseline_cost:g})"
-    safe = rounded_down(facts["safe_intensity"])
+    left, safe = room(decision), rounded_down(facts["safe_intensity"])
     if sensor and spec.sensor_dependent:
-        line = f"The largest intensity: ({room} - {sensor:.4g}) / ({upper:.4g} + {margin:.4g}), at most 1: {safe}."
+        line = f"The largest intensity: ({left} - {sensor:.4g}) / ({upper:.4g} + {margin:.4g}), at most 1: {safe}."
     elif sensor:
         both = f"sqrt(({margin:.4g} z)^2 + {sensor:.4g}^2)"
-        line = f"The largest intensity z <= 1 with {upper:.4g} z + {both} <= {room}: {safe}."
+        line = f"The largest intensity z <= 1 with {upper:.4g} z + {both} <= {left}: {safe}."
     elif spec.noise_scale:
-        line = f"The largest intensity z <= 1 with {upper:.4g} z + {margin:.4g} h(z, x) <= {room}: {safe}."
+        line = f"The largest intensity z <= 1 with {upper:.4g} z + {margin:.4g} h(z, x) <= {left}: {safe}."
     elif facts["safe_intensity"] >= 1.0:
-        line = f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {room}."
+        line = f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {left}."
     else:
-        line = f"The largest intensity: {room} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}."
+        line = f"The largest intensity: {left} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}."
     return [line, *part_given(decision, facts)]
 
 

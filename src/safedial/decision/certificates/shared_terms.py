@@ -51,18 +51,22 @@ def start_assumptions(decision: Decision, shared: list[str]) -> list[str] | None
     ]
 
 
+def risks(decision: Decision) -> dict[str, Any]:
+    """The stated risks, and that of this round, of a promise from the constants."""
+    spec = decision.rules.spec
+    this_round = round_risk(spec, decision.round)
+    return {
+        "violation_risk": spec.violation_risk,
+        "estimation_risk": spec.estimation_risk,
+        "this_round": this_round,
+    }
+
+
 def facts(decision: Decision) -> dict[str, Any]:
     """The certificate of a learner without terms of its own: its risks and its bounds."""
-    bounds, spec = decision.choice.bounds, decision.rules.spec
-    return {
-        "risk": {
-            "violation_risk": spec.violation_risk,
-            "estimation_risk": spec.estimation_risk,
-            "this_round": round_risk(spec, decision.round),
-        },
-        "reward_upper": float(bounds.reward_upper),
-        "cost_upper": float(bounds.cost_upper),
-    }
+    bounds = decision.choice.bounds
+    upper = {"reward_upper": float(bounds.reward_upper), "cost_upper": float(bounds.cost_upper)}
+    return {"risk": risks(decision), **upper}
 
 
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
@@ -70,6 +74,19 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     safe = rounded_down(facts["safe_intensity"])
     bound = f"The bound: mean cost per unit of intensity is assumed to be at most {facts['cost_upper']:.4g}."
     return [bound, f"The largest intensity: {safe}.", *part_given(decision, facts)]
+
+
+def room(decision: Decision) -> str:
+    """What the threshold leaves for the dose's cost, in words."""
+    threshold, baseline = f"{decision.rules.spec.threshold:g}", decision.baseline_cost
+    return f"({threshold} less the baseline cost {baseline:g})" if baseline else threshold
+
+
+def largest_intensity(decision: Decision, upper: float, allowed: float) -> str:
+    """The division of the threshold by a bound on the whole cost per unit of intensity."""
+    if allowed >= 1.0:
+        return f"The largest intensity: 1, since {upper:.4g} is at most {room(decision)}."
+    return f"The largest intensity: {room(decision)} / {upper:.4g} = {rounded_down(allowed)}."
 
 
 def part_given(decision: Decision, facts: dict[str, Any]) -> list[str]:
