@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.core.margin import noise_margin
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
-from safedial.decision.certificates.shared_terms import REPORTED, exact_curves, overrides, part_given, risks
+from safedial.decision.certificates.shared_terms import (
+    REPORTED,
+    division,
+    exact_curves,
+    noise_assumptions,
+    overrides,
+    part_given,
+    risks,
+    sensor_margin,
+)
 from safedial.decision.units import rounded_down
 
 if TYPE_CHECKING:

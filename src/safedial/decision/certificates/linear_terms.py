@@ -8,8 +8,15 @@ import numpy as np
 
 from safedial.core.margin import noise_margin
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
-from safedial.decision.certificates.shared_terms import REPORTED, exact_curves, overrides, risks
+from safedial.decision.certificates.shared_terms import (
+    REPORTED,
+    division,
+    exact_curves,
+    noise_assumptions,
+    overrides,
+    risks,
+    sensor_margin,
+)
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision

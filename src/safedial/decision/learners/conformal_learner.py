@@ -29,8 +29,7 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.learners.conformal_start import Opening
 from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.learners.reported_context import check_reported
-from safedial.decision.outcome import Sample, least_quotient
+from safedial.decision.outcome import Sample, check_reported, least_quotient
 from safedial.errors import InvalidInput
 from safedial.policies.conformal.frozen import Frozen, places_of, score
 from safedial.policies.conformal.memory import Rounds

@@ -23,10 +23,9 @@ from safedial.core.triangle import append, certified, empty, moved, triangle, vo
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.learners.reported_context import check_reported
 from safedial.decision.learners.student_watch import StudentWatch
 from safedial.decision.learners.variance_ratio import ratio_of
-from safedial.decision.outcome import Sample, least_quotient
+from safedial.decision.outcome import Sample, check_reported, least_quotient
 from safedial.decision.units import real
 from safedial.errors import require
 from safedial.policies import make_policy
