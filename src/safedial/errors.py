@@ -44,6 +44,16 @@ def refusal(argument: str, value: Any, rule: str, way_out: str = "", *, code: st
     return InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a plain number; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_whole(value: Any, least: float = float("-inf")) -> bool:
+    """Whether a value is a plain whole number of at least `least`; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

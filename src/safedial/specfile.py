@@ -34,7 +34,7 @@ from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
 from safedial.decision.rules import named_policy, read_parts, shortest_dose, write_parts
 from safedial.decision.units import Dial, Features
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, is_whole, require
 from safedial.io import read_text, write_text
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def parse_spec(text: str) -> SpecFile:
     parts = read_parts({name: table for name, table in tables.items() if table or name == "spec"})
     features = parts.get("features")
     dim = tables["world"].get("dim", features.dim if features else None)
-    whole = dim is None or (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1)
+    whole = dim is None or is_whole(dim, 1)
     require(whole, "[world] dim", dim, "must be a whole number >= 1")
     fits = features is None or features.dim == dim
     require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")

@@ -49,9 +49,10 @@ def create(
     from safedial.cli.output import print_json
     from safedial.study import Store
     from safedial.study.keys import create_key, key_checkpoint
+    from safedial.study.requests import actor_name
 
     with Store(storage) as store:
-        text, made = create_key(store, role, study=study, reason=reason, actor=_person())
+        text, made = create_key(store, role, study=study, reason=reason, actor=actor_name(None))
         mark = key_checkpoint(store, made.id)
     if json:
         print_json({"key": text, **made.to_dict(), "checkpoint": mark})
@@ -91,9 +92,10 @@ def revoke(
     from safedial.cli.output import print_json
     from safedial.study import Store
     from safedial.study.keys import key_checkpoint, revoke_key
+    from safedial.study.requests import actor_name
 
     with Store(storage, create=False) as store:
-        gone = revoke_key(store, key_id, reason=reason, actor=_person())
+        gone = revoke_key(store, key_id, reason=reason, actor=actor_name(None))
         mark = key_checkpoint(store, gone.id)
     if json:
         print_json({**gone.to_dict(), "checkpoint": mark})
@@ -155,12 +157,3 @@ def _free_port(host: str) -> int:
             return int(probe.getsockname()[1])
     except OSError:
         return 0
-
-
-def _person() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"

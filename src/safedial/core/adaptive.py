@@ -31,7 +31,7 @@ import numpy as np
 
 from safedial.core.conformal import NEAR
 from safedial.core.namespace import namespace
-from safedial.errors import require
+from safedial.errors import is_number, require
 
 
 def adapted(level: Any, exceeded: Any, *, risk: Any, rate: float) -> Any:
@@ -68,6 +68,6 @@ def excess_bound(known: Any, *, risk: float, rate: float, open_at_once: Any = 1,
 
 def check_rate(rate: Any, risk: float) -> float:
     """γ, as a number > 0. A large one reacts fast and wastes scale; δ/5 is a common choice."""
-    number = isinstance(rate, (int, float)) and not isinstance(rate, bool) and 0.0 < rate <= 1.0
+    number = is_number(rate) and 0.0 < rate <= 1.0
     require(number, "adapt", rate, "must be a number in (0, 1]", f"{risk / 5:g} is a common choice at this risk")
     return float(rate)

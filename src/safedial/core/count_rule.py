@@ -46,7 +46,7 @@ import numpy as np
 
 from safedial.core.brackets import Growth
 from safedial.core.namespace import namespace, normal_quantile
-from safedial.errors import require
+from safedial.errors import is_number, require
 
 CLIMB = 1.25
 """How many times the largest scale of the last known rounds may be used."""
@@ -109,8 +109,8 @@ def is_calibrated(since: Any, count: Any, risk: float) -> Any:
 @lru_cache(maxsize=64)
 def _ratio(risk: float) -> tuple[int, int]:
     """The risk as a ratio of whole numbers, checked."""
-    number = isinstance(risk, (int, float)) and not isinstance(risk, bool)
-    require(number and 0.0 < risk < 1.0, "risk", risk, "must be a number in (0, 1)", "0.05 accepts one excess in 20")
+    share = is_number(risk) and 0.0 < risk < 1.0
+    require(share, "risk", risk, "must be a number in (0, 1)", "0.05 accepts one excess in 20")
     return Fraction(repr(float(risk))).as_integer_ratio()
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from safedial.core.adaptive import adapted_rank
 from safedial.core.count_rule import Window, window
-from safedial.errors import require
+from safedial.errors import is_whole, require
 
 _NONE = -(2**40)
 """As many scales are held by a window that was not searched yet: never as many as it should hold."""
@@ -49,8 +49,7 @@ class CountWindow:
         earlier: int = 0,
         values: Iterable[float] = (),
     ) -> None:
-        whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
-        require(whole, "lag", lag, "must be a whole number >= 0")
+        require(is_whole(lag, 0), "lag", lag, "must be a whole number >= 0")
         self.risk, self.lag, self.confidence, self.least, self.earlier = risk, lag, confidence, least, earlier
         self.values = list(values)
         self._ordered: list[float] = []

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, is_number, require
 
 BUILT_IN = ("identity", "power", "hill", "logistic", "tabulated")
 """The curves of this package, which a save file and a log keep by name and parameters."""
@@ -122,7 +122,7 @@ def _check_form(curve: DoseCurve) -> None:
         plain = False
     require(plain, "parameters", curve.parameters, "must be a mapping of names to plain values", "files store them")
     units = curve.error_units
-    known = isinstance(units, (int, float)) and not isinstance(units, bool) and 0.0 <= units <= MOST_UNITS
+    known = is_number(units) and 0.0 <= units <= MOST_UNITS
     require(known, "error_units", units, f"must be a number from 0 to {MOST_UNITS:g}")
 
 

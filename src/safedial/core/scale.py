@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.core.namespace import FLOATS, namespace
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, is_number, require
 
 STEPS = 600
 """The most steps of the walk; it ends when a step is no larger than rounding."""
@@ -206,6 +206,5 @@ def largest_scaled_intensity(
 
 
 def _at_least_zero(name: str, value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0.0 <= value < float("inf")
-    require(number, name, value, "must be a finite number >= 0")
+    require(is_number(value) and 0.0 <= value < float("inf"), name, value, "must be a finite number >= 0")
     return float(value)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from safedial.core.dose import DoseCurve
 from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
@@ -98,6 +100,20 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
         baseline,
         cost_intensity,
     )
+
+
+def check_reported(policy: str, context: Any, kept: Any, *, round: int, decisions: int) -> None:
+    """The context must be the one `kept` for its round, if any is; round 0 is history, allowed only before the first
+    decision.
+    """
+    rule = "is reported though no round is open; was it reported already?"
+    way_out = "give history before the first decision"
+    require(round > 0 or decisions == 0, "context", context.tolist(), rule, way_out)
+    if kept is not None and not np.array_equal(kept, context):
+        raise InvalidInput(
+            f"context: differs from that of round {round} (the oldest open round, or the one you named), and "
+            f"{policy} must know the round; report the Decision itself, or give round=..."
+        )
 
 
 def check_past(rules: Rules, sample: Sample, context: Any) -> None:

@@ -4,7 +4,7 @@ The evidence is that of core/monitor.py, from the rounds that the promise covers
 whose applied action was at most the advised one (if the log has the advice). If more was applied and the dose curve is
 given, the round counts with the cost that the advised setting would have had. Rounds of a study's export without an
 outcome count as kept, which can only lower the evidence. A conformal promise is watched through its assumption
-(conformal_watch.py, bracket_watch.py, student_rounds.py).
+(marginal_watch.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ from safedial.core.spec import SafetySpec
 from safedial.decision.outcome import Sample, allowed_risk, counted, rescaled_cost
 from safedial.decision.units import Dial, Features
 from safedial.diagnostics.bracket_rounds import walk_bracket_log
-from safedial.diagnostics.bracket_watch import watch_bracket_log
-from safedial.diagnostics.conformal_watch import ExchangeabilityWatch, watch_conformal_log
+from safedial.diagnostics.conformal_rounds import walk_log
+from safedial.diagnostics.marginal_watch import (
+    ExchangeabilityWatch,
+    watch_bracket_log,
+    watch_conformal_log,
+    watch_student_log,
+)
 from safedial.diagnostics.residuals import Array
-from safedial.diagnostics.student_rounds import walk_student_log, watch_student_log
+from safedial.diagnostics.student_rounds import walk_student_log
 from safedial.errors import require
 from safedial.notebook import card, named_values
 from safedial.policies import Policy
@@ -130,7 +135,7 @@ def watch_log(
         walked = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
         return watch_bracket_log(walked, level=level)
     if PROMISES[spec.promise].exchangeable:
-        return watch_conformal_log(log, spec, as_dose(dose), policy=policy, level=level)
+        return watch_conformal_log(walk_log(log, spec, as_dose(dose), policy), level=level)
     require_one_cost(spec)
     if PROMISES[spec.promise].gaussian:
         return watch_student_log(walk_student_log(log.prefix, spec, as_dose(dose), policy, features), level=level)

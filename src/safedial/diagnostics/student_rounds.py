@@ -1,4 +1,4 @@
-"""A log's rounds as HP-Student learns them: the p-value of each cost before it is learned, and the watch over them.
+"""A log's rounds as HP-Student learns them: the p-value of each cost before it is learned.
 
 If the noise is i.i.d. Gaussian and contexts do not follow it, the pivots T_t = (y_t − ⟨x_t,μ̂⟩)/(s√(1+w²)), each with
 the fit before its round, are independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts
@@ -26,7 +26,6 @@ from safedial.core.triangle import append, certified, empty, volume
 from safedial.decision.learners.variance_ratio import ratio_of
 from safedial.decision.units import Features
 from safedial.diagnostics.conformal_rounds import WalkedRounds, evidence_path
-from safedial.diagnostics.conformal_watch import ExchangeabilityWatch
 from safedial.errors import require
 from safedial.policies import Policy, make_policy
 from safedial.rounds_io import Log
@@ -130,39 +129,3 @@ def _policy(given: Policy | Mapping[str, Any] | None) -> Policy:
     made = given if isinstance(given, Policy) else make_policy(**given)
     require(PROMISES[made.promise].gaussian, "policy", made.name, "gives no student promise", "name hp_student")
     return made
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudentWatch(ExchangeabilityWatch):
-    """What the watch found: evidence that the noise is not as stated, and a count of excesses."""
-
-    against = "noise is not Gaussian of one size"
-
-    def verdict(self) -> str:
-        seen = f"{self.counts()} {self.start_rounds} rounds had no bound."
-        if self.alarm_round is None:
-            return f"{seen} No alarm: nothing speaks against Gaussian noise of one size, which the promise assumes."
-        return (
-            f"{seen} ALARM at round {self.alarm_round}: costs lie above their predictions more than Gaussian noise of "
-            "one size allows. Stop or fall back, and find out what changed (safedial check). A later, smaller value "
-            "does not clear an alarm."
-        )
-
-
-def watch_student_log(walked: StudentRounds, *, level: float) -> StudentWatch:
-    """The watch over a log that `walk_student_log` has read."""
-    covered = walked.covered
-    words = "has no round that the promise covers"
-    require(covered.any(), "log", f"{len(covered)} rows", words, "actions at most advised")
-    rounds, over = walked.number[walked.ranked], np.flatnonzero(walked.evidence >= 1.0 / level)
-    return StudentWatch(
-        level=level,
-        rounds=rounds,
-        evidence=walked.evidence,
-        alarm_round=int(rounds[over[0]]) if over.size else None,
-        counted=walked.number[covered],
-        violated=walked.exceeded[covered].astype(float),
-        allowed=np.full(int(covered.sum()), float(walked.spec.violation_risk)),
-        start_rounds=int((~walked.bounded).sum()),
-        left_out=len(covered) - int(covered.sum()),
-    )

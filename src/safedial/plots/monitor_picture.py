@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safedial.diagnostics.conformal_watch import ExchangeabilityWatch
+from safedial.diagnostics.marginal_watch import ExchangeabilityWatch
 from safedial.diagnostics.promise_watch import Watch
 from safedial.plots.style import COLOURS, new_figure, save, title
 

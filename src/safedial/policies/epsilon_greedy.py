@@ -10,7 +10,7 @@ from safedial.core.estimate import Prediction
 from safedial.core.namespace import namespace
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, require
 from safedial.policies.fixed import fixed
 from safedial.policies.hp_ucb import hp_ucb
 from safedial.policies.policy import Policy
@@ -37,8 +37,7 @@ def epsilon_greedy(
     Reference: Dragazis and Pacchiano, "Safety by Design", section Experimental Results.
     """
     clip = resolve_clip(radius, clip)
-    is_share = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool) and 0.0 <= epsilon <= 1.0
-    require(is_share, "epsilon", epsilon, "must be a number in [0, 1]")
+    require(is_number(epsilon) and 0.0 <= epsilon <= 1.0, "epsilon", epsilon, "must be a number in [0, 1]")
     require(learn_from in ("all", "exploring"), "learn_from", learn_from, "must be 'all' or 'exploring'")
     greedy, first = hp_ucb(radius=radius, clip=clip), fixed(clip=clip)
 

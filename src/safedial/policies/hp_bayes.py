@@ -13,7 +13,7 @@ from safedial.core.estimate import Estimate, Prediction
 from safedial.core.margin import round_risk
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, require
 from safedial.policies.policy import Policy
 
 
@@ -54,8 +54,7 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
     Reference: Gelman et al., "Bayesian Data Analysis" (2013), chapter 14; the sum of squares by the recursion
     Σ (y − ⟨x,μ̂⟩)²/(1 + width²), as in `core.tight`.
     """
-    firm = isinstance(shape, (int, float)) and not isinstance(shape, bool) and 1.0 < shape < float("inf")
-    require(firm, "shape", shape, "must be a finite number > 1")
+    require(is_number(shape) and 1.0 < shape < float("inf"), "shape", shape, "must be a finite number > 1")
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Posterior:
         return Posterior(linear.init(dim, ridge=ridge, batch=batch), np.zeros(batch), np.zeros(batch))

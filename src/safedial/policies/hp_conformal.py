@@ -45,7 +45,7 @@ from safedial.core.confidence import Bounds
 from safedial.core.namespace import namespace
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.policies.conformal.frozen import Setup, group_places, upper
 from safedial.policies.conformal.memory import Rounds
 from safedial.policies.conformal.predictors import try_out
@@ -53,6 +53,7 @@ from safedial.policies.fixed import fixed
 from safedial.policies.hp_probe import hp_probe
 from safedial.policies.hp_student import hp_student
 from safedial.policies.policy import Policy
+from safedial.policies.probe import check_probe, check_start_dose, probe_share
 
 UNSTATED: Any = object()
 """An option that is not set: it is off, and an agent or a study sets its own default."""
@@ -206,10 +207,9 @@ def hp_conformal(
             intensity = xp.minimum(intensity, limit)
         if least is not None:
             intensity = xp.where(sound, xp.maximum(intensity, least), intensity)
-        share = round**-0.5 if probe == "sqrt" else float(probe)
         index = xp.where(benefit > -math.inf, benefit, -1.0)
         bounds = Bounds(prediction.reward, bound, 0.0, 0.0, refuted)
-        return choose(index, SafeSet(intensity, sound), bounds, probe=share, least_probe=least)
+        return choose(index, SafeSet(intensity, sound), bounds, probe=probe_share(probe, round), least_probe=least)
 
     def update(state: Rounds, prediction: Any, reward: Any, cost: Any, weight: Any) -> Rounds:
         unseen = np.asarray(weight) <= 0.0
@@ -305,10 +305,10 @@ def _check_start(start: Any, spec: SafetySpec) -> None:
 
 
 def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) -> None:
-    more = reach is None or (_number(reach) and 1.0 < reach < math.inf)
+    more = reach is None or (is_number(reach) and 1.0 < reach < math.inf)
     require(more, "reach", reach, "must be a number > 1 or None", "2 doubles the dose at most")
     require(history in ("calibrate", "train"), "history", history, "must be 'calibrate' or 'train'")
-    given = least_dose is None or (_number(least_dose) and 0.0 < least_dose <= 1.0)
+    given = least_dose is None or (is_number(least_dose) and 0.0 < least_dose <= 1.0)
     require(given, "least_dose", least_dose, "must be a number in (0, 1] or None")
     within = least_dose is None or (start_dose is not None and least_dose <= start_dose)
     require(within, "least_dose", least_dose, f"must be at most start_dose = {start_dose}, which is declared safe")
@@ -316,27 +316,17 @@ def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) ->
 
 def _check_doses(form: Any, start_dose: Any, probe: Any, confidence: Any) -> None:
     require(form in ("split", "full"), "form", form, "must be 'split' or 'full'")
-    declared = start_dose is None or (_number(start_dose) and 0.0 < start_dose <= 1.0)
-    require(declared, "start_dose", start_dose, "must be a number in (0, 1]", "or None for the certified one")
-    proper = probe == "sqrt" or (_number(probe) and 0.0 < float(probe) <= 1.0)
-    require(proper, "probe", probe, "must be 'sqrt' or a number in (0, 1]", "every round must teach")
-    share = confidence is None or (_number(confidence) and 0.0 < confidence < 1.0)
+    check_start_dose(start_dose)
+    check_probe(probe, always=True)
+    share = confidence is None or (is_number(confidence) and 0.0 < confidence < 1.0)
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
 
 
 def _check_model(form: Any, group: Any, predictor: Any, scaled: Any, *, window: Any, lag: Any) -> None:
-    known = group is None or (_whole(group) and group >= 0) or isinstance(group, str) or callable(group)
+    known = group is None or is_whole(group, 0) or isinstance(group, str) or callable(group)
     require(known, "group", group, "must be a column's number, a feature's name or a function of a context")
     fits = predictor is None or form != "full"
     require(fits, "predictor", predictor, "works with the split form only", "choose form='split'")
-    require(_whole(window) and window >= 100, "window", window, "must be a whole number >= 100")
-    require(_whole(lag) and 0 <= lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")
+    require(is_whole(window, 100), "window", window, "must be a whole number >= 100")
+    require(is_whole(lag, 0) and lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")
     require(scaled is not None, "scaled", scaled, "must be True, False or a model with fit and predict")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -9,8 +9,8 @@ from safedial.core.confidence import bound, resolve_clip
 from safedial.core.estimate import Prediction
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
 from safedial.policies.policy import Policy
+from safedial.policies.probe import check_probe, probe_share
 
 
 def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float | Literal["sqrt"] = "sqrt") -> Policy:
@@ -35,13 +35,12 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
     Reference: this project, docs/design.md.
     """
     clip = resolve_clip(radius, clip)
-    is_share = isinstance(probe, (int, float)) and not isinstance(probe, bool) and 0.0 <= probe <= 1.0
-    require(probe == "sqrt" or is_share, "probe", probe, "must be 'sqrt' or a number in [0, 1]")
+    check_probe(probe)
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)
         safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
-        share = round**-0.5 if probe == "sqrt" else float(probe)
+        share = probe_share(probe, round)
         return choose(prediction.reward, safe, bounds, probe=share, least_probe=spec.least_informative)
 
     return Policy("hp_probe", "HP-Probe", "certified", decide, {"radius": radius, "clip": clip, "probe": probe})

@@ -33,7 +33,7 @@ from safedial.core.confidence import Bounds
 from safedial.core.count_rule import CLIMB
 from safedial.core.safe_set import SafeSet
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.policies.policy import Policy
 from safedial.policies.shield.shield_batch import ShieldBatch
 from safedial.policies.shield.shield_rounds import Setup
@@ -208,12 +208,12 @@ def hp_shield(
 def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
     named = isinstance(base, str) and base != ""
     rule = "must be a column's number, a feature's name, 'proposal' or a function of contexts"
-    require(_column(base) or named or callable(base), "base", base, rule)
+    require(is_whole(base, 0) or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
     require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
     scaled = getattr(growth, "name", "") != "spread" or family == "scale"
     require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
-    share = start_scale is None or (_number(start_scale) and 0.0 < start_scale <= 1.0)
+    share = start_scale is None or (is_number(start_scale) and 0.0 < start_scale <= 1.0)
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
@@ -227,23 +227,14 @@ def _of_contexts(value: Any) -> Any:
     return value if callable(value) else None
 
 
-def _column(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
-    require(
-        climb is None or (_number(climb) and climb > 1.0),
-        "climb",
-        climb,
-        "must be a number > 1 or None",
-        f"try {CLIMB}",
-    )
+    more = climb is None or (is_number(climb) and climb > 1.0)
+    require(more, "climb", climb, "must be a number > 1 or None", f"try {CLIMB}")
     share = confidence is None or (isinstance(confidence, float) and 0.0 < confidence < 1.0)
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
     if adapt is not None:
         check_rate(adapt, 0.05)
-    part = probe is None or (_number(probe) and 0.0 < probe <= 1.0)
+    part = probe is None or (is_number(probe) and 0.0 < probe <= 1.0)
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
@@ -255,15 +246,15 @@ def _check_chooser(chooser: Any, base: Any, reward_model: Any, request: Any) -> 
     require(other, "base", base, "is the proposal, which is the request already", way_out)
     used = reward_model is None or chooser == "target"
     require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
-    given = request is None or ((_column(request) or callable(request)) and chooser == "request")
+    given = request is None or ((is_whole(request, 0) or callable(request)) and chooser == "request")
     rule = "must be a column's number or a function of contexts, with chooser='request'"
     require(given, "request", request, rule)
 
 
 def _check_labels(group: Any, unit: Any, adapt: Any) -> None:
-    named = group is None or (isinstance(group, str) and group) or _column(group) or callable(group)
+    named = group is None or (isinstance(group, str) and group) or is_whole(group, 0) or callable(group)
     require(named, "group", group, "must be a feature's name, a column's number or a function of the context")
-    named = unit is None or (isinstance(unit, str) and unit) or _column(unit)
+    named = unit is None or (isinstance(unit, str) and unit) or is_whole(unit, 0)
     require(named, "unit", unit, "must say what labels name: 'patient', or in a simulation which column has them")
     rule = "keeps a level for each label, and the level does not adapt"
     require(unit is None or adapt is not None, "unit", unit, rule, "state adapt=..., at least the risk")
@@ -273,7 +264,3 @@ def _whole(lag: Any) -> int:
     whole = isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0
     require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
     return int(lag)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -35,9 +35,10 @@ from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.core.student import Mixture, cost_upper, noise_root, spent_in
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
+from safedial.policies.probe import check_probe, check_start_dose, probe_share
 
 VERSIONS = ("per_round", "tolerance", "tolerance_all", "anytime")
 
@@ -92,7 +93,7 @@ def hp_student(
     require(not either or promise == "per_round", "promise", promise, rule, "use promise='per_round'")
     other = conformal_part(start_dose, lag) if either else None
     for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
-        require(_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
+        require(is_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
     certified, anytime, everywhere = fixed(), promise == "anytime", promise == "tolerance_all"
     version = "tolerance" if everywhere else promise
@@ -152,10 +153,9 @@ def hp_student(
                 plain = prediction._replace(norm=prediction.root * prediction.norm)
                 first = certified.decide(plain, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
             safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
-        share = round**-0.5 if probe == "sqrt" else float(probe)
         reward = prediction.root * prediction.reward
         index = xp.where(prediction.ready, reward, 0.0)
-        return choose(index, safe, Bounds(reward, bound, 0.0, 0.0, False), probe=share)
+        return choose(index, safe, Bounds(reward, bound, 0.0, 0.0, False), probe=probe_share(probe, round))
 
     options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag, "noise_ratio": noise_ratio}
     options |= {"either": either, "mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
@@ -206,17 +206,9 @@ def _check_spec(promise: str) -> Any:
 
 def _check(promise: Any, start_dose: Any, probe: Any, lag: Any, noise_ratio: Any) -> None:
     require(promise in VERSIONS, "promise", promise, "must be one of " + ", ".join(map(repr, VERSIONS)))
-    declared = start_dose is None or (_number(start_dose) and 0.0 < start_dose <= 1.0)
-    require(declared, "start_dose", start_dose, "must be a number in (0, 1]", "or None for the certified one")
-    proper = probe == "sqrt" or (_number(probe) and 0.0 < float(probe) <= 1.0)
-    require(proper, "probe", probe, "must be 'sqrt' or a number in (0, 1]", "every round must teach")
-    whole = isinstance(lag, int) and not isinstance(lag, bool) and lag >= 0
-    require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
-    column = isinstance(noise_ratio, int) and not isinstance(noise_ratio, bool) and noise_ratio >= 0
-    known = noise_ratio is None or column or isinstance(noise_ratio, str) or callable(noise_ratio)
+    check_start_dose(start_dose)
+    check_probe(probe, always=True)
+    require(is_whole(lag, 0), "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
+    known = noise_ratio is None or is_whole(noise_ratio, 0) or isinstance(noise_ratio, str) or callable(noise_ratio)
     rule = "must be a column's number, a feature's name or a function of the context"
     require(known, "noise_ratio", noise_ratio, rule, "None for noise of one size")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

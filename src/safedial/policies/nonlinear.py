@@ -25,6 +25,7 @@ from safedial.errors import require
 from safedial.function_classes import FunctionClass, Interval, Outcomes, linear
 from safedial.function_classes.kernel import check_room
 from safedial.policies.policy import Policy
+from safedial.policies.probe import check_probe, probe_share
 
 
 class Outlook(NamedTuple):
@@ -94,15 +95,14 @@ def nonlinear_hp_probe(
     argument that information does not depend on the dose then holds only for the reward.
     """
     pair = _pair(reward_class, cost_class, clip)
-    share = isinstance(probe, (int, float)) and not isinstance(probe, bool) and 0.0 <= probe <= 1.0
-    require(probe == "sqrt" or share, "probe", probe, "must be 'sqrt' or a number in [0, 1]")
+    check_probe(probe)
 
     def decide(prediction: Outlook, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         reward, bounds = _bounds(pair, prediction, spec)
         here = prediction.context
         safe = _safe(pair, bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, context=here)
-        part = round**-0.5 if probe == "sqrt" else float(probe)
-        return choose(reward.estimate, safe, bounds, probe=part, least_probe=spec.least_informative)
+        share = probe_share(probe, round)
+        return choose(reward.estimate, safe, bounds, probe=share, least_probe=spec.least_informative)
 
     return _policy("nonlinear_hp_probe", "Non-linear HP-Probe", pair, decide, {"probe": probe})
 

@@ -10,7 +10,7 @@ from safedial.core.estimate import Prediction
 from safedial.core.namespace import normal_quantile
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, require
 from safedial.policies.policy import Policy
 
 
@@ -26,8 +26,7 @@ def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float 
         scale: how widely to sample, in units of the reward's noise.
     """
     clip = resolve_clip(radius, clip)
-    is_number = isinstance(scale, (int, float)) and not isinstance(scale, bool)
-    require(is_number and 0.0 <= scale < float("inf"), "scale", scale, "must be a finite number >= 0")
+    require(is_number(scale) and 0.0 <= scale < float("inf"), "scale", scale, "must be a finite number >= 0")
 
     def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bounds = bound(prediction, spec, radius=radius, clip=clip)

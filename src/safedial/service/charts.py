@@ -23,19 +23,8 @@ LATEST = 2.5e17
 """In the year 9892, in microseconds."""
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
 CURVES = (
-    *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations"),
-    *(
-        "costs",
-        "rate",
-        "rate_low",
-        "rate_high",
-        "reward",
-        "expected",
-        "best",
-        "evidence",
-        "evidence_round",
-        "evidence_seq",
-    ),
+    *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations", "costs"),
+    *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round", "evidence_seq"),
 )
 
 

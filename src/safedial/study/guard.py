@@ -35,7 +35,7 @@ from safedial.decision.decide import intensity_of
 from safedial.decision.decision import Decision
 from safedial.decision.rules import Rules
 from safedial.decision.units import Dial, real
-from safedial.errors import require
+from safedial.errors import is_whole, require
 
 MAX_OPEN, MOST = 10_000, 1_000_000_000
 MOST_HOURS = 1e6
@@ -213,6 +213,6 @@ def _hours(name: str, fields: Mapping[str, Any], most: float) -> float | None:
 
 
 def _count(name: str, value: Any) -> int | None:
-    whole = value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST)
+    whole = value is None or (is_whole(value, 1) and value <= MOST)
     require(whole, name, value, "must be a whole number from 1 to a thousand million")
     return value

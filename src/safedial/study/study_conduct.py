@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 
 from safedial.checkpoints import signer
 from safedial.core.spec import SafetySpec
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, is_whole, require
 from safedial.study import operations
 from safedial.study.amendment import amended_spec, new_fields
 from safedial.study.answer import Receipt
@@ -85,7 +85,7 @@ class StudyConduct(StudyReader):
                 or, for a certified policy with one cost, only the threshold, the fallback and the guard.
         """
         require((spec is None) != (changes is None), "changes", changes, "or spec must be given, but not both")
-        whole = from_round is None or (isinstance(from_round, int) and not isinstance(from_round, bool))
+        whole = from_round is None or is_whole(from_round)
         require(whole, "from_round", from_round, "must be a whole number, that of the next round", "leave it out")
         read = partial(new_fields, given=changes if spec is None else spec, whole=spec is not None)
         with suppress(InvalidInput):  # it warns here; the writer refuses, which knows the present specification

@@ -9,7 +9,13 @@ import numpy as np
 
 from safedial.core.promise import PROMISES
 from safedial.decision.certificates import student_terms
-from safedial.decision.certificates.shared_terms import exact_curves, overrides, start_assumptions
+from safedial.decision.certificates.shared_terms import (
+    exact_curves,
+    largest_intensity,
+    overrides,
+    part_given,
+    start_assumptions,
+)
 from safedial.decision.learners.conformal_options import bound_intensity, guarded, guards_of
 from safedial.decision.units import rounded_down
 from safedial.policies.conformal.frozen import places_of
@@ -196,7 +202,7 @@ def fewest(risk: float, confidence: float | None) -> int:
 
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """The bound, and the division that gave the largest safe intensity."""
-    spec, group, upper = decision.rules.spec, facts["group"], facts["cost_upper"]
+    group, upper = facts["group"], facts["cost_upper"]
     whose = ["benefit expected" if group["benefit_expected"] else "no benefit expected"]
     whose = (whose if _signed(decision.rules) else []) + ([] if group["label"] is None else [str(group["label"])])
     safe = rounded_down(facts["safe_intensity"])
@@ -214,17 +220,8 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
             f"and a margin {upper - predicted:.4g}, from the {_nth(group['rank'])} smallest of the latest "
             f"{group['used']} scores; there are {count}."
         ]
-        room, allowed = f"{spec.threshold:g}", bound_intensity(decision)
-        if decision.baseline_cost:
-            room = f"({room} less the baseline cost {decision.baseline_cost:g})"
-        if allowed >= 1.0:
-            lines.append(f"The largest intensity: 1, since {upper:.4g} is at most {room}.")
-        else:
-            lines.append(f"The largest intensity: {room} / {upper:.4g} = {rounded_down(allowed)}.")
-    lines += _guard_lines(decision, safe)
-    if facts["limit"] == "probe":
-        lines.append(f"This decision gives {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it.")
-    return lines
+        lines.append(largest_intensity(decision, upper, bound_intensity(decision)))
+    return [*lines, *_guard_lines(decision, safe), *part_given(decision, facts)]
 
 
 def _no_bound(decision: Decision, count: str) -> list[str]:

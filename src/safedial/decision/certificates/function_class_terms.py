@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from safedial.core.margin import noise_margin, round_risk
+from safedial.core.margin import noise_margin
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
-from safedial.decision.certificates.shared_terms import REPORTED, exact_curves, overrides, part_given
+from safedial.decision.certificates.shared_terms import (
+    REPORTED,
+    division,
+    exact_curves,
+    noise_assumptions,
+    overrides,
+    part_given,
+    risks,
+    sensor_margin,
+)
 from safedial.decision.units import rounded_down
 
 if TYPE_CHECKING:
@@ -44,11 +52,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     rules, bounds, spec = decision.rules, decision.choice.bounds, decision.rules.spec
     options = rules.policy.options
     return {
-        "risk": {
-            "violation_risk": spec.violation_risk,
-            "estimation_risk": spec.estimation_risk,
-            "this_round": round_risk(spec, decision.round),
-        },
+        "risk": risks(decision),
         "model": {
             "cost_class": options["cost_class"].describe(),
             "reward_class": options["reward_class"].describe(),

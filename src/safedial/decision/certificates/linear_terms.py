@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.core.margin import noise_margin, round_risk
+from safedial.core.margin import noise_margin
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates.noise_terms import division, noise_assumptions, sensor_margin
-from safedial.decision.certificates.shared_terms import REPORTED, exact_curves, overrides
+from safedial.decision.certificates.shared_terms import (
+    REPORTED,
+    division,
+    exact_curves,
+    noise_assumptions,
+    overrides,
+    risks,
+    sensor_margin,
+)
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -41,12 +48,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     with_margins = PROMISES[rules.policy.promise].from_constants
     uncut = seen.cost + bounds.cost_radius * seen.width if bounds.cost_radius else bounds.cost_upper
     return {
-        "risk": {
-            "violation_risk": spec.violation_risk,
-            "estimation_risk": spec.estimation_risk,
-            "this_round": round_risk(spec, decision.round),
-            **({"margin_risk": spec.margin_risk} if spec.margin_risk is not None else {}),
-        },
+        "risk": risks(decision) | ({"margin_risk": spec.margin_risk} if spec.margin_risk is not None else {}),
         "model": {
             "informative_rounds": seen.informative_rounds,
             "reward": seen.reward,

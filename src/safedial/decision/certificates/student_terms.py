@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from safedial.core.least_squares import SPARE, WORST
 from safedial.core.promise import PROMISES
 from safedial.core.student import t_quantile
-from safedial.decision.certificates.shared_terms import exact_curves, part_given, start_assumptions
+from safedial.decision.certificates.shared_terms import exact_curves, largest_intensity, part_given, start_assumptions
 from safedial.decision.units import rounded_down
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def facts(decision: Decision) -> dict[str, Any]:
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """The bound, and the division that gave the largest safe intensity."""
     spec, model, upper = decision.rules.spec, facts["model"], facts["cost_upper"]
-    safe = rounded_down(facts["safe_intensity"])
     if upper is None:
+        safe = rounded_down(facts["safe_intensity"])
         return [_no_bound(decision), f"Until then the largest intensity is {safe}.", *part_given(decision, facts)]
     how = f"the estimate {model['cost']:.4g} + {upper - model['cost']:.4g}"
     if seen_other := facts.get("conformal"):
@@ -129,13 +129,8 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
         how = f"the estimate {model['cost']:.4g} + t quantile {quantile:.4g} x noise {model['noise']:.4g} x "
         how += f"sqrt({model.get('noise_ratio', 1):.4g} + {model['width']:.4g}^2)"
     count = f"{model['informative_rounds']:.0f} rounds, {model['degrees_of_freedom']:.0f} degrees of freedom"
-    room = f"{spec.threshold:g}"
-    if decision.baseline_cost:
-        room = f"({room} less the baseline cost {decision.baseline_cost:g})"
-    line = f"The largest intensity: {room} / {upper:.4g} = {safe}."
-    if facts["safe_intensity"] >= 1.0:
-        line = f"The largest intensity: 1, since {upper:.4g} is at most {room}."
     bound = f"The bound: cost per unit of intensity is at most {upper:.4g}: {how} ({count})."
+    line = largest_intensity(decision, upper, facts["safe_intensity"])
     return [bound, line, *part_given(decision, facts)]
 
 

@@ -25,10 +25,8 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.learners.conformal_start import Opening
 from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.learners.reported_context import check_reported
-from safedial.decision.outcome import Sample, least_quotient
+from safedial.decision.outcome import Sample, check_reported, least_quotient
 from safedial.errors import InvalidInput
-from safedial.policies import Policy
 from safedial.policies.conformal.frozen import Frozen, places_of
 from safedial.policies.conformal.memory import Rounds
 from safedial.policies.hp_conformal import Outlook, learns_start
@@ -45,6 +43,13 @@ class ConformalLearner(Learner):
 
     certificate_terms = conformal_terms
     in_order, watches_itself = False, True
+    started: Any = staticmethod(conformal_options.started)
+    check_study: Any = staticmethod(conformal_options.check_levels)
+    same_option: Any = staticmethod(conformal_options.same_option)
+    with_saved: Any = staticmethod(conformal_options.with_saved)
+    guarded: Any = staticmethod(conformal_options.guarded)
+    statement: Any = staticmethod(conformal_terms.statement)
+    fallback_note: Any = staticmethod(conformal_terms.compared)
 
     def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
         self.policy, self.dim, self.ridge, self.opening = rules.policy, rules.dim, rules.spec.ridge, opening
@@ -55,20 +60,8 @@ class ConformalLearner(Learner):
         self.samples = self.starts = 0
 
     @classmethod
-    def started(cls, rules: Rules, start_action: Any) -> Rules:
-        return conformal_options.started(rules, start_action)
-
-    @classmethod
-    def check_study(cls, rules: Rules) -> None:
-        conformal_options.check_levels(rules)
-
-    @classmethod
     def least_setting(cls, rules: Rules) -> float | None:
         return None if rules.policy.options.get("least_dose") is None else rules.dial.lowest_level
-
-    @classmethod
-    def guarded(cls, decision: Decision) -> str:
-        return conformal_options.guarded(decision)
 
     @classmethod
     def start_limit(cls, decision: Decision) -> str:
@@ -83,14 +76,6 @@ class ConformalLearner(Learner):
         return prediction.start or ""
 
     @classmethod
-    def statement(cls, decision: Decision) -> str:
-        return conformal_terms.statement(decision)
-
-    @classmethod
-    def fallback_note(cls, decision: Decision) -> str:
-        return conformal_terms.compared(decision)
-
-    @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:
         """Without the guards' values where they are None, as event bodies had it before there were guards."""
         silent = {name for name in View._field_defaults if getattr(prediction, name) is None}
@@ -100,14 +85,6 @@ class ConformalLearner(Learner):
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> View:
         return View(**{**values, "sizes": np.array(values["sizes"], dtype=np.int64)})
-
-    @classmethod
-    def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
-        return conformal_options.same_option(name, given, saved)
-
-    @classmethod
-    def with_saved(cls, policy: Policy, saved: Mapping[str, Any]) -> Policy:
-        return conformal_options.with_saved(policy, saved)
 
     @classmethod
     def history_counts(cls, rules: Rules) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from safedial.decision.outcome import Sample
 from safedial.decision.written_choice import plain_choice
 from safedial.errors import InvalidInput, require
 from safedial.policies import Policy
-
-if TYPE_CHECKING:
-    from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
 
@@ -33,6 +30,7 @@ class ClassLearner(Learner):
     """The states of the reward and cost class."""
 
     certificate_terms = function_class_terms
+    fixed_assumptions: Any = staticmethod(function_class_terms.assumptions)
 
     def __init__(self, policy: Policy, dim: int, ridge: float) -> None:
         self.policy, self.dim = policy, dim
@@ -47,10 +45,6 @@ class ClassLearner(Learner):
             require(below, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "take 0.5")
             sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
             require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
-
-    @classmethod
-    def fixed_assumptions(cls, rules: Rules) -> list[str]:
-        return function_class_terms.assumptions(rules)
 
     def predict(self, context: Array, norm: float) -> Any:
         return self.policy.predict(self.held, context)

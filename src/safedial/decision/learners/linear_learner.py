@@ -48,6 +48,7 @@ class LinearLearner(Learner):
     """
 
     certificate_terms = linear_terms
+    fixed_assumptions: Any = staticmethod(linear_terms.assumptions)
     kept_through = ("threshold", "fallback_action", "high_fallback", "guard")
 
     def __init__(
@@ -69,10 +70,6 @@ class LinearLearner(Learner):
         rules = super().started(rules, start_action)
         warn_where_no_level_is_reached(rules)
         return rules
-
-    @classmethod
-    def fixed_assumptions(cls, rules: Rules) -> list[str]:
-        return linear_terms.assumptions(rules)
 
     def read(self, context: Array, norm: float) -> tuple[float, float, float, float]:
         """(reward, cost, width, how far rounding raised the cost) at a context of norm `norm`; cost and width are

@@ -43,6 +43,8 @@ class SeveralLearner(Learner):
     """One learner for each cost, by name."""
 
     certificate_terms = several_terms
+    event: Any = staticmethod(several_terms.event)
+    fixed_assumptions: Any = staticmethod(several_terms.assumptions)
     part_kind: ClassVar[type[Learner]] = LinearLearner
     """The class of these learners."""
 
@@ -69,14 +71,6 @@ class SeveralLearner(Learner):
     @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
         return any_exceeded(rules.spec.costs or {}, cost)
-
-    @classmethod
-    def event(cls, rules: Rules) -> str:
-        return several_terms.event(rules)
-
-    @classmethod
-    def fixed_assumptions(cls, rules: Rules) -> list[str]:
-        return several_terms.assumptions(rules)
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.core.action import Choice
 from safedial.core.spec import SafetySpec
-from safedial.decision.certificates import several_terms, student_terms
+from safedial.decision.certificates import several_terms
 from safedial.decision.learners.several_learner import SeveralLearner, View
 from safedial.decision.learners.student_learner import StudentLearner
 from safedial.decision.outcome import Sample
@@ -33,6 +33,7 @@ class SeveralStudents(SeveralLearner):
     in_order, watches_itself = False, True
     stop_rules = StudentLearner.stop_rules
     part_kind = StudentLearner
+    statement: Any = StudentLearner.statement
 
     def __init__(self, rules: Rules, learners: dict[str, Any]) -> None:
         super().__init__(rules, learners)
@@ -54,10 +55,6 @@ class SeveralStudents(SeveralLearner):
     @classmethod
     def start_limit(cls, decision: Decision) -> str:
         return StudentLearner.start_limit(_least(decision))
-
-    @classmethod
-    def statement(cls, decision: Decision) -> str:
-        return student_terms.statement(decision)
 
     @classmethod
     def fixed_assumptions(cls, rules: Rules) -> list[str]:

@@ -48,6 +48,14 @@ class ShieldLearner(QuestionLearner):
     certificate_terms = shield_terms
     in_order, watches_itself = False, True
     stop_rules = ("bracket_drift", "start_refuted")
+    started: Any = staticmethod(shield_options.started)
+    check_study: Any = staticmethod(shield_options.check_study)
+    read_question: Any = staticmethod(shield_options.read_question)
+    written: Any = staticmethod(written_cap)
+    statement: Any = staticmethod(shield_terms.statement)
+    chosen: Any = staticmethod(shield_scale_terms.chosen)
+    guarded: Any = staticmethod(shield_terms.guarded)
+    start_limit: Any = staticmethod(shield_terms.start_limit)
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.options, self.risk = rules, rules.policy.options, rules.spec.violation_risk
@@ -57,40 +65,8 @@ class ShieldLearner(QuestionLearner):
         self.forget()
 
     @classmethod
-    def started(cls, rules: Rules, start_action: Any) -> Rules:
-        return shield_options.started(rules, start_action)
-
-    @classmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
-        return shield_options.read_question(rules, asked, proposal, unit)
-
-    @classmethod
-    def chosen(cls, decision: Decision) -> str:
-        return shield_scale_terms.chosen(decision)
-
-    @classmethod
-    def guarded(cls, decision: Decision) -> str:
-        return shield_terms.guarded(decision)
-
-    @classmethod
-    def start_limit(cls, decision: Decision) -> str:
-        return shield_terms.start_limit(decision)
-
-    @classmethod
-    def statement(cls, decision: Decision) -> str:
-        return shield_terms.statement(decision)
-
-    @classmethod
-    def check_study(cls, rules: Rules) -> None:
-        shield_options.check_study(rules)
-
-    @classmethod
     def check_history(cls, rules: Rules) -> None:
         raise InvalidInput("history: hp_shield learns only from rounds that it decided; start without it")
-
-    @classmethod
-    def written(cls, prediction: Cap) -> dict[str, Any]:
-        return written_cap(prediction)
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Cap:

@@ -23,10 +23,9 @@ from safedial.core.triangle import append, certified, empty, moved, triangle, vo
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.learners.reported_context import check_reported
 from safedial.decision.learners.student_watch import StudentWatch
 from safedial.decision.learners.variance_ratio import ratio_of
-from safedial.decision.outcome import Sample, least_quotient
+from safedial.decision.outcome import Sample, check_reported, least_quotient
 from safedial.decision.units import real
 from safedial.errors import require
 from safedial.policies import make_policy
@@ -86,6 +85,7 @@ class StudentLearner(Learner):
     certificate_terms = student_terms
     in_order, watches_itself = False, True
     stop_rules = ("student_drift", "alarm")
+    statement: Any = staticmethod(student_terms.statement)
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
@@ -130,10 +130,6 @@ class StudentLearner(Learner):
         if math.isfinite(decision.choice.bounds.cost_upper):
             return ""
         return "open_rounds" if decision.prediction.waiting or decision.prediction.lost else "start_dose"
-
-    @classmethod
-    def statement(cls, decision: Decision) -> str:
-        return student_terms.statement(decision)
 
     @classmethod
     def written(cls, prediction: Seen) -> dict[str, Any]:

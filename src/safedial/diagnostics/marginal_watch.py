@@ -1,0 +1,223 @@
+"""Watches a conformal, a bracket or a student promise over a log: do rounds look as the promise assumes?
+
+The promise is marginal: given the past, a round may exceed the threshold more often than δ. So a count of excesses is
+not a supermartingale, and no number of them is evidence; they are shown as a count with an interval. The evidence is
+that of the assumption. Conformal: bets on the p-values of calibration rounds, in decision order
+(core/exchangeability.py). Bracket: that of an Agent (`decision.learners.shield_watch`), of rounds, and separately of
+the start. Student: student_rounds.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from safedial.diagnostics.bracket_rounds import BracketRounds
+from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, WalkedRounds
+from safedial.diagnostics.student_rounds import StudentRounds
+from safedial.errors import require
+from safedial.notebook import card, named_values
+
+SURE = 0.95
+"""The level of the interval around the share of excesses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeabilityWatch:
+    """What the watch found.
+
+    Attributes:
+        level: the alarm is raised at evidence 1/level; a false one has probability at most level, over all time.
+        rounds, evidence: by calibration round with a known outcome: its number, and the evidence after it.
+        alarm_round: the round of the first alarm, or None.
+        counted, violated, allowed: by round with a dose of at most the advised one: its number, whether its cost
+            exceeded the threshold, and δ.
+        start_rounds: rounds that had no conformal bound and so the start dose.
+        left_out: rounds of the log without a dose, or above the advice.
+    """
+
+    against: ClassVar[str] = "rounds are not exchangeable"
+
+    level: float
+    rounds: Array = field(repr=False)
+    evidence: Array = field(repr=False)
+    alarm_round: int | None
+    counted: Array = field(repr=False)
+    violated: Array = field(repr=False)
+    allowed: Array = field(repr=False)
+    start_rounds: int
+    left_out: int
+
+    @property
+    def violations(self) -> int:
+        return int(self.violated.sum())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper and Pearson's interval for the share of excesses; it assumes independent rounds."""
+        from scipy.special import betaincinv
+
+        count, total, tail = self.violations, len(self.counted), 0.5 * (1.0 - SURE)
+        low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
+        high = float(betaincinv(count + 1, total - count, 1.0 - tail)) if count < total else 1.0
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary, plain values."""
+        low, high = self.interval
+        return {
+            "rounds": len(self.counted),
+            "left_out": self.left_out,
+            "start_rounds": self.start_rounds,
+            "violations": self.violations,
+            "violation_rate_low": low,
+            "violation_rate_high": high,
+            "promised_risk": float(self.allowed[0]),
+            "ranked_rounds": len(self.rounds),
+            "evidence": float(self.evidence[-1]),
+            "largest_evidence": float(self.evidence.max()),
+            "level": self.level,
+            "alarm_round": self.alarm_round,
+        }
+
+    @property
+    def first_alarm(self) -> int | None:
+        return self.alarm_round
+
+    def counts(self) -> str:
+        """The excesses, in plain words."""
+        low, high = self.interval
+        return (
+            f"{self.violations} of {len(self.counted)} costs exceeded the threshold: a rate between {low:.2g} and "
+            f"{high:.2g} (95 % interval, for independent rounds); the promise is {self.allowed[0]:g} on average. This "
+            "is not evidence, because the promise is marginal."
+        )
+
+    def _repr_html_(self) -> str:
+        return card("The monitor", named_values(self.to_dict()), [self.verdict()])
+
+    def verdict(self) -> str:
+        """What it means, in plain words."""
+        seen = f"{self.counts()} {self.start_rounds} rounds had no conformal bound."
+        if self.alarm_round is None:
+            return f"{seen} No alarm: nothing speaks against exchangeable rounds, which the promise assumes."
+        return (
+            f"{seen} ALARM at round {self.alarm_round}: the costs of new rounds rank higher among those of earlier "
+            "calibration rounds than exchangeable rounds would. Stop or fall back, and find out what changed, or where "
+            "the dose curve is wrong (safedial check). A later, smaller value does not clear an alarm."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BracketWatch(ExchangeabilityWatch):
+    """What the watch found; `start_rounds` are known rounds at the start or below.
+
+    Attributes:
+        start_evidence: after each round, that the start exceeds more often than δ. start_alarm: the first round with
+            1/level of it, or None.
+        by_cost: how many covered rounds exceeded each cost's threshold. missing: rounds without a known outcome.
+    """
+
+    start_evidence: Array = field(repr=False)
+    start_alarm: int | None
+    by_cost: dict[str, int]
+    missing: int
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {"missing": self.missing, "start_evidence": float(self.start_evidence.max())}
+        costs = {f"violations_{name}": count for name, count in self.by_cost.items()} if len(self.by_cost) > 1 else {}
+        return super().to_dict() | costs | own | {"start_alarm": self.start_alarm}
+
+    @property
+    def first_alarm(self) -> int | None:
+        return min((each for each in (self.alarm_round, self.start_alarm) if each is not None), default=None)
+
+    def verdict(self) -> str:
+        several = ", ".join(f"{name} in {count}" for name, count in self.by_cost.items())
+        parts = [self.counts(), f"By cost: {several}." if len(self.by_cost) > 1 else ""]
+        parts.append(f"{self.start_rounds} rounds were at the start or below; {self.missing} outcomes are missing.")
+        if self.start_alarm is not None:
+            parts.append(
+                f"ALARM at round {self.start_alarm}: the start exceeds more often than {self.allowed[0]:g}. Stop, and "
+                "declare a lower start."
+            )
+        if self.alarm_round is not None:
+            parts.append(
+                f"ALARM at round {self.alarm_round}: rounds that exceed tolerate less than earlier ones surely did: "
+                "rounds changed with time, or the bracket is false. Stop or fall back, and find out which (safedial "
+                "check). A later, smaller value does not clear an alarm."
+            )
+        if self.first_alarm is None:
+            parts.append("No alarm: nothing speaks against exchangeable rounds within their bracket, or the start.")
+        return " ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentWatch(ExchangeabilityWatch):
+    """What the watch found: evidence that the noise is not as stated, and a count of excesses."""
+
+    against = "noise is not Gaussian of one size"
+
+    def verdict(self) -> str:
+        seen = f"{self.counts()} {self.start_rounds} rounds had no bound."
+        if self.alarm_round is None:
+            return f"{seen} No alarm: nothing speaks against Gaussian noise of one size, which the promise assumes."
+        return (
+            f"{seen} ALARM at round {self.alarm_round}: costs lie above their predictions more than Gaussian noise of "
+            "one size allows. Stop or fall back, and find out what changed (safedial check). A later, smaller value "
+            "does not clear an alarm."
+        )
+
+
+def watch_conformal_log(walked: ConformalRounds, *, level: float) -> ExchangeabilityWatch:
+    """The watch over a log that `walk_log` has read: bets on the p-values of its calibration rounds."""
+    rule = "has no calibration round that can be ranked"
+    require(walked.ranked.size, "log", f"{len(walked.number)} rows", rule, "half of the rounds after the 20th are")
+    return ExchangeabilityWatch(**_ranked(walked, level))
+
+
+def watch_student_log(walked: StudentRounds, *, level: float) -> StudentWatch:
+    """The watch over a log that `walk_student_log` has read."""
+    return StudentWatch(**_ranked(walked, level))
+
+
+def watch_bracket_log(walked: BracketRounds, *, level: float) -> BracketWatch:
+    """The watch over a log that `walk_bracket_log` has read."""
+    covered = walked.covered
+    return BracketWatch(
+        **_counted(walked, level, walked.number, walked.risk),
+        start_rounds=int(walked.at_start.sum()),
+        start_evidence=walked.start_evidence,
+        start_alarm=_first_alarm(walked.number, walked.start_evidence, level),
+        by_cost={name: int(over[covered].sum()) for name, over in walked.over.items()},
+        missing=walked.missing,
+    )
+
+
+def _ranked(walked: ConformalRounds | StudentRounds, level: float) -> dict[str, Any]:
+    """The fields of a watch whose evidence is of rounds with a p-value."""
+    counted = _counted(walked, level, walked.number[walked.ranked], float(walked.spec.violation_risk))
+    return counted | {"start_rounds": int((~walked.bounded).sum())}
+
+
+def _counted(walked: WalkedRounds | BracketRounds, level: float, rounds: Array, risk: float) -> dict[str, Any]:
+    """The fields that all watches share; `rounds` are those that the evidence is of."""
+    covered, count = walked.covered, len(walked.covered)
+    require(covered.any(), "log", f"{count} rows", "has no round that the promise covers", "actions at most advised")
+    return {
+        "level": level,
+        "rounds": rounds,
+        "evidence": walked.evidence,
+        "alarm_round": _first_alarm(rounds, walked.evidence, level),
+        "counted": walked.number[covered],
+        "violated": walked.exceeded[covered].astype(float),
+        "allowed": np.full(int(covered.sum()), risk),
+        "left_out": count - int(covered.sum()),
+    }
+
+
+def _first_alarm(rounds: Array, evidence: Array, level: float) -> int | None:
+    over = np.flatnonzero(evidence >= 1.0 / level)
+    return int(rounds[over[0]]) if over.size else None
