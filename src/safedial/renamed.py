@@ -43,7 +43,6 @@ RENAMED = {
     "safedial.plots.checks": ("safedial.plots.checks_picture",),
     "safedial.plots.monitor": ("safedial.plots.monitor_picture",),
     "safedial.plots.plan": ("safedial.plots.plan_picture",),
-    "safedial.plots.replay": ("safedial.plots.replay_picture",),
     "safedial.plots.sweep": ("safedial.plots.sweep_picture",),
     "safedial.policies.conformal.rounds": ("safedial.policies.conformal.memory",),
     "safedial.replay_engines.kernel": ("safedial.replay_engines.jax_kernel",),

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from benchmarks.replay_growth import block_times, draw_growth, slope
 from typer.testing import CliRunner
 
 from safedial import InvalidInput
-from safedial.bench.replay_speed import bench_replay, block_times
+from safedial.bench.replay_speed import bench_replay
 from safedial.cli import app
-from safedial.plots.replay_picture import draw_growth, slope
 
 KEYS = [
     "dim",
@@ -66,4 +66,4 @@ def test_the_picture_is_drawn_from_written_data(tmp_path):
 
 def test_slopes_and_block_times_are_numbers():
     assert slope([1, 10, 100], [2, 2000, 2_000_000]) == pytest.approx(3.0)
-    assert set(block_times(4, rounds=30, blocks=[8, 16])) == {8, 16}
+    assert set(block_times(4, rounds=30, blocks=(8, 16))) == {8, 16}

@@ -8,12 +8,11 @@ arithmetic of a rank-one engine that keeps one triangle of Σ⁻¹ (symv, syr) a
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from safedial.bench import seconds_of
 from safedial.errors import require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.policies import hp_ucb
@@ -40,7 +39,7 @@ def bench_replay(
     require(engine in CHOICES, "engine", engine, "must be one of " + ", ".join(CHOICES))
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
     require(device is None or engine == "jax", "device", device, "is for --engine jax", "leave it out")
-    given = _rounds(dim, rounds, dtype)
+    given = drawn_rounds(dim, rounds, dtype)
     counts = {
         "reference": min(rounds, REFERENCE_ROUNDS, max(2, int(REFERENCE_FLOPS / (dim**3 / 3 + 1e6)))),
         "rank_one": min(rounds, max(32, int(RANK_ONE_FLOPS / (4 * dim**2 + 1e5)))),
@@ -51,7 +50,7 @@ def bench_replay(
     outcomes: dict[str, Replay] = {}
     for name in named:
         part = tuple(column[: counts[name]] for column in given)
-        outcomes[name] = _fastest(name, part, dtype, _device(name, device), repeats=1 if name == "reference" else 2)
+        outcomes[name] = fastest_run(name, part, dtype, _device(name, device), repeats=1 if name == "reference" else 2)
     times = {name: outcome.seconds / outcome.rounds * 1e6 for name, outcome in outcomes.items()}
     least = min(counts[name] for name in named)
     contexts, rewards, costs = (column[:least] for column in given)
@@ -91,35 +90,24 @@ def gemm_gflops(dim: int, dtype: str) -> float:
     rng = np.random.default_rng(1)
     left = np.asfortranarray(rng.standard_normal((dim, dim)), dtype=dtype)
     room, gemm = np.empty_like(left), routines(np.dtype(dtype)).gemm
-    seconds = [_seconds(lambda: gemm(1.0, left, left, c=room, overwrite_c=1)) for _ in range(4)]
+    seconds = [seconds_of(lambda: gemm(1.0, left, left, c=room, overwrite_c=1)) for _ in range(4)]
     return 2e-9 * dim**3 / min(seconds)
 
 
-def _rounds(dim: int, count: int, dtype: str) -> tuple[Any, ...]:
+def drawn_rounds(dim: int, count: int, dtype: str) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((count, dim))
     contexts /= np.linalg.norm(contexts, axis=1, keepdims=True) * (1.0 + 1e-6)
     return contexts.astype(dtype), *rng.standard_normal((2, count))
 
 
-def _fastest(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str, Any], *, repeats: int) -> Replay:
+def fastest_run(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str, Any], *, repeats: int) -> Replay:
     """The fastest of `repeats` runs: the first one also starts threads and, in JAX, compiles."""
     contexts, rewards, costs = given
     runs = (
         replay(POLICY, contexts, rewards, costs, SPEC, engine=engine, dtype=dtype, **options) for _ in range(repeats)
     )
     return min(runs, key=lambda outcome: outcome.seconds)
-
-
-def block_times(dim: int, *, rounds: int, blocks: list[int], dtype: str = "float64") -> dict[int, float]:
-    """Microseconds per round of `blocked` for each block size, interleaved, the best of three."""
-    given = _rounds(dim, rounds, dtype)
-    times = {block: float("inf") for block in blocks}
-    for _ in range(3):
-        for block in blocks:
-            outcome = _fastest("blocked", given, dtype, {"block": block}, repeats=1)
-            times[block] = min(times[block], outcome.seconds / rounds * 1e6)
-    return times
 
 
 def _largest_difference(outcomes: dict[str, Replay], name: str) -> float:
@@ -143,10 +131,4 @@ def _triangle(contexts: Any, dtype: str) -> float:
             gain = 1.0 / (1.0 + float(blas.dot(context, direction)))
             blas.syr(-gain, direction, a=inverse, lower=1, overwrite_a=1)
 
-    return min(_seconds(loop), _seconds(loop)) / len(contexts) * 1e6
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    return min(seconds_of(loop), seconds_of(loop)) / len(contexts) * 1e6

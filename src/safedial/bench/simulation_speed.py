@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from safedial.arena.peer import peers_python
+from safedial.bench import seconds_of
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.experiments.synthetic import synthetic_spec
@@ -138,11 +139,5 @@ def _copy_speed() -> float:
     source = np.ones(1 << 23)
     target = np.empty_like(source)
     np.copyto(target, source)
-    best = min(_seconds(lambda: np.copyto(target, source)) for _ in range(3))
+    best = min(seconds_of(lambda: np.copyto(target, source)) for _ in range(3))
     return 2 * source.nbytes / best
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

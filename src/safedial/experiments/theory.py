@@ -29,7 +29,7 @@ from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, footer, html_table, image, read_provenance
 from safedial.simulation.run import Simulation, simulate
-from safedial.stats import seed_band, violation_interval
+from safedial.stats import binomial_interval, seed_band, violation_interval
 from safedial.theory.regret import regret_bound
 from safedial.worlds.linear import LinearWorld
 
@@ -54,19 +54,6 @@ def theory_spec(changes: dict[str, Any]) -> SafetySpec:
     """Unit noise, S = L = 1, δ = δ′ = .01."""
     stated: dict[str, Any] = {"threshold": THRESHOLD, "violation_risk": RISK, "estimation_risk": RISK, **UNIT}
     return SafetySpec(**(stated | changes))
-
-
-def binomial_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper and Pearson's interval.
-
-    >>> [round(end, 4) for end in binomial_interval(0, 1000)]
-    [0.0, 0.0037]
-    """
-    from scipy.special import betaincinv
-
-    tail = (1.0 - level) / 2.0
-    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
-    return low, float(betaincinv(hits + 1, count - hits, 1.0 - tail)) if hits < count else 1.0
 
 
 def promise_rows(
