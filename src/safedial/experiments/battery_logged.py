@@ -31,7 +31,7 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.units import Dial
 from safedial.errors import require
 from safedial.experiments.experiment import cells
-from safedial.io import output_folder, read_rows, write_rows
+from safedial.io import read_rows, write_rows
 from safedial.policies import make_policy
 from safedial.report.html import html_table
 
@@ -131,12 +131,12 @@ def _row(
     }
 
 
-def write_logged(out: str | Path, *, data: str | Path | None, celsius: float = 2.0) -> list[Path]:
+def write_logged(out: Path, *, data: str | Path | None) -> list[Path]:
     """Write `battery_logged.csv` if the folder has RW26."""
     folder = data_folder(data)
     if not (folder / FILES["rw26"]).is_file():
         return []
-    return [write_rows(output_folder(out) / "battery_logged.csv", list(logged_rows(folder, celsius=celsius)))]
+    return [write_rows(out / "battery_logged.csv", list(logged_rows(folder)))]
 
 
 def logged_section(folder: Path) -> list[str]:
