@@ -28,7 +28,7 @@ from safedial.core.spec import SafetySpec
 from safedial.datasets.battery.embedders import EMBEDDERS
 from safedial.datasets.battery.whitening import check_floor, check_split
 from safedial.errors import require
-from safedial.experiments.battery_logged import logged_section, write_logged
+from safedial.experiments.battery_logged import logged_section, logged_tables
 from safedial.experiments.battery_rounds import (
     FLOOR,
     TRUTH_RIDGE,
@@ -180,7 +180,7 @@ def run(
         rows = [labels | row for row in made]
     chosen = {**labels, "split": split, "floor": floor, "seeds": list(range(seeds)), "engine": engine}
     settings = {**chosen, **_found(rounds, truth), **battery_spec(truth, thresholds).to_dict()}
-    return Found({"battery": rows}, settings, files=write_logged(folder, data=data))
+    return Found({"battery": rows, **logged_tables(data)}, settings)
 
 
 def _found(rounds: Rounds, truth: Truth) -> dict[str, Any]:

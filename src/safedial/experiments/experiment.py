@@ -39,14 +39,13 @@ class Engine:
 
 
 class Found(NamedTuple):
-    """What a run found: tables, each with the name of its CSV file, the settings for the provenance, what `--json`
-    prints besides the files, and files that the run wrote itself.
+    """What a run found: tables, each with the name of its CSV file, the settings for the provenance, and what `--json`
+    prints besides the files.
     """
 
     tables: dict[str, Rows]
     settings: dict[str, Any]
     content: Mapping[str, Any] = {}
-    files: Sequence[Path] = ()
 
 
 class Result(NamedTuple):
@@ -127,5 +126,5 @@ def run_and_draw(group: Sequence[Experiment], out: str | Path, options: dict[str
         content |= found.content
         files += [write_rows(folder / f"{name}.csv", rows) for name, rows in found.tables.items()]
         record = provenance(found.settings, time.perf_counter() - start)
-        files += [write_json(folder / f"{each.name}.provenance.json", record), *found.files]
+        files.append(write_json(folder / f"{each.name}.provenance.json", record))
     return Result(content, [*files, *(path for each in group for path in each.draw(folder))])
