@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from typing import Any
 
@@ -42,6 +43,24 @@ def require(
 def refusal(argument: str, value: Any, rule: str, way_out: str = "", *, code: str = "invalid_input") -> InvalidInput:
     """The error that `require` raises, for checks that are made in every round and must cost nothing when they pass."""
     return InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number; True and False are not.
+
+    >>> [is_number(each) for each in (1, 0.5, True, "1", float("nan"))]
+    [True, True, False, False, False]
+    """
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether it is a whole number, at least that one; True and False are not.
+
+    >>> [is_whole(each) for each in (1, 0, 1.0, True)]
+    [True, False, False, False]
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _short(value: Any) -> str:

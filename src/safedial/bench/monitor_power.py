@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from safedial.core import monitor
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.stats import violation_interval
 
 MEAN_COST, NOISE, THRESHOLD = 0.2, 1.0, 0.5
@@ -36,7 +36,7 @@ def first_alarms(costs: Iterable[Any], runs: int, *, risk: float, level: float) 
 def check_monitor(*, runs: int, rounds: int, risk: float, level: float, multiple: float) -> None:
     """Refuse counts and chances that cannot be simulated."""
     for name, value in (("runs", runs), ("rounds", rounds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+        require(is_whole(value), name, value, "must be a whole number >= 1")
     for name, value in (("risk", risk), ("level", level), ("multiple", multiple * risk)):
         require(0.0 < value < 1.0, name, value, "must give a chance between 0 and 1")
 

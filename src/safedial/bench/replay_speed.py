@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from safedial.bench import seconds_of
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.policies import hp_ucb
 from safedial.replay_engines import Replay, replay
@@ -35,7 +35,7 @@ def bench_replay(
 ) -> dict[str, Any]:
     """Microseconds per round, flop rates (4d² per round) and the largest difference in actions between the engines."""
     for name, value in (("dim", dim), ("rounds", rounds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+        require(is_whole(value), name, value, "must be a whole number >= 1")
     require(engine in CHOICES, "engine", engine, "must be one of " + ", ".join(CHOICES))
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
     require(device is None or engine == "jax", "device", device, "is for --engine jax", "leave it out")

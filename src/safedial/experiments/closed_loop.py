@@ -23,7 +23,7 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
-from safedial.errors import MissingExtra, import_extra, require
+from safedial.errors import MissingExtra, import_extra, is_whole, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, noise_round, residuals_of_fits, run_loop
 from safedial.experiments.experiment import Experiment, Found, Rows, Table, cells
 from safedial.io import read_rows
@@ -155,7 +155,7 @@ def run(
 ) -> Found:
     """Run agents on a simulated battery in a closed loop: certificates, violations, residuals (extra: battery)."""
     for name, value in (("seeds", seeds), ("rounds", rounds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+        require(is_whole(value), name, value, "must be a whole number >= 1")
     world, rows, bands = BatteryWorld(), [], []
     with bar(f"A battery in the loop, {seeds} seeds", len(SERIES) * seeds * rounds) as advance:
         for name, series in SERIES.items():
