@@ -12,7 +12,7 @@ from typing import Any, cast
 
 RENAMED = {
     "safedial.bench.checks": ("safedial.bench.checks_power",),
-    "safedial.bench.conformal": ("safedial.bench.conformal_speed",),
+    "safedial.bench.conformal": ("safedial.bench.online_speed",),
     "safedial.bench.monitor": ("safedial.bench.monitor_power",),
     "safedial.bench.nonlinear": ("safedial.bench.nonlinear_speed",),
     "safedial.bench.online": ("safedial.bench.online_speed",),

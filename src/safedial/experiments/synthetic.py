@@ -27,7 +27,7 @@ from safedial.experiments.experiment import (
 )
 from safedial.experiments.table1 import table1_spec
 from safedial.io import read_rows
-from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save, title
+from safedial.plots.style import COLOURS, band, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, html_table, image
@@ -135,10 +135,9 @@ def draw(folder: Path) -> list[Path]:
 
 def _curve(axes: Any, rows: Rows, dim: float, series: str) -> None:
     line = [row for row in rows if row["dim"] == dim and row["series"] == series]
-    rounds, regret, low, high = columns(line, ("round", "regret", "regret_low", "regret_high"))
-    colour, dash = COLOURS[line[0]["policy"]], DASHES.get(series, "-")
-    axes.plot(rounds, regret, dash, color=colour, linewidth=1.2, label=series)
-    axes.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+    rounds, *regret = columns(line, ("round", "regret", "regret_low", "regret_high"))
+    look = {"linestyle": DASHES.get(series, "-"), "linewidth": 1.2, "label": series}
+    band(axes, rounds, regret, COLOURS[line[0]["policy"]], shade=0.18, **look)
 
 
 def _label(axes: Any, dim: float) -> None:

@@ -23,7 +23,7 @@ from safedial.errors import require
 from safedial.experiments.experiment import Engine, EngineName, Experiment, Found, Rows, Table, cells
 from safedial.experiments.table1 import UNIT
 from safedial.io import read_rows
-from safedial.plots.style import COLOURS, columns, new_figure, save, title
+from safedial.plots.style import COLOURS, band, columns, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, html_table, image
@@ -145,8 +145,7 @@ def draw(folder: Path) -> list[Path]:
         line = [row for row in rows if row["series"] == label and row["regret"] > 0.0]
         colour = COLOURS[REGRET[label][0]]
         rounds, regret, low, high = columns(line, ("round", "regret", "regret_low", "regret_high"))
-        axes.plot(rounds, regret, color=colour, linewidth=1.2, label=label)
-        axes.fill_between(rounds, np.maximum(low, 1e-3), high, color=colour, alpha=0.18, linewidth=0)
+        band(axes, rounds, (regret, np.maximum(low, 1e-3), high), colour, shade=0.18, linewidth=1.2, label=label)
     first = [row for row in rows if row["series"] == next(iter(REGRET))]
     rounds, bound = columns(first, ("round", "theorem_2"))
     axes.plot(rounds, bound, color="black", linestyle=":", linewidth=1, label="Theorem 2, for HP-UCB")
