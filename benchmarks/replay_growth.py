@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from safedial import replay
-from safedial.bench.replay_speed import POLICY, SPEC, bench_replay
+from safedial.bench.replay_speed import bench_replay, drawn_rounds, fastest_run
 from safedial.plots.style import new_figure, save
 from safedial.replay_engines.block_size import best_block
 
 ROUNDS = {64: 16384, 128: 16384, 256: 8192, 512: 8192, 1024: 4096, 2048: 3072}
 BLOCKS = {128: (32, 64, 96, 128), 512: (32, 64, 96, 128, 192, 256), 2048: (64, 128, 192, 256, 384, 512)}
+
 ENGINES = {
     "reference": ("fresh Cholesky", "#D55E00", "s"),
     "rank_one": ("rank one", "#0072B2", "o"),
@@ -41,6 +41,17 @@ def fastest(reports: list[dict]) -> dict:
     return best
 
 
+def block_times(dim: int, *, rounds: int, blocks: tuple[int, ...]) -> dict[int, float]:
+    """Microseconds per round of `blocked` for each block size, interleaved, the best of three."""
+    given = drawn_rounds(dim, rounds, "float64")
+    times = {block: float("inf") for block in blocks}
+    for _ in range(3):
+        for block in blocks:
+            outcome = fastest_run("blocked", given, "float64", {"block": block}, repeats=1)
+            times[block] = min(times[block], outcome.seconds / rounds * 1e6)
+    return times
+
+
 def slope(dims: Any, times: Any) -> float:
     """The exponent p of t ∝ dᵖ, by least squares in logarithms.
 
@@ -51,7 +62,7 @@ def slope(dims: Any, times: Any) -> float:
 
 
 def draw_growth(data: Path, path: Path) -> Path:
-    """The picture of `benchmarks/replay_growth.py`'s data, a JSON file with a list of `bench_replay` reports."""
+    """The picture of the written data: microseconds per round against the dimension, by engine, with fitted slopes."""
     rows = json.loads(data.read_text(encoding="utf-8"))["growth"]
     dims = np.array([row["dim"] for row in rows], dtype=float)
     figure, (axes,) = new_figure(height=2.8)
@@ -69,18 +80,6 @@ def draw_growth(data: Path, path: Path) -> Path:
     axes.minorticks_off()
     axes.legend(fontsize=6, frameon=False)
     return save(figure, path)
-
-
-def block_times(dim: int, *, rounds: int, blocks: tuple[int, ...]) -> dict[int, float]:
-    """Microseconds per round of `blocked` for each block size, interleaved, the best of three."""
-    rng = np.random.default_rng(0)
-    contexts = rng.standard_normal((rounds, dim))
-    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True) * (1.0 + 1e-6)
-    noise, times = rng.standard_normal((2, rounds)), dict.fromkeys(blocks, float("inf"))
-    for block in blocks * 3:
-        outcome = replay(POLICY, contexts, *noise, SPEC, engine="blocked", block=block)
-        times[block] = min(times[block], outcome.seconds / rounds * 1e6)
-    return times
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from typing import Any
 
@@ -45,12 +46,20 @@ def refusal(argument: str, value: Any, rule: str, way_out: str = "", *, code: st
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a plain number; True and False are none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether it is a finite number; True and False are not.
+
+    >>> [is_number(each) for each in (1, 0.5, True, "1", float("nan"))]
+    [True, True, False, False, False]
+    """
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def is_whole(value: Any, least: float = float("-inf")) -> bool:
-    """Whether a value is a plain whole number of at least `least`; True and False are none."""
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether it is a whole number, at least that one; True and False are not.
+
+    >>> [is_whole(each) for each in (1, 0, 1.0, True)]
+    [True, False, False, False]
+    """
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 

@@ -112,9 +112,9 @@ def read_archive(path: str | os.PathLike[str], *, form: str, version: int) -> tu
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """A CSV file with the first row's keys as columns."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    """A CSV file with the keys of all rows as columns; a row without one has nothing there."""
+    text, columns = io.StringIO(), {name: None for row in rows for name in row}
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return write_text(path, text.getvalue())

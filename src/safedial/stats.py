@@ -44,6 +44,19 @@ def share_interval(parts: Any, wholes: Any, level: float = 0.95) -> tuple[float,
     return seed_interval(share + (part - share * whole) / whole.mean(), level)
 
 
+def binomial_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson's interval for a chance, from how many of `count` independent tosses hit.
+
+    >>> [round(end, 4) for end in binomial_interval(0, 1000)]
+    [0.0, 0.0037]
+    """
+    from scipy.special import betaincinv
+
+    tail = (1.0 - level) / 2.0
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    return low, float(betaincinv(hits + 1, count - hits, 1.0 - tail)) if hits < count else 1.0
+
+
 def violation_interval(violations: Any, rounds: float, level: float = 0.95) -> tuple[float, float]:
     """An interval for the violation rate: the hull of two.
 

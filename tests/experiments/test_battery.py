@@ -6,7 +6,7 @@ import pytest
 
 from safedial import InvalidInput
 from safedial.experiments import battery
-from safedial.experiments.battery_logged import logged_rows, write_logged
+from safedial.experiments.battery_logged import logged_rows, logged_tables
 from safedial.experiments.battery_rounds import fit_truth, load_rounds
 from safedial.experiments.report import write_report
 from safedial.io import read_rows
@@ -78,8 +78,8 @@ def test_what_makes_no_sense_is_named_and_nothing_is_written(data, tmp_path, cha
     assert not list(tmp_path.glob("out/*.csv"))
 
 
-def test_logged_outcomes_need_rw26(data, tmp_path):
-    assert write_logged(tmp_path, data=data) == []
+def test_logged_outcomes_need_rw26(data):
+    assert logged_tables(data) == {}
 
 
 def test_logged_outcomes_are_those_of_steps_at_the_level_asked_for(tmp_path):
@@ -115,5 +115,4 @@ def test_logged_outcomes_are_those_of_steps_at_the_level_asked_for(tmp_path):
     for series in ("HP-UCB", "HP-Probe"):
         assert rows[series]["accepted"] > 50
         assert rows[series]["violation_rate"] <= 0.05
-    (path,) = write_logged(tmp_path / "out", data=tmp_path)
-    assert len(read_rows(path)) == 4
+    assert len(logged_tables(tmp_path)["battery_logged"]) == 4

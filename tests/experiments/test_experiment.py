@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 from safedial.cli.reproduce import make_commands
 from safedial.experiments import EXPERIMENTS
-from safedial.experiments.experiment import Experiment, Result, Table, by_command, run_and_draw, write_results
+from safedial.experiments.experiment import Experiment, Found, Table, by_command, run_and_draw
 from safedial.experiments.report import write_report
-from safedial.io import output_folder, read_rows
+from safedial.io import read_rows
 from safedial.progress import no_bar
-from safedial.report.html import footer, html_table, read_provenance
+from safedial.report.html import html_table
 
 
 def run(
-    out,
+    folder,
     *,
     seeds: Annotated[int, "How many coins."] = 4,
     rounds: Annotated[int, "How often each is tossed."] = 8,
@@ -26,13 +26,12 @@ def run(
     bar=no_bar,
 ):
     """Toss coins."""
-    folder = output_folder(out)
     names = sides or ["heads", "tails"]
     with bar("Coins", seeds) as advance:
         rows = [{"coin": coin, "side": names[coin % 2], "rounds": rounds} for coin in range(seeds)]
         advance(seeds)
     settings = {"seeds": list(range(seeds)), "rounds": rounds}
-    return Result({"rows": rows}, write_results(folder, "two_coins", {"two_coins": rows}, settings, 0.0))
+    return Found({"two_coins": rows}, settings, {"rows": rows})
 
 
 def draw(folder):
@@ -48,7 +47,7 @@ def table(folder):
 
 def section(folder):
     sides = [[row["side"]] for row in read_rows(folder / "two_coins.csv")]
-    return ["<h2>Two coins</h2>", html_table(["side"], sides), footer(read_provenance(folder, "two_coins"))]
+    return ["<h2>Two coins</h2>", html_table(["side"], sides)]
 
 
 COINS = Experiment(name="two_coins", run=run, draw=draw, table=table, section=section)
@@ -81,7 +80,9 @@ def test_a_new_record_runs_draws_prints_and_reports(tmp_path):
     assert "number" in shown
     assert all(str(tmp_path / name) in shown for name in names)
     invoke("report", "--out", tmp_path)
-    assert "<h2>Two coins</h2>" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>Two coins</h2>" in page
+    assert "3 seed(s), 8 rounds" in page
 
 
 def test_all_runs_every_record_and_says_which_one_cannot_run_here(tmp_path):
@@ -96,8 +97,8 @@ def test_records_of_one_command_run_in_order_and_are_then_drawn(tmp_path):
     groups = by_command([COINS, ABSENT, after])
     assert groups == {"two-coins": [COINS, after], "dice": [ABSENT]}
     files = run_and_draw(groups["two-coins"], tmp_path, {"seeds": 1}).files
-    written = ["two_coins.csv", "two_coins.provenance.json"]
-    assert [path.name for path in files] == [*written, *written, "two_coins.txt"]
+    written = ["two_coins.csv", "two_coins.provenance.json", "two_coins.csv", "epsilon.provenance.json"]
+    assert [path.name for path in files] == [*written, "two_coins.txt"]
 
 
 @pytest.mark.parametrize("each", EXPERIMENTS, ids=lambda each: each.name)
@@ -123,7 +124,7 @@ def test_the_list_names_every_experiment_once_and_its_order_is_the_reports(tmp_p
     ]
     commands = ["table1", "synthetic", "theory", "conformal", "nonlinear", "toolkit", "power", "battery", "closed-loop"]
     assert list(by_command(EXPERIMENTS)) == commands
-    COINS.run(tmp_path)
+    run_and_draw([COINS], tmp_path, {})
     assert f"Not run yet: {', '.join(names)} (" in write_report(tmp_path, [*EXPERIMENTS, COINS]).read_text()
 
 

@@ -8,7 +8,20 @@ from typer.testing import CliRunner
 from safedial import LinearWorld, hp_student, simulate
 from safedial.cli import app
 from safedial.errors import InvalidInput
-from safedial.experiments.power import ATTAINABLE, Part, draw, kept, measured, parts, run, section, series, table
+from safedial.experiments.experiment import run_and_draw
+from safedial.experiments.power import (
+    ATTAINABLE,
+    EXPERIMENT,
+    Part,
+    draw,
+    kept,
+    measured,
+    parts,
+    run,
+    section,
+    series,
+    table,
+)
 from safedial.io import read_rows, write_rows
 
 COMMAND = ["reproduce", "power", "--seeds", "2", "--rounds", "50", "--json", "--out"]
@@ -24,7 +37,7 @@ def test_everything_is_written_and_an_interrupted_run_goes_on(tmp_path):
     assert "What each policy earns" in section(tmp_path)[0]
     (tmp_path / "power.provenance.json").unlink()
     write_rows(tmp_path / "power.csv", [rows[1] | {"reward_share": 0.125}, *rows[2:-1]])
-    run(tmp_path, seeds=2, rounds=50)
+    run_and_draw([EXPERIMENT], tmp_path, {"seeds": 2, "rounds": 50})
     found = read_rows(tmp_path / "power.csv")
     assert found[0]["reward_share"] == 0.125
     assert found[1:] == rows[2:]

@@ -5,8 +5,8 @@ import json
 import pytest
 from scipy.stats import binomtest
 
-from safedial.experiments.theory import binomial_interval
 from safedial.io import read_rows
+from safedial.stats import binomial_interval
 from tests.program import run
 
 

@@ -1,8 +1,9 @@
-"""`safedial bench replay` says what it promises to say."""
+"""`safedial bench replay` says what it promises to say; the picture is drawn from written data."""
 
 import json
 
 import pytest
+from benchmarks.replay_growth import block_times, draw_growth, slope
 from typer.testing import CliRunner
 
 from safedial import InvalidInput
@@ -55,3 +56,14 @@ def test_one_engine_can_be_timed_alone():
 def test_bad_options_are_named(changes, words):
     with pytest.raises(InvalidInput, match=words):
         bench_replay(4, **({"rounds": 10} | changes))
+
+
+def test_the_picture_is_drawn_from_written_data(tmp_path):
+    growth = [bench_replay(dim, rounds=20) for dim in (4, 512, 600)]
+    (tmp_path / "data.json").write_text(json.dumps({"growth": growth}))
+    assert draw_growth(tmp_path / "data.json", tmp_path / "growth.png").stat().st_size > 1000
+
+
+def test_slopes_and_block_times_are_numbers():
+    assert slope([1, 10, 100], [2, 2000, 2_000_000]) == pytest.approx(3.0)
+    assert set(block_times(4, rounds=30, blocks=(8, 16))) == {8, 16}

@@ -14,7 +14,7 @@ from safedial.arena.players import OURS, PRINTED, RULES, UNPROMISED
 from safedial.arena.registry import NEEDS_DATA, WORLDS, make_world
 from safedial.arena.registry import PRINTED as PRINTED_WORLD
 from safedial.arena.warfarin import digest
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.io import write_rows
 from safedial.seeds import Seeds, as_seeds
 from safedial.stats import seed_interval, violation_interval
@@ -62,7 +62,7 @@ def plan_arena(
 ) -> Arena:
     """The cells of worlds × policies × seeds; names that say "all" or a family stand for all of it."""
     which = as_seeds(seeds, "--seeds")
-    require(type(rounds) is int and rounds >= 1, "--rounds", rounds, "must be a whole number >= 1")
+    require(is_whole(rounds), "--rounds", rounds, "must be a whole number >= 1")
     require(0.0 < risk < 1.0, "--risk", risk, "must be a number in (0, 1)")
     chosen, left_out = _chosen(policies), {}
     for name in list(chosen):
@@ -183,8 +183,7 @@ def _row(cells: list[dict[str, Any]]) -> dict[str, Any]:
 
 def write_arena(rows: list[dict[str, Any]], out: str | Path) -> Path:
     """`arena.csv`."""
-    columns = list({name: None for row in rows for name in row})
-    return write_rows(Path(out) / "arena.csv", [{name: row.get(name) for name in columns} for row in rows])
+    return write_rows(Path(out) / "arena.csv", rows)
 
 
 def verdicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from safedial.core.brackets import Growth
 from safedial.core.dose import Dose, identity
-from safedial.errors import require
+from safedial.errors import is_whole, require
 
 Array = NDArray[np.float64]
 LINE = Dose(identity(), identity())
@@ -83,7 +83,7 @@ class ArenaWorld:
     most_rounds: int | None = None
 
     def __post_init__(self) -> None:
-        require(type(self.dim) is int and self.dim >= 1, "dim", self.dim, "must be a whole number >= 1")
+        require(is_whole(self.dim), "dim", self.dim, "must be a whole number >= 1")
         for name in ("start_scale", "start"):
             value = getattr(self, name)
             require(0.0 < value <= 1.0, name, value, "must be a number in (0, 1]")

@@ -15,7 +15,7 @@ import numpy as np
 from safedial.core.dose import DoseCurve, as_dose, power
 from safedial.core.spec import SafetySpec
 from safedial.diagnostics import CHECKS, LEVEL, check_log, needed_evidence, read_rounds
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.rounds_io import Log
 from safedial.simulation.logged import simulated_log
 from safedial.worlds.linear import LinearWorld
@@ -80,7 +80,7 @@ BREAKS: dict[str, tuple[str, Callable[[int, int], Log], int]] = {
 
 def bench_checks(runs: int, *, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
     """The share of `runs` logs of each world that its check catches, and the share of `runs` clean logs with a flag."""
-    require(type(runs) is int and runs >= 1, "runs", runs, "must be a whole number >= 1")
+    require(is_whole(runs), "runs", runs, "must be a whole number >= 1")
     needed, power_of = needed_evidence(LEVEL), {}
     for world, (name, maker, rounds) in BREAKS.items():
         logs = (maker(seed, rounds) for seed in range(runs))

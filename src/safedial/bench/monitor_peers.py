@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from safedial.bench.monitor_power import MEAN_COST, NOISE, THRESHOLD
-from safedial.core import exchangeability, monitor
+from safedial.bench.monitor_power import THRESHOLD, check_monitor, costs_at, first_alarms
+from safedial.core import exchangeability
 from safedial.errors import require
 
 Array = NDArray[np.float64]
@@ -38,16 +37,11 @@ MARTINGALES = ("jumper_martingale", "plugin_martingale")
 
 def draw_costs(rates: Array, runs: int, seed: int) -> Array:
     """Costs (runs, rounds) that exceed with the rate of each round."""
-    dose = THRESHOLD / (MEAN_COST + NOISE * ndtri(1.0 - rates))
-    return dose * (MEAN_COST + NOISE * np.random.default_rng([seed, 78]).standard_normal((runs, rates.size)))
+    return costs_at(rates, np.random.default_rng([seed, 78]).standard_normal((runs, rates.size)))
 
 
 def by_monitor(costs: Array, risk: float, level: float) -> list[int]:
-    state, first = monitor.init((len(costs),)), np.zeros(len(costs), dtype=int)
-    for number, now in enumerate(costs.T, start=1):
-        state = monitor.update(state, now > THRESHOLD, risk)
-        first = np.where((first == 0) & monitor.alarm(state, level), number, first)
-    return first.tolist()
+    return first_alarms(costs.T, len(costs), risk=risk, level=level).tolist()
 
 
 def by_exchangeability(costs: Array, risk: float, level: float) -> list[int]:
@@ -106,11 +100,8 @@ def compare_monitors(
     multiple: float = 3.0,
 ) -> dict[str, Any]:
     """For each alarm: false alarms without a change; how many changes are caught, and the median rounds until then."""
-    for name, value in (("runs", runs), ("rounds", rounds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+    check_monitor(runs=runs, rounds=rounds, risk=risk, level=level, multiple=multiple)
     require(0 <= change < rounds, "change", change, f"must lie between 0 and rounds = {rounds}")
-    for name, value in (("risk", risk), ("level", level), ("multiple", multiple * risk)):
-        require(0.0 < value < 1.0, name, value, "must give a chance between 0 and 1")
     calm = draw_costs(np.full(rounds, risk), runs, 0)
     changed = draw_costs(np.where(np.arange(rounds) < change, risk, multiple * risk), runs, 1)
     try:

@@ -6,40 +6,52 @@ At the promised rate every alarm is false, and no world that keeps the promise g
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from safedial.core import monitor
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.stats import violation_interval
 
 MEAN_COST, NOISE, THRESHOLD = 0.2, 1.0, 0.5
 
 
-def first_alarms(rate: float, risk: float, *, level: float, runs: int, rounds: int, seed: int) -> Any:
-    """The round of the first alarm of each run; 0 if there is none."""
-    rng = np.random.default_rng([seed, 77])
-    dose = THRESHOLD / (MEAN_COST + NOISE * float(ndtri(1.0 - rate)))
+def costs_at(rates: Any, normal: Any) -> Any:
+    """Costs that exceed with these rates, from standard normal numbers."""
+    return THRESHOLD / (MEAN_COST + NOISE * ndtri(1.0 - rates)) * (MEAN_COST + NOISE * normal)
+
+
+def first_alarms(costs: Iterable[Any], runs: int, *, risk: float, level: float) -> Any:
+    """The round of the first alarm of each run, from the costs of every round; 0 if there is none."""
     state, alarms = monitor.init((runs,)), np.zeros(runs, dtype=int)
-    for number in range(1, rounds + 1):
-        cost = dose * (MEAN_COST + NOISE * rng.standard_normal(runs))
+    for number, cost in enumerate(costs, start=1):
         state = monitor.update(state, cost > THRESHOLD, risk)
         alarms = np.where((alarms == 0) & monitor.alarm(state, level), number, alarms)
     return alarms
+
+
+def check_monitor(*, runs: int, rounds: int, risk: float, level: float, multiple: float) -> None:
+    """Refuse counts and chances that cannot be simulated."""
+    for name, value in (("runs", runs), ("rounds", rounds)):
+        require(is_whole(value), name, value, "must be a whole number >= 1")
+    for name, value in (("risk", risk), ("level", level), ("multiple", multiple * risk)):
+        require(0.0 < value < 1.0, name, value, "must give a chance between 0 and 1")
 
 
 def bench_monitor(
     *, runs: int = 2000, rounds: int = 2000, risk: float = 0.05, level: float = 0.01, multiple: float = 3.0
 ) -> dict[str, Any]:
     """False alarms at the promised rate, and the median round of the alarm at `multiple` times that rate."""
-    for name, value in (("runs", runs), ("rounds", rounds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
-    for name, value in (("risk", risk), ("level", level), ("multiple", multiple * risk)):
-        require(0.0 < value < 1.0, name, value, "must give a chance between 0 and 1")
-    kept = first_alarms(risk, risk, level=level, runs=runs, rounds=rounds, seed=0)
-    broken = first_alarms(multiple * risk, risk, level=level, runs=runs, rounds=rounds, seed=1)
+    check_monitor(runs=runs, rounds=rounds, risk=risk, level=level, multiple=multiple)
+    alarms = []
+    for seed, rate in enumerate((risk, multiple * risk)):
+        rng = np.random.default_rng([seed, 77])
+        costs = (costs_at(rate, rng.standard_normal(runs)) for _ in range(rounds))
+        alarms.append(first_alarms(costs, runs, risk=risk, level=level))
+    kept, broken = alarms
     false = (kept > 0).astype(float)
     return {
         "risk": risk,

@@ -1,4 +1,4 @@
-"""How long one online decision and one update take, beside the bare arithmetic.
+"""How long one online decision and one update take: beside the bare arithmetic, and after many rounds of HP-Conformal.
 
 `bare` is the shortest BLAS code for the same arithmetic as `Agent`: direction, residual and the dot products of
 core.rounding for a decision; the same, two rank-one updates and two axpys for an update. An agent does less: it reuses
@@ -15,9 +15,14 @@ from typing import Any
 import numpy as np
 
 from safedial.agent import Agent
+from safedial.core.spec import SafetySpec
 from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dsymv, dsyr
 from safedial.errors import require
 from safedial.experiments.synthetic import synthetic_spec
+from safedial.policies import make_policy
+
+DECISIONS = 2000
+"""Decisions of HP-Conformal that are timed."""
 
 
 def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:
@@ -47,14 +52,44 @@ def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:
     return {
         "dim": dim,
         "rounds": count,
-        "decide_p50_us": float(np.median(decide)),
-        "decide_p99_us": float(np.percentile(decide, 99)),
-        "update_p50_us": float(np.median(update)),
+        **_agent_times(decide, update),
         "bare_decide_us": float(np.median(bare_decide)),
         "bare_update_us": float(np.median(bare_update)),
         "update_mean_us": float(np.mean(update)),
         "both_p99_us": float(np.percentile(decide + update, 99)),
     }
+
+
+def bench_conformal(dim: int, *, form: str = "split", rounds: int = 100_000) -> dict[str, Any]:
+    """Microseconds for `Agent.decide` and `Agent.update` after `rounds` rounds, and the refit before the first."""
+    require(dim >= 1, "dim", dim, "must be a whole number >= 1")
+    require(rounds >= 0, "rounds", rounds, "must be a whole number >= 0")
+    spec = SafetySpec(threshold=0.5, violation_risk=0.02, promise="conformal")
+    agent = Agent(dim, spec, policy=make_policy("hp_conformal", form=form, start_dose=0.05, history="calibrate"))
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((rounds + DECISIONS, dim)) / np.sqrt(dim)
+    noise = rng.standard_normal((rounds + DECISIONS, 2))
+    agent.update_many(contexts[:rounds], np.full(rounds, 0.05), 0.05 * noise[:rounds, 0], 0.05 * noise[:rounds, 1])
+    started = time.perf_counter()
+    first = agent.decide(contexts[rounds])
+    refit = time.perf_counter() - started
+    agent.update(first, reward=0.0, cost=0.0)
+    times = np.empty((2, DECISIONS - 1))
+    for index in range(1, DECISIONS):
+        gain, harm = noise[rounds + index].tolist()
+        start = time.perf_counter()
+        decision = agent.decide(contexts[rounds + index])
+        decided = time.perf_counter()
+        agent.update(decision, reward=gain * decision.intensity, cost=harm * decision.intensity)
+        times[:, index - 1] = decided - start, time.perf_counter() - decided
+    return {"dim": dim, "form": form, "rounds": rounds, **_agent_times(*times * 1e6), "refit_ms": refit * 1e3}
+
+
+def _agent_times(decide: Any, update: Any) -> dict[str, float]:
+    """What both benches say of an agent, from microseconds of each round."""
+    times = {"decide_p50_us": np.median(decide), "decide_p99_us": np.percentile(decide, 99)}
+    times["update_p50_us"] = np.median(update)
+    return {name: float(value) for name, value in times.items()}
 
 
 class _Bare:

@@ -8,13 +8,12 @@ arithmetic of a rank-one engine that keeps one triangle of Σ⁻¹ (symv, syr) a
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from safedial.errors import require
+from safedial.bench import seconds_of
+from safedial.errors import is_whole, require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.policies import hp_ucb
 from safedial.replay_engines import Replay, replay
@@ -36,11 +35,11 @@ def bench_replay(
 ) -> dict[str, Any]:
     """Microseconds per round, flop rates (4d² per round) and the largest difference in actions between the engines."""
     for name, value in (("dim", dim), ("rounds", rounds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+        require(is_whole(value), name, value, "must be a whole number >= 1")
     require(engine in CHOICES, "engine", engine, "must be one of " + ", ".join(CHOICES))
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
     require(device is None or engine == "jax", "device", device, "is for --engine jax", "leave it out")
-    given = _rounds(dim, rounds, dtype)
+    given = drawn_rounds(dim, rounds, dtype)
     counts = {
         "reference": min(rounds, REFERENCE_ROUNDS, max(2, int(REFERENCE_FLOPS / (dim**3 / 3 + 1e6)))),
         "rank_one": min(rounds, max(32, int(RANK_ONE_FLOPS / (4 * dim**2 + 1e5)))),
@@ -51,7 +50,7 @@ def bench_replay(
     outcomes: dict[str, Replay] = {}
     for name in named:
         part = tuple(column[: counts[name]] for column in given)
-        outcomes[name] = _fastest(name, part, dtype, _device(name, device), repeats=1 if name == "reference" else 2)
+        outcomes[name] = fastest_run(name, part, dtype, _device(name, device), repeats=1 if name == "reference" else 2)
     times = {name: outcome.seconds / outcome.rounds * 1e6 for name, outcome in outcomes.items()}
     least = min(counts[name] for name in named)
     contexts, rewards, costs = (column[:least] for column in given)
@@ -91,18 +90,18 @@ def gemm_gflops(dim: int, dtype: str) -> float:
     rng = np.random.default_rng(1)
     left = np.asfortranarray(rng.standard_normal((dim, dim)), dtype=dtype)
     room, gemm = np.empty_like(left), routines(np.dtype(dtype)).gemm
-    seconds = [_seconds(lambda: gemm(1.0, left, left, c=room, overwrite_c=1)) for _ in range(4)]
+    seconds = [seconds_of(lambda: gemm(1.0, left, left, c=room, overwrite_c=1)) for _ in range(4)]
     return 2e-9 * dim**3 / min(seconds)
 
 
-def _rounds(dim: int, count: int, dtype: str) -> tuple[Any, ...]:
+def drawn_rounds(dim: int, count: int, dtype: str) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((count, dim))
     contexts /= np.linalg.norm(contexts, axis=1, keepdims=True) * (1.0 + 1e-6)
     return contexts.astype(dtype), *rng.standard_normal((2, count))
 
 
-def _fastest(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str, Any], *, repeats: int) -> Replay:
+def fastest_run(engine: str, given: tuple[Any, ...], dtype: str, options: dict[str, Any], *, repeats: int) -> Replay:
     """The fastest of `repeats` runs: the first one also starts threads and, in JAX, compiles."""
     contexts, rewards, costs = given
     runs = (
@@ -132,10 +131,4 @@ def _triangle(contexts: Any, dtype: str) -> float:
             gain = 1.0 / (1.0 + float(blas.dot(context, direction)))
             blas.syr(-gain, direction, a=inverse, lower=1, overwrite_a=1)
 
-    return min(_seconds(loop), _seconds(loop)) / len(contexts) * 1e6
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    return min(seconds_of(loop), seconds_of(loop)) / len(contexts) * 1e6

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from safedial.arena.peer import peers_python
+from safedial.bench import seconds_of
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.simulation import simulate
 from safedial.worlds import LinearWorld
@@ -43,7 +44,7 @@ def bench_simulation(
 ) -> list[dict[str, Any]]:
     """A row for each dimension and number of seeds: rounds in a second by engine, and how long compiling took."""
     for name, values in (("dims", dims), ("seeds", seeds)):
-        right = len(values) > 0 and all(type(value) is int and value >= 1 for value in values)
+        right = len(values) > 0 and all(is_whole(value) for value in values)
         require(right, name, values, "must be whole numbers >= 1")
     require(0.0 < seconds < math.inf, "seconds", seconds, "must be a number > 0", "for example 1")
     spec, compiled = synthetic_spec(), find_spec("jax") is not None
@@ -138,11 +139,5 @@ def _copy_speed() -> float:
     source = np.ones(1 << 23)
     target = np.empty_like(source)
     np.copyto(target, source)
-    best = min(_seconds(lambda: np.copyto(target, source)) for _ in range(3))
+    best = min(seconds_of(lambda: np.copyto(target, source)) for _ in range(3))
     return 2 * source.nbytes / best
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

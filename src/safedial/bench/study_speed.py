@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.bench import seconds_of
 from safedial.core.spec import CONSTANTS
 from safedial.errors import require
 from safedial.study import Store, Study, create_study, verify_study
@@ -66,17 +67,17 @@ def bench_log(
     rounds = (events - 1) * 100 // 201
     with _opened(storage) as store:
         study = create_study(f"log-{time.time_ns()}", study_spec(dim), storage=store)
-        filled = _timed(lambda: _fill(study, rounds, progress))
+        filled = seconds_of(lambda: _fill(study, rounds, progress))
         with reading(store.engine) as connection:
             source = Source(connection, study._id, study.name)
-            chain, chained = _timed(lambda: verify_log(source, recompute=False)), study.status()["seq"]
-            alone = _timed(lambda: require(verify_log(source).ok, "study", study.name, "must verify"))
-            many = _timed(
+            chain, chained = seconds_of(lambda: verify_log(source, recompute=False)), study.status()["seq"]
+            alone = seconds_of(lambda: require(verify_log(source).ok, "study", study.name, "must verify"))
+            many = seconds_of(
                 lambda: require(verify_study(store, study.name, workers=2).ok, "study", study.name, "must verify")
             )
             states: list[State] = []
-            cold = _timed(lambda: states.append(catch_up(source, State(study.spec))))
-            warm = _timed(lambda: states.append(load_state(source, study.spec)))
+            cold = seconds_of(lambda: states.append(catch_up(source, State(study.spec))))
+            warm = seconds_of(lambda: states.append(load_state(source, study.spec)))
         require(pack(states[0]) == pack(states[1]), "snapshot", study.name, "must give the same state as the whole log")
     return {
         "dim": dim,
@@ -141,12 +142,6 @@ def _drive(study: Study, decisions: int, threads: int, outcome: bool) -> tuple[A
 def _contexts(rng: np.random.Generator, count: int, dim: int) -> list[list[float]]:
     rows = rng.standard_normal((count, dim))
     return (rows / (np.linalg.norm(rows, axis=1, keepdims=True) * (1.0 + 1e-9))).tolist()
-
-
-def _timed(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 @contextmanager

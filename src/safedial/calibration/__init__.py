@@ -30,7 +30,7 @@ from safedial.decision.units import Dial
 from safedial.diagnostics.confounding import BROKEN, assignment, words
 from safedial.diagnostics.evidence import average
 from safedial.diagnostics.finding import Finding, Process, finding
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.rounds_io import Log
 
 LEAST_ROWS = 20
@@ -168,7 +168,7 @@ def _check(log: Log, curve: str, noise: str, caution: float, resamples: int) -> 
     require(curve == "auto" or curve in known, "curve", curve, rule, "choose from auto, " + ", ".join(known))
     require(noise in ("proportional", "constant"), "noise", noise, "must be proportional or constant")
     require(np.isfinite(caution) and caution >= 1.0, "caution", caution, "must be a number >= 1")
-    require(type(resamples) is int and resamples >= 2, "resamples", resamples, "must be a whole number >= 2")
+    require(is_whole(resamples, 2), "resamples", resamples, "must be a whole number >= 2")
 
 
 __all__ = ["Calibration", "calibrate", "confounded_doses", "fits"]

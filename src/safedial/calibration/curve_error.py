@@ -31,7 +31,7 @@ from safedial.calibration.constants import round_up
 from safedial.core.confidence import check_dim
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_whole, require
 
 RADII = ("mixture", "determinant", "paper")
 """The radii that the proof covers."""
@@ -54,7 +54,7 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     """
     sound = isinstance(error, (int, float)) and 0.0 <= error < 1.0
     require(sound, "error", error, "must be a number in [0, 1)", "a curve this uncertain needs more data")
-    require(type(rounds) is int and rounds >= 1, "rounds", rounds, "must be the planned number of rounds, >= 1")
+    require(is_whole(rounds), "rounds", rounds, "must be the planned number of rounds, >= 1")
     sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
     stated = PROMISES[spec.promise]
     plain = not sensed and stated.from_constants and stated.each_round and spec.noise_scale is None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from safedial.core.brackets import Growth
 from safedial.core.costs import read_costs
@@ -13,7 +11,7 @@ from safedial.core.dose import Dose
 from safedial.core.promise import PROMISES
 from safedial.core.spec import CONSTANTS
 from safedial.core.tolerated import Cost
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.planning.bracket_plan import TOLERANCE
 
 ODDS = "odds"
@@ -55,24 +53,23 @@ class Situation:
         known = (*CONSTANTS, ODDS, *TOLERANCE)
         for name, value in self.constants.items():
             require(name in known, "constants", name, "is not one of " + ", ".join(known))
-            require(_number(value) and value > 0.0, name, value, "must be a number > 0")
+            require(is_number(value) and value > 0.0, name, value, "must be a number > 0")
         if "constants" in self.vouched and not self.bracketed:
             lacking = [name for name in self.needed if name not in self.constants]
             way_out = "state them, or answer that you cannot (noise='unknown' or 'gaussian')"
             require(not lacking, "constants", lacking, "are missing: you say that you can state them", way_out)
 
     def _check_plan(self) -> None:
-        require(_number(self.risk) and 0.0 < self.risk < 0.5, "risk", self.risk, "must lie between 0 and 0.5")
+        require(is_number(self.risk) and 0.0 < self.risk < 0.5, "risk", self.risk, "must lie between 0 and 0.5")
         for name in ("rounds", "dim"):
             value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            require(whole, name, value, "must be a whole number >= 1")
+            require(is_whole(value), name, value, "must be a whole number >= 1")
         require(
             self.rounds <= MOST_ROUNDS, "rounds", self.rounds, f"must be at most {MOST_ROUNDS:,}: all are simulated"
         )
         start = self.start
         rule = "must be a number in (0, 1]: a share of the dial or, with a bracket, of the base"
-        require(start is None or (_number(start) and 0.0 < start <= 1.0), "start", start, rule)
+        require(start is None or (is_number(start) and 0.0 < start <= 1.0), "start", start, rule)
 
     def _check_costs(self) -> None:
         limited = self.threshold is not None
@@ -83,8 +80,8 @@ class Situation:
             object.__setattr__(self, "costs", costs)
             return
         require(self.costs is None, "costs", self.costs, "are for cost='several'")
-        positive = _number(self.threshold) and self.threshold > 0.0  # pyright: ignore[reportOptionalOperand] -- a number
-        signed = self.bracketed and _number(self.threshold)
+        positive = is_number(self.threshold) and self.threshold > 0.0  # pyright: ignore[reportOptionalOperand] -- a number
+        signed = self.bracketed and is_number(self.threshold)
         require(signed or positive, "threshold", self.threshold, "must be a number > 0", "the largest cost you accept")
         event = not self.zero_one or self.threshold < 1.0  # pyright: ignore[reportOptionalOperand] -- a number
         require(event, "threshold", self.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
@@ -129,7 +126,3 @@ class Situation:
     def facts(self) -> frozenset[str]:
         """What policies may rest on."""
         return frozenset(self.vouched) | ({"start"} if self.start is not None else set())
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

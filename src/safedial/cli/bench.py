@@ -32,8 +32,7 @@ def online(
     json: Json = False,
 ) -> None:
     """Time Agent.decide and Agent.update, in microseconds."""
-    from safedial.bench.conformal_speed import bench_conformal
-    from safedial.bench.online_speed import bench_online
+    from safedial.bench.online_speed import bench_conformal, bench_online
     from safedial.cli.output import print_pairs
     from safedial.errors import require
 

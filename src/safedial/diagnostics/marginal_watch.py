@@ -19,6 +19,7 @@ from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, Walked
 from safedial.diagnostics.student_rounds import StudentRounds
 from safedial.errors import require
 from safedial.notebook import card, named_values
+from safedial.stats import binomial_interval
 
 SURE = 0.95
 """The level of the interval around the share of excesses."""
@@ -57,12 +58,7 @@ class ExchangeabilityWatch:
     @property
     def interval(self) -> tuple[float, float]:
         """Clopper and Pearson's interval for the share of excesses; it assumes independent rounds."""
-        from scipy.special import betaincinv
-
-        count, total, tail = self.violations, len(self.counted), 0.5 * (1.0 - SURE)
-        low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
-        high = float(betaincinv(count + 1, total - count, 1.0 - tail)) if count < total else 1.0
-        return low, high
+        return binomial_interval(self.violations, len(self.counted), SURE)
 
     def to_dict(self) -> dict[str, Any]:
         """The summary, plain values."""

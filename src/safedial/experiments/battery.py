@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import html
 import os
-import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -29,7 +28,7 @@ from safedial.core.spec import SafetySpec
 from safedial.datasets.battery.embedders import EMBEDDERS
 from safedial.datasets.battery.whitening import check_floor, check_split
 from safedial.errors import require
-from safedial.experiments.battery_logged import logged_section, write_logged
+from safedial.experiments.battery_logged import logged_section, logged_tables
 from safedial.experiments.battery_rounds import (
     FLOOR,
     TRUTH_RIDGE,
@@ -41,13 +40,13 @@ from safedial.experiments.battery_rounds import (
     fit_truth,
     load_rounds,
 )
-from safedial.experiments.experiment import Experiment, Result, Table, cells, write_results
-from safedial.io import output_folder, read_rows
+from safedial.experiments.experiment import Experiment, Found, Table, cells
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, MARKERS, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, footer, html_table, image, read_provenance
+from safedial.report.html import claim, html_table, image, read_provenance
 from safedial.stats import seed_interval
 
 RIDGE, RISK = 4.0, 0.01
@@ -149,7 +148,7 @@ def check_settings(
 
 
 def run(
-    out: str | Path,
+    folder: Path,
     *,
     source: Annotated[str, "b, rw26, rw, rw9_12 (parquet), b_mat or rw_mat (NASA's files)."] = "b",
     embedder: Annotated[
@@ -166,15 +165,13 @@ def run(
     engine: Annotated[str, "The replay engine: blocked, jax, rank_one or reference."] = "blocked",
     data: Annotated[Path | None, "The folder that holds the battery data. Default: SAFEDIAL_DATA."] = None,
     bar: Bar = no_bar,
-) -> Result:
+) -> Found:
     """Run the battery experiment: current as dose, voltage change as reward, temperature rise as cost."""
     thresholds = [0.1, 0.2] if threshold is None else threshold
     check_settings(source, embedder, split=split, floor=floor, thresholds=thresholds, seeds=seeds, engine=engine)
-    folder = output_folder(out)
     model: dict[str, Any] = {"source": source, "embedder": embedder, "weights": weights, "cache": cache}
     if embedder in EMBEDDERS:
         embed_source(data, **model, bar=bar)
-    start = time.perf_counter()
     rounds = load_rounds(data, **model, split=split, floor=floor)
     truth = fit_truth(rounds)
     labels = {"source": source, "embedder": embedder}
@@ -183,8 +180,7 @@ def run(
         rows = [labels | row for row in made]
     chosen = {**labels, "split": split, "floor": floor, "seeds": list(range(seeds)), "engine": engine}
     settings = {**chosen, **_found(rounds, truth), **battery_spec(truth, thresholds).to_dict()}
-    files = write_results(folder, "battery", {"battery": rows}, settings, start)
-    return Result({}, files + write_logged(folder, data=data))
+    return Found({"battery": rows, **logged_tables(data)}, settings)
 
 
 def _found(rounds: Rounds, truth: Truth) -> dict[str, Any]:
@@ -282,7 +278,7 @@ def section(folder: Path) -> list[str]:
             "figure; regrets are in units of reward, as above.",
         ),
     ]
-    return [*parts, *logged_section(folder), footer(told)]
+    return [*parts, *logged_section(folder)]
 
 
 def why_skipped() -> str:

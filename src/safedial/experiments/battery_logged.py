@@ -30,8 +30,8 @@ from safedial.datasets.battery.sources import FILES
 from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.units import Dial
 from safedial.errors import require
-from safedial.experiments.experiment import cells
-from safedial.io import output_folder, read_rows, write_rows
+from safedial.experiments.experiment import Rows, cells
+from safedial.io import read_rows
 from safedial.policies import make_policy
 from safedial.report.html import html_table
 
@@ -131,12 +131,10 @@ def _row(
     }
 
 
-def write_logged(out: str | Path, *, data: str | Path | None, celsius: float = 2.0) -> list[Path]:
-    """Write `battery_logged.csv` if the folder has RW26."""
-    folder = data_folder(data)
-    if not (folder / FILES["rw26"]).is_file():
-        return []
-    return [write_rows(output_folder(out) / "battery_logged.csv", list(logged_rows(folder, celsius=celsius)))]
+def logged_tables(data: str | Path | None) -> dict[str, Rows]:
+    """`battery_logged`, if the folder has RW26."""
+    found = (data_folder(data) / FILES["rw26"]).is_file()
+    return {"battery_logged": list(logged_rows(data))} if found else {}
 
 
 def logged_section(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.dose import DoseCurve, identity, power
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.progress import Advance
 from safedial.worlds.battery import BatteryWorld
 
@@ -93,7 +93,7 @@ def run_loop(
     require(fits, "agent", agent, f"must have the world's dimension {world.dim}")
     plain = agent.dial.is_plain
     require(plain, "agent", agent, "must have a plain dial from 0 to 1")
-    require(type(rounds) is int and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
+    require(is_whole(rounds), "rounds", rounds, "must be a whole number >= 1")
     battery, played = world.start(seed), []
     for _ in range(rounds):
         baseline = battery.carry_over if carry_over else 0.0

@@ -10,7 +10,6 @@ sensors' own errors are 0.01.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -24,14 +23,14 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
-from safedial.errors import MissingExtra, import_extra, require
+from safedial.errors import MissingExtra, import_extra, is_whole, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, noise_round, residuals_of_fits, run_loop
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
-from safedial.io import output_folder, read_rows
+from safedial.experiments.experiment import Experiment, Found, Rows, Table, cells
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Bar, no_bar
-from safedial.report.html import footer, html_table, image, read_provenance
+from safedial.report.html import html_table, image, read_provenance
 from safedial.worlds.battery import BatteryWorld
 
 if TYPE_CHECKING:
@@ -148,17 +147,16 @@ def summary(rows: Sequence[dict[str, Any]]) -> Rows:
 
 
 def run(
-    out: str | Path,
+    folder: Path,
     *,
     rounds: Annotated[int, "Rounds for each seed: discharge steps of 120 s."] = 1500,
     seeds: Annotated[int, "How many seeds."] = 3,
     bar: Bar = no_bar,
-) -> Result:
+) -> Found:
     """Run agents on a simulated battery in a closed loop: certificates, violations, residuals (extra: battery)."""
     for name, value in (("seeds", seeds), ("rounds", rounds)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
-    folder, world, start = output_folder(out), BatteryWorld(), time.perf_counter()
-    rows, bands = [], []
+        require(is_whole(value), name, value, "must be a whole number >= 1")
+    world, rows, bands = BatteryWorld(), [], []
     with bar(f"A battery in the loop, {seeds} seeds", len(SERIES) * seeds * rounds) as advance:
         for name, series in SERIES.items():
             pooled: list[Round] = []
@@ -178,8 +176,7 @@ def run(
         "start_action": START,
         "series": {name: _plain(series) for name, series in SERIES.items()},
     }
-    tables = {"closed_loop": rows, "closed_loop_residuals": bands}
-    return Result({"rows": summary(rows)}, write_results(folder, "closed_loop", tables, settings, start))
+    return Found({"closed_loop": rows, "closed_loop_residuals": bands}, settings, {"rows": summary(rows)})
 
 
 def _plain(series: Series) -> dict[str, Any]:
@@ -306,7 +303,6 @@ def section(folder: Path) -> list[str]:
         "curve; “told”: the remaining heat is stated as baseline cost. docs/battery.md discusses the results.</p>",
         image(folder / "closed_loop.png", "Violations, rewards and residuals of eight agents on a simulated battery"),
         html_table(heads, lines),
-        footer(read_provenance(folder, "closed_loop")),
     ]
 
 

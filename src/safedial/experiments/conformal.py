@@ -6,20 +6,19 @@ Reward is a share of the reward of an all-knowing policy: it knows θ*, μ* and 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rounds, Seeds, cell_or_dash, cells, write_results
+from safedial.experiments.experiment import Experiment, Found, Rounds, Seeds, cell_or_dash, cells
 from safedial.experiments.table1 import UNIT
-from safedial.io import output_folder, read_rows
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, MARKERS, legend_below, new_figure, point, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import footer, html_table, image, read_provenance
+from safedial.report.html import html_table, image
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
@@ -96,13 +95,12 @@ def _measured(run: Simulation) -> dict[str, Any]:
     }
 
 
-def run(out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Result:
+def run(folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Found:
     """Compare reward and violations in six worlds: what each promise costs, and where it does not hold."""
-    folder, start = output_folder(out), time.perf_counter()
     with bar(f"Six worlds, {seeds} seeds", len(WORLDS) * len(SERIES) * rounds) as advance:
         rows = list(conformal_rows(seeds=seeds, rounds=rounds, progress=advance))
     settings = {"dim": DIM, "seeds": list(range(seeds)), "rounds": rounds, **conformal_spec("conformal").to_dict()}
-    return Result({}, write_results(folder, "conformal", {"conformal": rows}, settings, start))
+    return Found({"conformal": rows}, settings)
 
 
 def draw(folder: Path) -> list[Path]:
@@ -167,7 +165,6 @@ def section(folder: Path) -> list[str]:
         f"{rows[0]['risk']:.0%}; with few seeds the rate varies) and earns at least {shares[0]:.0%}; HP-Probe, whose "
         f"promise needs constants, linearity and sub-Gaussian noise, earns at least {shares[1]:.0%}. Where contexts drift, "
         "HP-Conformal's promise does not hold, and its test of exchangeability says so (docs/conformal.md).</p>",
-        footer(read_provenance(folder, "conformal")),
     ]
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from safedial.experiments.experiment import Engine, EngineName, Experiment, Result, Rounds, Seeds, write_results
+from safedial.experiments.experiment import Engine, EngineName, Experiment, Found, Rounds, Seeds
 from safedial.experiments.synthetic import DIMS, synthetic_spec
-from safedial.io import output_folder, read_rows
+from safedial.io import read_rows
 from safedial.plots.style import columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, footer, html_table, image, read_provenance
+from safedial.report.html import claim, html_table, image
 from safedial.simulation.run import simulate
 from safedial.stats import seed_interval
 from safedial.worlds.linear import LinearWorld
@@ -91,16 +91,15 @@ def time_rows(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def run(
-    out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
-) -> Result:
+    folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
+) -> Found:
     """Measure regret and time per round of ε-greedy, by ε."""
-    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
+    chosen = Engine(engine)
     with bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
         tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))}
     tables["epsilon_time"] = list(time_rows(min(rounds, 400)))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
-    settings |= chosen.settings
-    return Result({}, write_results(folder, "epsilon", tables, settings, start))
+    return Found(tables, settings | chosen.settings)
 
 
 def draw(folder: Path) -> list[Path]:
@@ -163,7 +162,6 @@ def section(folder: Path) -> list[str]:
             "from exploring rounds. With rank-one updates, as in this project, a decision needs no factor and there "
             "is nothing to save.",
         ),
-        footer(read_provenance(folder, "epsilon")),
     ]
 
 

@@ -1,18 +1,19 @@
 """What an experiment is: one record of what it computes, draws, prints and reports.
 
-`run` computes and writes files; the picture, the printed table and the section of the report are made only from those
-files. The command line and the report iterate over a list of these records, `safedial.experiments.EXPERIMENTS`.
+`run` computes tables, which are written as files; the picture, the printed table and the section of the report are made
+only from those files. The command line and the report iterate over a list of these records,
+`safedial.experiments.EXPERIMENTS`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from safedial.io import provenance, write_json, write_rows
+from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.progress import Bar, no_bar
 from safedial.simulation.run import Simulation
 
@@ -37,8 +38,18 @@ class Engine:
         return {"engine": " and ".join(sorted(self.played))}
 
 
+class Found(NamedTuple):
+    """What a run found: tables, each with the name of its CSV file, the settings for the provenance, and what `--json`
+    prints besides the files.
+    """
+
+    tables: dict[str, Rows]
+    settings: dict[str, Any]
+    content: Mapping[str, Any] = {}
+
+
 class Result(NamedTuple):
-    """The result of a run: what `--json` prints besides the files, and the files it wrote."""
+    """The result of a command: what `--json` prints besides the files, and all files."""
 
     content: dict[str, Any]
     files: list[Path]
@@ -73,10 +84,10 @@ class Experiment:
 
     Attributes:
         name: `safedial reproduce NAME`, with hyphens for underscores; also its name in the report.
-        run: `run(out, *, bar, **options)` computes and writes. Its keyword-only parameters, annotated with
+        run: `run(folder, *, bar, **options)` computes. Its keyword-only parameters, annotated with
             `Annotated[type, "help text"]`, are the options of the command; its docstring is the command's help.
         draw: the pictures, from the files in a folder.
-        section: the parts of its section of the report as HTML, from the files in a folder.
+        section: the parts of its section of the report as HTML, from the files in a folder; the report adds a footer.
         table: what the command prints: tables and sentences, from the files in a folder.
         data: the file whose presence shows that the experiment was run [NAME.csv].
         command: the name of another experiment whose command also runs this one.
@@ -85,7 +96,7 @@ class Experiment:
     """
 
     name: str
-    run: Callable[..., Result]
+    run: Callable[..., Found]
     draw: Callable[[Path], list[Path]]
     section: Callable[[Path], list[str]]
     table: Callable[[Path], list[Table | str]] = lambda folder: []
@@ -106,18 +117,14 @@ def by_command(experiments: Sequence[Experiment]) -> dict[str, list[Experiment]]
     return groups
 
 
-def run_and_draw(group: Sequence[Experiment], out: Path, options: dict[str, Any], *, bar: Bar = no_bar) -> Result:
-    """Run the experiments of one command, then draw their pictures."""
-    results = [each.run(out, bar=bar, **options) for each in group]
-    content = {name: value for result in results for name, value in result.content.items()}
-    pictures = [path for each in group for path in each.draw(out)]
-    return Result(content, [*(path for result in results for path in result.files), *pictures])
-
-
-def write_results(
-    folder: Path, name: str, tables: dict[str, Rows], settings: dict[str, Any], start: float
-) -> list[Path]:
-    """Write each table as a CSV file and `NAME.provenance.json`; `start` is `time.perf_counter()` at the beginning."""
-    files = [write_rows(folder / f"{file}.csv", rows) for file, rows in tables.items()]
-    record = provenance(settings, time.perf_counter() - start)
-    return [*files, write_json(folder / f"{name}.provenance.json", record)]
+def run_and_draw(group: Sequence[Experiment], out: str | Path, options: dict[str, Any], *, bar: Bar = no_bar) -> Result:
+    """Run the experiments of one command and write what they found, with its provenance; then draw their pictures."""
+    folder, content, files = output_folder(out), {}, []
+    for each in group:
+        start = time.perf_counter()
+        found = each.run(folder, bar=bar, **options)
+        content |= found.content
+        files += [write_rows(folder / f"{name}.csv", rows) for name, rows in found.tables.items()]
+        record = provenance(found.settings, time.perf_counter() - start)
+        files.append(write_json(folder / f"{each.name}.provenance.json", record))
+    return Result(content, [*files, *(path for each in group for path in each.draw(folder))])

@@ -7,7 +7,6 @@ the kernel class, from an upper bound on its eluder dimension over `CONTEXTS` co
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +16,15 @@ import numpy as np
 
 from safedial.core.dose import Dose, hill
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, cells, write_results
+from safedial.experiments.experiment import Experiment, Found, Rows, Table, cells
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.function_classes import FunctionClass, binary, finite, kernel
 from safedial.function_classes.kernels import parse_kernel
-from safedial.io import output_folder, read_rows
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, legend_below, new_figure, point, save, title
 from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import footer, html_table, image, read_provenance
+from safedial.report.html import html_table, image
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.theory.cases import kernel_case, theorem3_curve
@@ -134,21 +133,20 @@ def finals(rows: Rows) -> Rows:
 
 
 def run(
-    out: str | Path,
+    folder: Path,
     *,
     seeds: Annotated[int, "How many seeds."] = 3,
     rounds: Annotated[int, "Rounds for each seed; time grows as their cube."] = 5000,
     bar: Bar = no_bar,
-) -> Result:
+) -> Found:
     """Run Algorithm 2 in finite, kernel, logistic and dose-toxicity worlds, beside linear learners and Theorem 3."""
-    folder, start = output_folder(out), time.perf_counter()
     with bar(f"Five worlds that are not linear, {seeds} seeds", len(PLACES) * len(SERIES) * rounds) as advance:
         rows = list(nonlinear_rows(seeds=seeds, rounds=rounds, progress=advance))
     settings = {"seeds": list(range(seeds)), "rounds": rounds}
     settings["worlds"] = {
         name: {"class": place.class_().describe(), **place_spec(place).to_dict()} for name, place in PLACES.items()
     }
-    return Result({"rows": finals(rows)}, write_results(folder, "nonlinear", {"nonlinear": rows}, settings, start))
+    return Found({"nonlinear": rows}, settings, {"rows": finals(rows)})
 
 
 def draw(folder: Path) -> list[Path]:
@@ -227,7 +225,6 @@ def section(folder: Path) -> list[str]:
         "Theorem 3's bound is larger than the largest possible regret in this many rounds.</p>",
         image(folder / "nonlinear.png", "Regret in five worlds that are not linear, and reward against violations"),
         html_table(["world", "policy", "reward share", "violations", "risk", "promise holds"], lines),
-        footer(read_provenance(folder, "nonlinear")),
     ]
 
 

@@ -14,7 +14,6 @@ in one panel. All start at the dose that the constants certify for the first rou
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -24,12 +23,12 @@ import numpy as np
 from safedial import growth
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, write_results
-from safedial.io import output_folder, read_rows, write_rows
+from safedial.experiments.experiment import Experiment, Found, Rows, Table
+from safedial.io import read_rows, write_rows
 from safedial.plots.style import columns, new_figure, save, title
 from safedial.policies import Policy, hp_conformal, hp_probe, hp_shield, hp_student, hp_ucb
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import footer, html_table, image, read_provenance
+from safedial.report.html import html_table, image
 from safedial.simulation.run import simulate
 from safedial.worlds.linear import LinearWorld
 
@@ -139,15 +138,14 @@ def measured(part: Part, label: str, progress: Advance | None = None) -> Iterato
 
 
 def run(
-    out: str | Path,
+    folder: Path,
     *,
     seeds: Annotated[int, "Seeds of the studies of at most 1000 rounds; longer ones have a fifth."] = 100,
     rounds: Annotated[int, "The longest study."] = 100_000,
     bar: Bar = no_bar,
-) -> Result:
+) -> Found:
     """Measure what each policy earns in 50 to 10^5 rounds; an interrupted run continues where it stopped."""
     require(rounds >= SMALL_MARKS[0], "rounds", rounds, f"must be at least {SMALL_MARKS[0]}")
-    folder, start = output_folder(out), time.perf_counter()
     plan = parts(seeds, rounds)
     todo = [(part, label) for part in plan for label in series(part) if not (part.is_long and label in SLOW)]
     rows = kept(folder)
@@ -159,7 +157,7 @@ def run(
             rows += measured(part, label, progress=advance)
             write_rows(folder / "power.csv", rows)
     settings = {"seeds": list(range(seeds)), "rounds": rounds, "threshold": 0.5, "estimation_risk": 0.01}
-    return Result({"rows": rows}, write_results(folder, "power", {"power": rows}, settings, start))
+    return Found({"power": rows}, settings, {"rows": rows})
 
 
 def kept(folder: Path) -> Rows:
@@ -241,7 +239,7 @@ def _tables(rows: Rows) -> list[tuple[str, list[str], list[list[str]]]]:
 
 
 def section(folder: Path) -> list[str]:
-    rows, record = read_rows(folder / "power.csv"), read_provenance(folder, "power")
+    rows = read_rows(folder / "power.csv")
     worst = max(row["violation_rate"] / row["risk"] for row in rows if row["violation_rate"] != "")
     tables = [part for name, heads, lines in _tables(rows) for part in (f"<h3>{name}</h3>", html_table(heads, lines))]
     return [
@@ -253,7 +251,6 @@ def section(folder: Path) -> list[str]:
             folder / "power.png", "Share of the exact clairvoyant's reward against the length of a study, by promise"
         ),
         *tables,
-        footer(record),
     ]
 
 

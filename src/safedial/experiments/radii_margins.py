@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +21,13 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Result, Rows, Table, cell_or_dash, cells, write_results
+from safedial.experiments.experiment import Experiment, Found, Rows, Table, cell_or_dash, cells
 from safedial.experiments.table1 import UNIT
-from safedial.io import output_folder, read_rows, write_rows
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
 from safedial.policies import Policy, make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import footer, html_table, image, read_provenance
+from safedial.report.html import html_table, image, read_provenance
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
@@ -157,23 +156,21 @@ PARTS = {"shares": share_rows, "overstated": overstated_rows, "quantile": quanti
 
 
 def run(
-    out: str | Path,
+    folder: Path,
     *,
     seeds: Annotated[int, "How many seeds."] = 5,
     rounds: Annotated[int, "Rounds for each seed; the learned quantile runs ten times as long."] = 10_000,
     bar: Bar = no_bar,
-) -> Result:
+) -> Found:
     """Compare radii and margins: reward, an overstated noise constant, the learned quantile, broken assumptions."""
-    folder, start = output_folder(out), time.perf_counter()
-    rows, files = {}, []
+    rows = {}
     total = rounds * (len(SERIES) + 4 + 10 + len(MARGINS) * len(NOISES))
     with bar(f"Radii and margins, {seeds} seeds", total) as advance:
         for part, compute in PARTS.items():
             length = 10 * rounds if part == "quantile" else rounds
             rows[part] = list(compute(seeds=seeds, rounds=length, progress=advance))
-            files.append(write_rows(folder / f"toolkit_{part}.csv", rows[part]))
     settings = {"dim": DIM, "seeds": list(range(seeds)), "rounds": rounds, **PLAIN}
-    return Result(rows, files + write_results(folder, "toolkit", {}, settings, start))
+    return Found({f"toolkit_{part}": each for part, each in rows.items()}, settings, rows)
 
 
 def _read(folder: Path) -> dict[str, Rows]:
@@ -273,8 +270,8 @@ def table(folder: Path) -> list[Table | str]:
 
 
 def section(folder: Path) -> list[str]:
-    parts, record = _read(folder), read_provenance(folder, "toolkit")
-    shares, lost, broken, settings = parts["shares"], parts["overstated"], parts["broken"], record["settings"]
+    parts, settings = _read(folder), read_provenance(folder, "toolkit")["settings"]
+    shares, lost, broken = parts["shares"], parts["overstated"], parts["broken"]
     forms = ("{series}", "{reward_share:.1%}"), ("{violation_rate:.3%}", "{promised_risk:.0%}")
     lines = [cells(row, (*forms[0], cell_or_dash(row, "attainable_share", ".1%"), *forms[1])) for row in shares]
     told = "; ".join(f"{row['radius']} {row['loss']:.0%}" for row in lost)
@@ -295,7 +292,6 @@ def section(folder: Path) -> list[str]:
             "Reward by radius and margin, an overstated κ, the learned quantile, broken assumptions",
         ),
         html_table(["radius, margin", "reward share", "of the attainable", "violations", "risk"], lines),
-        footer(record),
     ]
 
 

@@ -12,13 +12,16 @@ from safedial.errors import require
 from safedial.experiments import EXPERIMENTS
 from safedial.experiments.experiment import Experiment
 from safedial.io import write_text
-from safedial.report.html import document
+from safedial.report.html import document, footer, read_provenance
 
 
 def write_report(folder: str | Path, experiments: Sequence[Experiment] = EXPERIMENTS) -> Path:
     """Write `report.html` in `folder`, from the results in it."""
     place = Path(folder)
-    parts = [part for each in experiments if each.has_run(place) for part in each.section(place)]
+    parts = []
+    for each in experiments:
+        if each.has_run(place):
+            parts += [*each.section(place), footer(read_provenance(place, each.name))]
     require(parts, "out", str(folder), "holds no results yet", "run safedial reproduce table1 first")
     absent = [each.name for each in experiments if not each.has_run(place)]
     if absent:

@@ -7,7 +7,6 @@ both are drawn.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +19,18 @@ from safedial.experiments.experiment import (
     Engine,
     EngineName,
     Experiment,
-    Result,
+    Found,
     Rounds,
     Rows,
     Seeds,
     cell_or_dash,
-    write_results,
 )
 from safedial.experiments.table1 import table1_spec
-from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save, title
+from safedial.io import read_rows
+from safedial.plots.style import COLOURS, band, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, footer, html_table, image, read_provenance
+from safedial.report.html import claim, html_table, image
 from safedial.simulation.run import simulate
 from safedial.stats import seed_interval
 from safedial.theory.regret import regret_bound
@@ -95,15 +93,14 @@ def synthetic_rows(
 
 
 def run(
-    out: str | Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
-) -> Result:
+    folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
+) -> Found:
     """Reproduce figure "synthetic": cumulative regret for d = 5 and 10, every policy, Theorem 2, a sweep over ε."""
-    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
+    chosen = Engine(engine)
     with bar(f"Regret curves, {seeds} seeds", len(DIMS) * len(SERIES) * rounds) as advance:
         rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
-    settings |= chosen.settings
-    return Result({}, write_results(folder, "synthetic", {"synthetic": rows}, settings, start))
+    return Found({"synthetic": rows}, settings | chosen.settings)
 
 
 def draw(folder: Path) -> list[Path]:
@@ -138,10 +135,9 @@ def draw(folder: Path) -> list[Path]:
 
 def _curve(axes: Any, rows: Rows, dim: float, series: str) -> None:
     line = [row for row in rows if row["dim"] == dim and row["series"] == series]
-    rounds, regret, low, high = columns(line, ("round", "regret", "regret_low", "regret_high"))
-    colour, dash = COLOURS[line[0]["policy"]], DASHES.get(series, "-")
-    axes.plot(rounds, regret, dash, color=colour, linewidth=1.2, label=series)
-    axes.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+    rounds, *regret = columns(line, ("round", "regret", "regret_low", "regret_high"))
+    look = {"linestyle": DASHES.get(series, "-"), "linewidth": 1.2, "label": series}
+    band(axes, rounds, regret, COLOURS[line[0]["policy"]], shade=0.18, **look)
 
 
 def _label(axes: Any, dim: float) -> None:
@@ -190,7 +186,6 @@ def section(folder: Path) -> list[str]:
             "In this model optimism is not needed: R/g has the same noise at any dose, so HP-Probe learns the same from "
             f"micro-doses and has {gain:.1f} times less regret at d = {dims[-1]:g} under the same promise.",
         ),
-        footer(read_provenance(folder, "synthetic")),
     ]
 
 

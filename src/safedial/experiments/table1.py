@@ -6,7 +6,6 @@ noise, δ = δ′ = 0.01 and S = L = 1 reproduce it (docs/reproduction.md).
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,18 +16,17 @@ from safedial.experiments.experiment import (
     Engine,
     EngineName,
     Experiment,
-    Result,
+    Found,
     Rounds,
     Seeds,
     Table,
     cells,
-    write_results,
 )
-from safedial.io import output_folder, read_rows
+from safedial.io import read_rows
 from safedial.plots.style import COLOURS, LABELS, MARKERS, columns, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, footer, html_table, image, read_provenance
+from safedial.report.html import claim, html_table, image, read_provenance
 from safedial.simulation.run import simulate
 from safedial.stats import violation_interval
 from safedial.worlds.linear import LinearWorld
@@ -91,21 +89,20 @@ def table1(
 
 
 def run(
-    out: str | Path,
+    folder: Path,
     *,
     dim: Annotated[int, "Dimension of the contexts; the paper uses 5 and 10."] = 5,
     seeds: Seeds = 5,
     rounds: Rounds = 10_000,
     engine: EngineName = "numpy",
     bar: Bar = no_bar,
-) -> Result:
+) -> Found:
     """Reproduce Table 1: how often the realized cost exceeds the threshold, for HP-UCB and the expected-cost baseline."""
-    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
+    chosen = Engine(engine)
     with bar(f"Table 1, {seeds} seeds", len(POLICIES) * rounds) as advance:
         rows = table1(dim=dim, seeds=seeds, rounds=rounds, progress=advance, engine=chosen)
     settings = {"dim": dim, "seeds": list(range(seeds)), "rounds": rounds, "radius": "paper", **table1_spec().to_dict()}
-    settings |= chosen.settings
-    return Result({"rows": rows}, write_results(folder, "table1", {"table1": rows}, settings, start))
+    return Found({"table1": rows}, settings | chosen.settings, {"rows": rows})
 
 
 def draw(folder: Path, promised: float = 0.02) -> list[Path]:
@@ -185,7 +182,6 @@ def section(folder: Path) -> list[str]:
             f"Ours: {told['seconds']:.1f} s on {told['machine']['cores']} cores for {int(safe[0]['seeds'])} seeds. All "
             "thresholds share one estimate, since R/g and C/g do not depend on the dose, and no matrix is factored.",
         ),
-        footer(told),
     ]
 
 

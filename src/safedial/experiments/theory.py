@@ -12,7 +12,6 @@ A study is a seed. Whether a study has any violation is one coin toss a seed, so
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,15 +20,15 @@ import numpy as np
 
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
-from safedial.experiments.experiment import Engine, EngineName, Experiment, Result, Rows, Table, cells, write_results
+from safedial.experiments.experiment import Engine, EngineName, Experiment, Found, Rows, Table, cells
 from safedial.experiments.table1 import UNIT
-from safedial.io import output_folder, read_rows
-from safedial.plots.style import COLOURS, columns, new_figure, save, title
+from safedial.io import read_rows
+from safedial.plots.style import COLOURS, band, columns, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, footer, html_table, image, read_provenance
+from safedial.report.html import claim, html_table, image
 from safedial.simulation.run import Simulation, simulate
-from safedial.stats import seed_band, violation_interval
+from safedial.stats import binomial_interval, seed_band, violation_interval
 from safedial.theory.regret import regret_bound
 from safedial.worlds.linear import LinearWorld
 
@@ -54,19 +53,6 @@ def theory_spec(changes: dict[str, Any]) -> SafetySpec:
     """Unit noise, S = L = 1, δ = δ′ = .01."""
     stated: dict[str, Any] = {"threshold": THRESHOLD, "violation_risk": RISK, "estimation_risk": RISK, **UNIT}
     return SafetySpec(**(stated | changes))
-
-
-def binomial_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper and Pearson's interval.
-
-    >>> [round(end, 4) for end in binomial_interval(0, 1000)]
-    [0.0, 0.0037]
-    """
-    from scipy.special import betaincinv
-
-    tail = (1.0 - level) / 2.0
-    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
-    return low, float(betaincinv(hits + 1, count - hits, 1.0 - tail)) if hits < count else 1.0
 
 
 def promise_rows(
@@ -127,7 +113,7 @@ def regret_rows(
 
 
 def run(
-    out: str | Path,
+    folder: Path,
     *,
     seeds: Annotated[int, "Studies for each rate; 1000000 on a GPU."] = 2000,
     rounds: Annotated[int, "Rounds of each study."] = 500,
@@ -135,9 +121,9 @@ def run(
     engine: EngineName = "auto",
     device: Annotated[str, "For jax: cpu, or gpu, where worlds are drawn on the device."] = "cpu",
     bar: Bar = no_bar,
-) -> Result:
+) -> Found:
     """Check the promises and Theorem 2 with many seeds: violations in a round and in all rounds, regret up to a horizon."""
-    folder, start, chosen = output_folder(out), time.perf_counter(), Engine(engine)
+    chosen = Engine(engine)
     require(device in REGRET_SEEDS, "device", device, "must be 'cpu' or 'gpu'")
     how: dict[str, Any] = {"engine": engine}
     if device != "cpu":
@@ -148,8 +134,7 @@ def run(
         curves = list(regret_rows(how, chosen, seeds=REGRET_SEEDS[device], horizon=horizon, progress=advance))
     settings = {"dim": DIM, "seeds": seeds, "rounds": rounds, "horizon": horizon, "device": device}
     settings |= theory_spec({}).to_dict() | chosen.settings
-    tables = {"theory": rates, "theory_regret": curves}
-    return Result({"rows": rates}, write_results(folder, "theory", tables, settings, start))
+    return Found({"theory": rates, "theory_regret": curves}, settings, {"rows": rates})
 
 
 def draw(folder: Path) -> list[Path]:
@@ -160,8 +145,7 @@ def draw(folder: Path) -> list[Path]:
         line = [row for row in rows if row["series"] == label and row["regret"] > 0.0]
         colour = COLOURS[REGRET[label][0]]
         rounds, regret, low, high = columns(line, ("round", "regret", "regret_low", "regret_high"))
-        axes.plot(rounds, regret, color=colour, linewidth=1.2, label=label)
-        axes.fill_between(rounds, np.maximum(low, 1e-3), high, color=colour, alpha=0.18, linewidth=0)
+        band(axes, rounds, (regret, np.maximum(low, 1e-3), high), colour, shade=0.18, linewidth=1.2, label=label)
     first = [row for row in rows if row["series"] == next(iter(REGRET))]
     rounds, bound = columns(first, ("round", "theorem_2"))
     axes.plot(rounds, bound, color="black", linestyle=":", linewidth=1, label="Theorem 2, for HP-UCB")
@@ -204,7 +188,7 @@ def _regret_words(folder: Path) -> str:
 
 
 def section(folder: Path) -> list[str]:
-    rows, told = read_rows(folder / "theory.csv"), read_provenance(folder, "theory")
+    rows = read_rows(folder / "theory.csv")
     broken = [row["series"] for row in rows if not row["kept"]]
     return [
         "<h2>What the theorems promise, with many seeds</h2>",
@@ -215,7 +199,6 @@ def section(folder: Path) -> list[str]:
         ),
         image(folder / "theory.png", "Cumulative regret against rounds, beside Theorem 2"),
         claim("Regret is Õ(d√T) (Theorem 2).", _regret_words(folder)),
-        footer(told),
     ]
 
 

@@ -30,7 +30,7 @@ from safedial.core import estimate
 from safedial.core.confidence import RADII, check_dim
 from safedial.core.rounding import NORM_SLACK
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, require
 from safedial.function_classes.function_class import FunctionClass, Interval, Outcomes, check_bound
 
 NAMES = ("mixture", "determinant", "paper")
@@ -84,8 +84,8 @@ def features(
     """
     require(transform is None or callable(transform), "transform", transform, "must be a function of contexts")
     require(radius in NAMES, "radius", radius, "must be one of " + ", ".join(NAMES))
-    number = isinstance(misspecification, (int, float)) and not isinstance(misspecification, bool)
-    require(number and 0.0 <= misspecification < 1e60, "misspecification", misspecification, "must be a number >= 0")
+    small = is_number(misspecification) and 0.0 <= misspecification < 1e60
+    require(small, "misspecification", misspecification, "must be a number >= 0")
     limit = None if bound is None else check_bound("bound", bound, "must be a number > 0, or None")
     error = float(misspecification)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from safedial.decision.units import Dial
 from safedial.io import read_rows
-from safedial.plots.style import COLOURS, columns, dial_axis, legend_below, new_figure, save, title
+from safedial.plots.style import COLOURS, band, columns, dial_axis, legend_below, new_figure, save, title
 
 RAREST = 1e-5
 SHADES = ("#000000", "#0072B2", "#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#8C6D31", "#999999")
@@ -49,16 +49,15 @@ def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | No
 
 
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
-    rounds, counts, low, high = columns(rows, ("round", "violations", "violations_low", "violations_high"))
-    panel.fill_between(rounds, low, high, color=COLOURS["on_expectation"], alpha=0.25, linewidth=0)
-    panel.plot(rounds, counts, color=COLOURS["on_expectation"])
+    rounds, *counts = columns(rows, ("round", "violations", "violations_low", "violations_high"))
+    band(panel, rounds, counts, COLOURS["on_expectation"], shade=0.25)
     allowed = summary["promised_risk"] * rounds[-1] if summary["promised_over"] == "a round" else 0.0
     if allowed:
         line = [allowed * number / rounds[-1] for number in rounds]
         panel.plot(rounds, line, color="grey", linestyle="--", linewidth=1)
         panel.text(rounds[-1], allowed, "allowed ", ha="right", va="bottom", fontsize=7)
     panel.set_yscale("symlog", linthresh=1.0)
-    panel.set_ylim(0.0, 3.0 * max(allowed, *high, 1.0))
+    panel.set_ylim(0.0, 3.0 * max(allowed, *counts[2], 1.0))
     title(panel, f"costs above the threshold {summary['scenario']}, in all")
 
 

@@ -110,6 +110,13 @@ def columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[lis
     return [[row[name] for row in held] for name in names]
 
 
+def band(panel: Any, across: Any, values: Sequence[Any], colour: str, *, shade: float = 0.2, **look: Any) -> None:
+    """A line through the first of `values`, with a band between the two others."""
+    middle, low, high = values
+    panel.fill_between(across, low, high, color=colour, alpha=shade, linewidth=0)
+    panel.plot(across, middle, color=colour, **look)
+
+
 def dial_axis(panel: Any, dial: Dial, which: str) -> None:
     """Label the x or y axis of a panel, which shows shares of the dial, in the dial's units."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safedial.errors import require
+from safedial.errors import is_number, require
 from safedial.plots.style import COLOURS, DASHES, LABELS, MARKERS, SHADES, is_geometric, legend_below, new_figure, save
 from safedial.sweep.table import NUMBERS, sweep_rows, varying
 
@@ -20,10 +20,10 @@ def draw_sweep(folder: str | Path, x: str | None = None) -> Path:
     rows = sweep_rows(folder)
     require(rows, "folder", str(folder), "holds no finished cell yet", "run the sweep first")
     axes_names = varying(rows)
-    numeric = [name for name in axes_names if all(_is_number(row.get(name)) for row in rows)]
+    numeric = [name for name in axes_names if all(is_number(row.get(name)) for row in rows)]
     choice = x or ("threshold" if "threshold" in numeric or not numeric else numeric[0])
-    usable = {name: None for row in rows for name in row if name not in NUMBERS and _is_number(row[name])}
-    sound = choice in usable and all(_is_number(row.get(choice)) for row in rows)
+    usable = {name: None for row in rows for name in row if name not in NUMBERS and is_number(row[name])}
+    sound = choice in usable and all(is_number(row.get(choice)) for row in rows)
     require(sound, "x", choice, "is not a number that every cell has", "choose from " + ", ".join(numeric or usable))
     figure, (left, right) = new_figure(columns=2, height=3.2)
     policies = list(dict.fromkeys(row["policy"] for row in rows))
@@ -69,10 +69,6 @@ def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, An
             groups.setdefault(", ".join([LABELS.get(policy) or str(policy), *words]), []).append(row)
         lines += [(label, DASHES[number % 4], each) for number, (label, each) in enumerate(groups.items())]
     return lines
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _averages(rows: list[dict[str, Any]], x: str) -> list[tuple[float, float, float, list[float]]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.estimate import Estimate
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.policies import Policy
 from safedial.replay_engines import blocked, rank_one, reference
 from safedial.replay_engines.arguments import Rounds, check_ridge, check_rounds, read_block
@@ -91,7 +91,7 @@ def replay(
     options = {name: value for name, value in options.items() if value is not None}
     words = f"are not arguments of replay with engine = {engine!r}"
     require(engine == "jax" or not options, "replay", sorted(options), words)
-    require(block is None or (type(block) is int and block >= 1), "block", block, "must be a whole number >= 1 or None")
+    require(block is None or (is_whole(block)), "block", block, "must be a whole number >= 1 or None")
     rounds = check_rounds(
         policy,
         contexts,

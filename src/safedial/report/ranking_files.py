@@ -6,8 +6,9 @@ from pathlib import Path
 
 from safedial.choosing import Ranking
 from safedial.choosing.questions import MEANING
-from safedial.io import output_folder, write_json, write_rows
-from safedial.plots.ranking_picture import draw_ranking
+from safedial.io import output_folder, read_rows, write_json, write_rows
+from safedial.plots.plan_picture import SHADES
+from safedial.plots.style import band, columns, legend_below, new_figure, save, title
 from safedial.specfile import save_spec
 
 UNITS = """\
@@ -44,3 +45,20 @@ def write_ranking(folder: str | Path, found: Ranking) -> list[Path]:
         paths.append(write_rows(into / "choose_curves.csv", found.curves))
         paths.append(draw_ranking(into))
     return paths
+
+
+def draw_ranking(folder: str | Path) -> Path:
+    """`choose.png` from `choose_curves.csv`: expected shares with their 95 % intervals."""
+    curves = read_rows(Path(folder) / "choose_curves.csv")
+    figure, (panel,) = new_figure(height=2.6)
+    names = list(dict.fromkeys(row["policy"] for row in curves))
+    for number, name in enumerate(names):
+        colour, dashes = SHADES[(number + 1) % len(SHADES)], ("-", "--", ":")[number // len(SHADES)]
+        rows = [row for row in curves if row["policy"] == name]
+        rounds, *shares = columns(rows, ("round", "share", "share_low", "share_high"))
+        band(panel, rounds, shares, colour, linewidth=1.1, linestyle=dashes, label=name)
+    panel.set_ylim(0.0, 1.02)
+    panel.set_xlabel("round")
+    title(panel, "share of an all-knowing policy's reward, so far")
+    legend_below(figure, *panel.get_legend_handles_labels(), ncols=2, fontsize=6.5)
+    return save(figure, Path(folder) / "choose.png")

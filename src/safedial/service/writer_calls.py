@@ -25,7 +25,7 @@ class WriterCalls:
         self._answered: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
         self._lock, self._woken = threading.Lock(), False
 
-    async def call(self, operation: Callable[..., Future[Any]]) -> Any:
+    async def call(self, operation: Callable[..., Any]) -> Any:
         """The answer to an operation of a study, called with `wait=False`, after its commit.
 
         An operation that has not begun after `seconds`, or whose request has ended, is taken back.
@@ -35,7 +35,7 @@ class WriterCalls:
             self._holds = True
             self.store.hold()
             loop.call_soon(self._release)
-        future = operation(wait=False)
+        future: Future[Any] = operation(wait=False)
         waiter: asyncio.Future[Any] = loop.create_future()
         future.add_done_callback(lambda done: self._done(loop, waiter, done))
         timer = loop.call_later(self.seconds, _too_late, waiter)

@@ -27,7 +27,7 @@ from safedial.core.promise import PROMISES
 from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import check_grids
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.policies import Policy, check_proved
 from safedial.policies.several_costs import takes_costs
 from safedial.seeds import Seeds, as_seeds
@@ -261,7 +261,7 @@ def simulate(
 def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -> None:
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
-        require(type(value) is int and value >= 1, name, value, "must be a whole number >= 1")
+        require(is_whole(value), name, value, "must be a whole number >= 1")
     check_grids(spec, several=world.several_costs and takes_costs(policy, spec, with_constants=bool(world.constants)))
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)

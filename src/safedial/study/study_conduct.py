@@ -85,7 +85,7 @@ class StudyConduct(StudyReader):
                 or, for a certified policy with one cost, only the threshold, the fallback and the guard.
         """
         require((spec is None) != (changes is None), "changes", changes, "or spec must be given, but not both")
-        whole = from_round is None or is_whole(from_round)
+        whole = from_round is None or is_whole(from_round, 0)
         require(whole, "from_round", from_round, "must be a whole number, that of the next round", "leave it out")
         read = partial(new_fields, given=changes if spec is None else spec, whole=spec is not None)
         with suppress(InvalidInput):  # it warns here; the writer refuses, which knows the present specification

@@ -31,7 +31,7 @@ from typing import Any
 
 from safedial.core.confidence import check_dim
 from safedial.decision.rules import read_parts, shortest_dose, write_parts
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, is_whole, require
 from safedial.own_names import plain_arguments, source_digest
 from safedial.seeds import as_seeds
 from safedial.simulation.engines import USUAL, check_engine
@@ -125,8 +125,7 @@ def _settings(given: Any) -> dict[str, Any]:
         elif key == "seeds":
             as_seeds(value, "[sweep] seeds")
         else:
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            require(whole, f"[sweep] {key}", value, "must be a whole number >= 1")
+            require(is_whole(value), f"[sweep] {key}", value, "must be a whole number >= 1")
     settings = SWEEP_DEFAULTS | given
     check_engine(settings)
     return settings

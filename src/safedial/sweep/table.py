@@ -55,9 +55,8 @@ def varying(rows: list[dict[str, Any]]) -> list[str]:
 def write_table(folder: str | Path, grid: Grid | None = None) -> Path:
     """`sweep.csv` in the sweep's folder."""
     rows = sweep_rows(folder, grid)
-    columns = list({name: None for row in rows for name in row})
     require(rows, "folder", str(folder), "holds no finished cell yet", "run the sweep first")
-    return write_rows(Path(folder) / "sweep.csv", [{name: row.get(name) for name in columns} for row in rows])
+    return write_rows(Path(folder) / "sweep.csv", rows)
 
 
 def _pooled(flat: dict[str, Any], pooled: dict[str, list[Any]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.theory.eluder_bound import Eluder, check_positive
 
 SHARES = tuple(2.0**power for power in range(-8, 3))
@@ -92,7 +92,6 @@ def _determinant(dim: int, ratio: float, share: float) -> int:
 
 def _ratio(dim: int, epsilon: float, coefficient_bound: float, context_bound: float) -> float:
     """(2SL/ε)², with the arguments checked."""
-    whole = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1
-    require(whole, "dim", dim, "must be a whole number >= 1")
+    require(is_whole(dim), "dim", dim, "must be a whole number >= 1")
     size = check_positive("coefficient_bound", coefficient_bound) * check_positive("context_bound", context_bound)
     return (2.0 * size / check_positive("epsilon", epsilon)) ** 2

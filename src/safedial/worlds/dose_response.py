@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from safedial.core.brackets import Growth
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.worlds.world import Draws, Exposure, Generators, Normalised, Outcome, World, normals
 
 Array = NDArray[np.float64]
@@ -100,12 +100,12 @@ class DoseResponseWorld(World):
         require(self.tails in ("normal", "t2"), "tails", self.tails, "must be 'normal' or 't2'")
         for name, least in (("dim", 1), ("units", 0), ("after", 0)):
             value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            require(whole, name, value, f"must be a whole number >= {least}")
+            require(is_whole(value, least), name, value, f"must be a whole number >= {least}")
         for name, (least, most) in _ENDS.items():
             value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
-            require(number, name, value, f"must be a number from {least:g} to {most:g}")
+            require(
+                is_number(value) and least <= value <= most, name, value, f"must be a number from {least:g} to {most:g}"
+            )
         require(self.low <= self.high, "low", self.low, f"must be at most high = {self.high:g}")
         finite = self.curve != "power" or self.high <= 10.0
         require(finite, "high", self.high, "must be at most 10 for a power")

@@ -29,7 +29,7 @@ from safedial.core.estimate import Prediction
 from safedial.core.namespace import namespace
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.worlds.noise import NOISES, context_scale, quantile
 from safedial.worlds.world import Exposure, Generators, Normalised, Outcome, World, normals, on_sphere
 from safedial.worlds.world import generators as generators  # where others look for it
@@ -68,17 +68,14 @@ class LinearWorld(World):
     several_costs, proportional = True, True
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.dim, int) and not isinstance(self.dim, bool)
-        require(whole and self.dim >= 1, "dim", self.dim, "must be a whole number >= 1")
+        require(is_whole(self.dim), "dim", self.dim, "must be a whole number >= 1")
         require(self.noise in NOISES, "noise", self.noise, "must be one of " + ", ".join(NOISES))
         kinds = ("iid", "adversarial", "drift")
         require(self.contexts in kinds, "contexts", self.contexts, "must be 'iid', 'adversarial' or 'drift'")
         require(self.mean in ("linear", "sine"), "mean", self.mean, "must be 'linear' or 'sine'")
         chosen = self.adversarial and self.noise == "context-scale"
         require(not chosen, "noise", self.noise, "needs iid contexts", "choose another family for an adversary")
-        number = isinstance(self.baseline_cost, (int, float)) and not isinstance(self.baseline_cost, bool)
-        finite = number and np.isfinite(self.baseline_cost)
-        require(finite, "baseline_cost", self.baseline_cost, "must be a finite number")
+        require(is_number(self.baseline_cost), "baseline_cost", self.baseline_cost, "must be a finite number")
 
     @property
     def adversarial(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `contexts`

@@ -43,19 +43,8 @@ def gaussian(rng: np.random.Generator, size: int) -> Array:
     return rng.standard_normal(size)
 
 
-def uniform(rng: np.random.Generator, size: int) -> Array:
-    return (2.0 * rng.random(size) - 1.0) * math.sqrt(3.0)
-
-
 def rademacher(rng: np.random.Generator, size: int) -> Array:
     return 2.0 * np.floor(2.0 * rng.random(size)) - 1.0
-
-
-def truncated(rng: np.random.Generator, size: int) -> Array:
-    from scipy.special import ndtr, ndtri
-
-    tail = float(ndtr(-CUT))
-    return ndtri(tail + (1.0 - 2.0 * tail) * rng.random(size)) / deviation()
 
 
 def student_t3(rng: np.random.Generator, size: int) -> Array:
@@ -77,9 +66,9 @@ def context_scale(context: Array, bound: float) -> Array:
 
 NOISES: dict[str, Callable[[np.random.Generator, int], Array]] = {
     "gaussian": gaussian,
-    "uniform": uniform,
+    "uniform": lambda rng, size: quantile("uniform", rng.random(size)),
     "rademacher": rademacher,
-    "truncated": truncated,
+    "truncated": lambda rng, size: quantile("truncated", rng.random(size)),
     "student-t3": student_t3,
     "exponential": exponential,
     "context-scale": gaussian,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from safedial.datasets.battery.context import text_hash
 from safedial.datasets.battery.embedder import Embedder
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, is_whole, require
 from safedial.io import write_bytes, write_text
 
 Array = NDArray[np.float32]
@@ -58,8 +58,8 @@ def fill_cache(
         limit: the largest number to compute now.
         progress: called with the number computed so far and the number to compute.
     """
-    require(type(batch_size) is int and batch_size >= 1, "batch_size", batch_size, "must be a whole number >= 1")
-    require(limit is None or (type(limit) is int and limit >= 0), "limit", limit, "must be a whole number >= 0")
+    require(is_whole(batch_size), "batch_size", batch_size, "must be a whole number >= 1")
+    require(limit is None or (is_whole(limit, 0)), "limit", limit, "must be a whole number >= 0")
     folder = _labelled_folder(embedder, root)
     wanted = {text_hash(text): text for text in texts}
     known = _read(folder, embedder.dim)
