@@ -192,22 +192,16 @@ def split(options, device, setting):
         big = clock(products, square, rows) / block * 1e6
         inner = jax.jit(lambda inverse, rows: matmul(matmul(rows, inverse), rows.T))
         gram_cost = clock(inner, square, rows) / block * 1e6
-        rest = jax.random.normal(jax.random.key(3), (block // 2, block + run), dtype)
-        turned = jnp.eye(run, dtype=dtype)
-
-        def trailing(rest, turned):
-            mine = matmul(turned.T, rest[:run])
-            return rest - matmul(mine[:, : block // 2].T * 1e-3, mine)
-
-        trail = clock(jax.jit(trailing), rest, turned) / run * 1e6
         names = ("norm", "rewards", "costs", "seen")
         rule = jax_kernel.Rule(POLICY.decide, True, SPEC, dim, None, names)
-        corner = matmul(rows[:run], rows[:run].T)
+        table = jnp.pad(matmul(rows, rows.T), ((0, 0), (0, jax_program.MEANS)))
         fused = partial(jax_kernel.run_pallas, warps=setting["warps"])
         sequence = fused if setting["kernel"] == "pallas" else jax_kernel.run_plain
-        inputs = jnp.ones((4, run), dtype)
-        alone = jax.jit(lambda *given: sequence(rule, *given))
-        seq = clock(alone, corner, jnp.zeros((2, run), dtype), jnp.zeros(4, dtype), inputs) / run * 1e6
+        given = table, jnp.zeros(3, dtype), jnp.ones((4, block), dtype)
+        alone = jax.jit(lambda *given: sequence(rule, *given, 0, run=run))
+        seq = clock(alone, *given) / run * 1e6
+        turned, told, _ = alone(*given)
+        trail = clock(jax.jit(partial(jax_program.followed, left=0)), table, turned, told) / run * 1e6
     return {
         **setting,
         "gemm_gflops": 2e-9 * dim**3 / gemm,

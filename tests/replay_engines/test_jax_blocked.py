@@ -185,8 +185,8 @@ def test_the_fused_kernel_lowers_for_cuda(name, dtype):
     policy = make_policy(name)
     names = ("norm", "rewards", "costs", "seen", *(("coins",) if policy.randomised else ()))
     rule = jax_kernel.Rule(policy.decide, policy.learns, make_spec(), 24, None, names)
-    shapes = ((32, 32), (2, 32), (4,), (jax_kernel.input_rows(names), 32))
+    shapes = ((32, 72), (3,), (jax_kernel.input_rows(names), 64))
     with jax_blocked.x64(dtype == "float64"):
         given = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
-        traced = jax.jit(lambda *arrays: jax_kernel.run_pallas(rule, *arrays)).trace(*given)
+        traced = jax.jit(lambda *arrays: jax_kernel.run_pallas(rule, *arrays, 32, run=32)).trace(*given)
         assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()

@@ -5,10 +5,9 @@ decides by the policy's own rule, and eliminates itself (`blocked`):
 
     s = ω/(1 + ω·G_jj)      G ← G − s·G_:j G_j:      m ← m + s(y_j − m_j)·G_:j
 
-Below G it keeps T (n, n), first the identity, on which the same elimination acts: column c > j of both loses s·G_jc
-times column j. After the run Tᵀ turns any rows that belong to these rounds, of G or of E, into what each round saw at
-its turn, so the rest of the block follows by matrix products alone, without a factor or a solve, which are slow on a
-GPU.
+Beside G it keeps Tᵀ (n, n), first the identity, on which the same elimination acts: row c > j of both loses s·G_jc
+times row j. After the run Tᵀ turns any rows that belong to these rounds, of G or of E, into what each round saw at its
+turn, so the rest of the block follows by matrix products alone, without a factor or a solve, which are slow on a GPU.
 
 The body works on whole vectors with masks, never on slices, because a kernel can hold those in registers; the same body
 runs in both forms.
@@ -85,29 +84,25 @@ def learned(rule: Rule, prediction: Prediction, given: dict[str, Any], number: A
     return choice, weight, reward, cost
 
 
-def _sequence(
-    rule: Rule, both: Any, means: tuple[Any, Any], start: tuple[Any, Any, Any], *, read: Any, emit: Any
-) -> Any:
-    """Loop over the run's rounds on `both` = G above T, (2n, n), with the means padded to 2n.
+def _sequence(rule: Rule, table: tuple[Any, Any, Any], start: tuple[Any, Any, Any], *, read: Any, emit: Any) -> Any:
+    """(Tᵀ, start of the next run, record) after a loop over the run's rounds; `table` is G and the two means.
 
+    The diagonal of G is carried beside it, as the means are, so that a round's three numbers are sums over vectors.
     `read(k, j)` is input k of round j, `emit(record, j, values)` writes the record.
     """
-    size, dtype = both.shape[1], both.dtype
+    gram, *means = table
+    size, dtype = gram.shape[0], gram.dtype
     first, log_det, count = start
-    across = lax.broadcasted_iota(jnp.int32, (2 * size, size), 1)
-    down = lax.broadcasted_iota(jnp.int32, (2 * size, size), 0)
-    place = lax.iota(jnp.int32, 2 * size)
+    down, across = (lax.broadcasted_iota(jnp.int32, (size, size), axis) for axis in (0, 1))
+    place = lax.iota(jnp.int32, size)
     zero, one = jnp.zeros((), dtype), jnp.ones((), dtype)
 
     def body(index: Any, carry: Any) -> Any:
-        both, reward_mean, cost_mean, log_det, count, record = carry
+        gram, turned, vectors, log_det, count, record = carry
         index = jnp.asarray(index, jnp.int32)
-        column = jnp.sum(jnp.where(across == index, both, zero), axis=1)
-        row = jnp.sum(jnp.where(down == index, both, zero), axis=0)
-        here = place == index
-        squared = jnp.maximum(jnp.sum(jnp.where(here, column, zero)), zero)
-        reward = jnp.sum(jnp.where(here, reward_mean, zero))
-        cost = jnp.sum(jnp.where(here, cost_mean, zero))
+        row, turn = (jnp.sum(jnp.where(down == index, part, zero), axis=0) for part in (gram, turned))
+        squared, reward, cost = (jnp.sum(jnp.where(place == index, vector, zero)) for vector in vectors)
+        squared = jnp.maximum(squared, zero)
         given = {name: read(number, index) for number, name in enumerate(rule.names)}
         width = jnp.sqrt(squared)
         prediction = Prediction(reward, cost, width, given["norm"], log_det, count, rule.dim)
@@ -119,75 +114,67 @@ def _sequence(
         certified = jnp.where(choice.safe.certified, one, zero)
         chosen = (choice.intensity, choice.reward_index + zero, choice.bounds.cost_upper, certified)
         record = emit(record, index, [value.astype(dtype) for value in (gain, *steps, *seen, *chosen, growth)])
-        after = jnp.where(across > index, (gain * row)[None, :], zero)
-        return (
-            both - column[:, None] * after,
-            reward_mean + steps[0] * column,
-            cost_mean + steps[1] * column,
-            log_det + growth,
-            count + jnp.where(weight > 0.0, one, zero),
-            record,
-        )
+        after = jnp.where(place > index, gain * row, zero)[:, None]
+        moved = (old + step * row for old, step in zip(vectors[1:], steps, strict=True))
+        vectors = (vectors[0] - gain * row * row, *moved)
+        log_det, count = log_det + growth, count + jnp.where(weight > 0.0, one, zero)
+        return gram - after * row, turned - after * turn, vectors, log_det, count, record
 
-    record = emit(None, None, None)
-    both, *_, record = lax.fori_loop(0, size, body, (both, *means, log_det, count, record))
-    return both, record
+    vectors = (jnp.sum(jnp.where(down == across, gram, zero), axis=0), *means)
+    carry = (gram, jnp.where(down == across, one, zero), vectors, log_det, count, emit(None, None, None))
+    _, turned, _, log_det, count, record = lax.fori_loop(0, size, body, carry)
+    return turned, (first + float(size), log_det, count), record
 
 
-def run_plain(rule: Rule, gram: Any, means: Any, start: Any, inputs: Any) -> tuple[Any, Any]:
-    """(T, record) of one run by a plain JAX loop. means (2, n), start (4,): rounds before, ln det, N; inputs (K, n)."""
+def run_plain(rule: Rule, table: Any, start: Any, inputs: Any, left: int, *, run: int) -> tuple[Any, Any, Any]:
+    """(Tᵀ, record, start of the next run) of one run by a plain JAX loop.
+
+    `table`'s first rows are the run's: G in the columns from `left` on, the means in the two after the block's. start
+    (3,): the rounds before, ln det, N; inputs (K, block), the run's from `left` on.
+    """
 
     def emit(record: Any, index: Any, values: Any) -> Any:
         if record is None:
-            return jnp.zeros((ROWS, gram.shape[1]), gram.dtype)
-        column = jnp.zeros(ROWS, gram.dtype).at[: len(values)].set(jnp.stack(values))
+            return jnp.zeros((ROWS, run), table.dtype)
+        column = jnp.zeros(ROWS, table.dtype).at[: len(values)].set(jnp.stack(values))
         return lax.dynamic_update_index_in_dim(record, column, index, 1)
 
     def read(number: int, index: Any) -> Any:
-        return lax.dynamic_index_in_dim(inputs[number], index, keepdims=False)
+        return lax.dynamic_index_in_dim(inputs[number], left + index, keepdims=False)
 
-    both, means = _stacked(gram, means)
-    both, record = _sequence(rule, both, (means[0], means[1]), (start[0], start[1], start[2]), read=read, emit=emit)
-    return both[gram.shape[0] :], record
+    wide = inputs.shape[1]
+    given = (table[:run, left : left + run], table[:run, wide], table[:run, wide + 1])
+    turned, after, record = _sequence(rule, given, (start[0], start[1], start[2]), read=read, emit=emit)
+    return turned, record, jnp.stack(after)
 
 
 def run_pallas(
-    rule: Rule, gram: Any, means: Any, start: Any, inputs: Any, *, warps: int = 1, interpret: bool = False
-) -> tuple[Any, Any]:
+    rule: Rule, table: Any, start: Any, inputs: Any, left: int, *, run: int, warps: int = 1, interpret: bool = False
+) -> tuple[Any, Any, Any]:
     """`run_plain` as one kernel: G, T and m stay in registers from the first round of the run to the last."""
     from jax.experimental import pallas
 
-    size, dtype = gram.shape[0], gram.dtype
-    both, means = _stacked(gram, means)
+    dtype, wide = table.dtype, inputs.shape[1]
 
-    def kernel(sums: tuple[Any, Any], start_ref: Any, inputs_ref: Any, turned_ref: Any, record_ref: Any) -> None:
-        both_ref, means_ref = sums
+    def kernel(given: tuple[Any, Any, Any], turned: Any, record: Any, after: Any) -> None:
+        table, start, inputs = given
 
-        def emit(record: Any, index: Any, values: Any) -> Any:
-            if record is None:
-                return jnp.zeros((), jnp.int32)
-            for number, value in enumerate(values):
-                record_ref[number, index] = value
-            return record
+        def emit(told: Any, index: Any, values: Any) -> Any:
+            for number, value in enumerate(values or ()):
+                record[number, index] = value
+            return jnp.zeros((), jnp.int32) if told is None else told
 
         def read(number: int, index: Any) -> Any:
-            return inputs_ref[number, index]
+            return inputs[number, left + index]
 
-        means = (means_ref[0, :], means_ref[1, :])
-        turned_ref[:, :], _ = _sequence(
-            rule, both_ref[:, :], means, (start_ref[0], start_ref[1], start_ref[2]), read=read, emit=emit
-        )
+        sums = (table[:run, left : left + run], table[:run, wide], table[:run, wide + 1])
+        turned[...], following, _ = _sequence(rule, sums, (start[0], start[1], start[2]), read=read, emit=emit)
+        for number, value in enumerate(following):
+            after[number] = value
 
-    shapes = [jax.ShapeDtypeStruct((2 * size, size), dtype), jax.ShapeDtypeStruct((ROWS, size), dtype)]
+    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((run, run), (ROWS, run), (3,))]
     options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": triton(warps)}
-    both, record = pallas.pallas_call(kernel, out_shape=shapes, **options)((both, means), start, inputs)
-    return both[size:], record
-
-
-def _stacked(gram: Any, means: Any) -> tuple[Any, Any]:
-    """G above the identity, and the means padded beside it."""
-    size = gram.shape[0]
-    return jnp.concatenate([gram, jnp.eye(size, dtype=gram.dtype)]), jnp.pad(means, ((0, 0), (0, size)))
+    return tuple(pallas.pallas_call(kernel, out_shape=shapes, **options)((table, start, inputs)))
 
 
 def input_rows(names: Any) -> int:

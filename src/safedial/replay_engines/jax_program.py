@@ -6,9 +6,12 @@ rounds:
     T, record ← the run's sequential kernel on G_ss, m_s          (`jax_kernel`)
     Q = Tᵀ P_s            what each round of the run saw at its turn
     W = the G-part of Q after the run, transposed
-    P ← P − W·diag(s)·Q   m ← m + W·step          for the rounds after the run
+    P ← P − W·diag(s)·Q   m ← m + W·step          for the rounds after the run, in one product
 
-and after the block, with the rows Q of all runs, U = Q_E·V, whose rows are Σ⁻¹x as each round saw it, and
+A column of G is not needed once its round is over, and E has one only from then on: one table holds both, E to the left
+of the run and G to its right, and the means behind them.
+
+After the block, with the rows Q of all runs, U = Q_E·V, whose rows are Σ⁻¹x as each round saw it, and
 Σ⁻¹ ← Σ⁻¹ − Uᵀdiag(s)U, coef ← coef + Uᵀ·step. Two levels of blocks: B is large for the d×d products, n small for the
 kernel. The runs of a block are written out one after the other, so that each touches only what it needs (E to its left,
 G to its right), and so that a GPU can launch them as one recorded graph.
@@ -36,6 +39,9 @@ GRAPHS: dict[str, Any] = {
 }
 """Compiler options of this program only: launch kernels as recorded graphs. They are omitted if the compiler does not
 know them."""
+
+MEANS = 8
+"""Columns of the table behind the block's: the two means, and zeros, because a GPU multiplies odd sizes slowly."""
 
 
 class Plan(NamedTuple):
@@ -94,30 +100,37 @@ def _one_block(state: Any, rows: Any, inputs: Any, before: Any, *, rule: Any, pl
         "pallas": partial(kernels.run_pallas, warps=plan.warps),
         "interpret": partial(kernels.run_pallas, interpret=True),
     }[form]
-    _, block, run, wide, dtype, _ = plan
+    _, block, run, wide, *_ = plan
     inverse, coef, log_det, count = state
     squares = jnp.sum(rows * rows, axis=1)
     rows = jnp.pad(rows, ((0, 0), (0, wide - rows.shape[1])))
     inputs = inputs.at[0].set(jnp.sqrt(squares))
     projected = matmul(rows, inverse)
-    gram, means, turns = matmul(projected, rows.T), matmul(rows, coef), jnp.zeros((block, 0), dtype)
-    records, seen = [], []
+    means = jnp.pad(matmul(rows, coef), ((0, 0), (0, MEANS - 2)))
+    table = jnp.concatenate([matmul(projected, rows.T), means], axis=1)
+    start = jnp.stack([before, log_det, count])
+    records, turns = [], []
     for left in range(0, block, run):
-        right = left + run
-        start = jnp.stack([before + left, log_det, count, jnp.zeros_like(count)])
-        turned, told = sequence(rule, gram[:run, :run], means[:run].T, start, inputs[:, left:right])
-        gain, steps = told[0], told[1:3].T
-        mine = matmul(turned.T, jnp.concatenate([turns[:run], jnp.eye(run, dtype=dtype), gram[:run, run:]], axis=1))
-        ahead = mine[:, right:].T
-        rest = jnp.concatenate([turns[run:], jnp.zeros((block - right, run), dtype), gram[run:, run:]], axis=1)
-        rest = rest - matmul(ahead * gain, mine)
-        turns, gram, means = rest[:, :right], rest[:, right:], means[run:] + matmul(ahead, steps)
-        log_det, count = told[6, -1] + told[12, -1], count + jnp.sum(gain > 0.0).astype(dtype)
+        turned, told, start = sequence(rule, table, start, inputs, left, run=run)
+        mine, table = followed(table, turned, told, left=left)
         records.append(told)
-        seen.append(jnp.pad(mine[:, :right], ((0, 0), (0, block - right))))
+        turns.append(jnp.pad(mine[:, : left + run], ((0, 0), (0, block - left - run))))
     record = jnp.concatenate(records, axis=1)
-    directions = matmul(jnp.concatenate(seen), projected)
+    directions = matmul(jnp.concatenate(turns), projected)
     scaled = directions * jnp.sqrt(record[0])[:, None]
-    inverse = inverse - matmul(scaled.T, scaled)
+    inverse = inverse + matmul(-scaled.T, scaled)
     coef = coef + matmul(directions.T, record[1:3].T)
-    return (inverse, coef, log_det, count), record.at[len(kernels.TRACE)].set(squares)
+    return (inverse, coef, start[1], start[2]), record.at[len(kernels.TRACE)].set(squares)
+
+
+def followed(table: Any, turned: Any, told: Any, *, left: int) -> tuple[Any, Any]:
+    """(what the rounds of a run saw, the table of those after it)."""
+    run, block = len(turned), table.shape[1] - MEANS
+    right = left + run
+    seen = matmul(turned, table[:run])
+    mine = jnp.concatenate([seen[:, :left], turned, seen[:, right:block]], axis=1)
+    steps = jnp.pad(told[1:3], ((0, MEANS - 2), (0, 0))).T
+    change = jnp.concatenate([told[0][:, None] * -mine, steps], axis=1)
+    nothing = jnp.zeros((block - right, run), table.dtype)
+    rest = jnp.concatenate([table[run:, :left], nothing, table[run:, right:]], axis=1)
+    return mine, rest + matmul(mine[:, right:].T, change)
