@@ -35,6 +35,14 @@ def test_the_speeds_of_simulations_fit(monkeypatch):
     ]
 
 
+def test_on_a_gpu_the_memory_s_limit_is_that_of_a_copy_there(monkeypatch):
+    assert 1e7 < simulation_speed._device_copy_speed("cpu", 1 << 20) < 1e13
+    monkeypatch.setattr(simulation_speed, "_device_copy_speed", lambda device: 3.2e12)
+    monkeypatch.setattr(simulation_speed, "_timed", lambda name, *given, **sizes: {name: 1e9})
+    rows = simulation_speed.bench_simulation((10,), (1000,), device="gpu", dtype="float32")
+    assert rows == [{"dim": 10, "seeds": 1000, "floor": pytest.approx(4e9), "jax_counter": 1e9}]
+
+
 def test_what_the_speeds_leave_out_is_named(monkeypatch):
     row = {"dim": 2, "seeds": 1, "floor": 1.0, "naive": 1.0, "numpy": 1.0}
     monkeypatch.setattr(simulation_speed, "bench_simulation", lambda *sizes, **options: [row])

@@ -1,5 +1,7 @@
 """The JAX engine: the NumPy engine's answers from its draws; from counters, worlds of the same law."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,7 +9,7 @@ from scipy import stats
 from safedial import Dose, DoseCurve, InvalidInput, LinearWorld, hill, identity, make_policy, simulate
 from safedial.core.dose import as_dose
 from safedial.core.scale import own_scale, power_scale, with_any_sensor
-from safedial.simulation import counter, jax_engine
+from safedial.simulation import counter, fused_rounds, jax_engine
 from safedial.simulation.loop import Setting
 from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
@@ -54,7 +56,11 @@ def test_with_a_dose_curve_and_a_world_of_another_kind(monkeypatch):
     agree(simulate(*given, **told), simulate(*given, **told, engine="jax"))
 
 
-def test_the_kernel_of_a_gpu_plays_the_same_rounds(monkeypatch):
+@pytest.mark.parametrize("many", [1, 5000])
+def test_the_kernel_of_a_gpu_plays_the_same_rounds(many, monkeypatch):
+    """With a seed for every thread, and with a few for every warp."""
+    monkeypatch.setattr(fused_rounds, "MANY", many)
+    monkeypatch.setattr(jax_engine, "PROGRAMS", {})
     start = jax_engine.JaxBatch.__init__
 
     def interpreted(self, setting, **options):
@@ -63,6 +69,18 @@ def test_the_kernel_of_a_gpu_plays_the_same_rounds(monkeypatch):
     monkeypatch.setattr(jax_engine.JaxBatch, "__init__", interpreted)
     given = (make_policy("epsilon_greedy"), LinearWorld(dim=3), make_spec())
     agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("dim", "count"), [(3, 5000), (3, 70), (26, 5000)])
+def test_the_kernel_of_a_gpu_lowers_for_cuda(dim, count, dtype, monkeypatch):
+    monkeypatch.setattr(jax_engine.JaxBatch, "compile", lambda self: None)
+    setting = Setting(make_policy("hp_probe"), LinearWorld(dim=dim), make_spec(), as_dose(None), range(count), 8, 1)
+    batch = jax_engine.JaxBatch(setting, device=None, draws="counter", dtype=dtype, form="interpret")
+    with jax_engine.x64(True):
+        numbers = jax_engine.jax.ShapeDtypeStruct((8,), dtype)
+        traced = jax_engine.jax.jit(partial(fused_rounds.play, batch.rule)).trace(batch.state, numbers, batch._shapes())
+        assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
 def test_recorded_rounds_and_a_stated_spec_are_those_of_numpy(monkeypatch):

@@ -3,8 +3,9 @@
 HP-Probe, unit Gaussian noise, τ = 0.5, the paper's world. Times are from the call to the answer, drawing included and
 compiling aside; each engine runs for about `SECONDS`. `naive` is a loop over seeds and rounds in NumPy, as one would
 write it: matrix products of single contexts, no batch. `floor` is what the memory allows a program that reads and
-writes Σ⁻¹ of every seed in every round: 2·8·d² bytes at the speed of a copy. `mabwiser` is MABWiser's LinUCB with two
-arms (give the dose or not), one seed, asked and told in every round, in the peers' Python (`arena.peer`).
+writes Σ⁻¹ of every seed in every round: 2d² numbers at the speed of a copy, on a GPU of a copy there. `mabwiser` is
+MABWiser's LinUCB with two arms (give the dose or not), one seed, asked and told in every round, in the peers' Python
+(`arena.peer`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from safedial.arena.peer import peers_python
 from safedial.bench import seconds_of
 from safedial.core.spec import SafetySpec
-from safedial.errors import is_whole, require
+from safedial.errors import import_extra, is_whole, require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.simulation import simulate
 from safedial.worlds import LinearWorld
@@ -53,13 +54,14 @@ def bench_simulation(
         given = {"engine": "jax", "device": device, "dtype": dtype}
         engines |= {"jax": given} if device != "gpu" else {}
         engines |= {"jax_counter": given | {"draws": "counter"}}
+    copied = _copy_speed() if device != "gpu" else _device_copy_speed("gpu")
+    number = 8 if device != "gpu" else np.dtype(dtype).itemsize
     rows = []
     for dim in dims:
         for count in seeds:
-            row: dict[str, Any] = {"dim": dim, "seeds": count}
+            row: dict[str, Any] = {"dim": dim, "seeds": count, "floor": copied / (2 * number * dim**2)}
             if device != "gpu":
-                row |= {"floor": _copy_speed() / (16 * dim**2), "naive": _naive(dim, spec, seconds)}
-                row |= _mabwiser(dim, seconds)
+                row |= {"naive": _naive(dim, spec, seconds)} | _mabwiser(dim, seconds)
             for name, options in engines.items():
                 row |= _timed(name, spec, options, dim=dim, seeds=count, seconds=seconds)
             rows.append(row)
@@ -141,3 +143,19 @@ def _copy_speed() -> float:
     np.copyto(target, source)
     best = min(seconds_of(lambda: np.copyto(target, source)) for _ in range(3))
     return 2 * source.nbytes / best
+
+
+def _device_copy_speed(device: str, size: int = 1 << 27) -> float:
+    """The same on one of JAX's devices; copies are queued, so that none waits for its launch."""
+    jax, devices = import_extra("jax", "jax"), import_extra("safedial.jax_device", "jax")
+    source = jax.device_put(np.ones(size, np.float32), devices.device_named(device))
+    copied = jax.jit(lambda part: part + 1.0)
+
+    def copies() -> None:
+        part = source
+        for _ in range(10):
+            part = copied(part)
+        part.block_until_ready()
+
+    copies()
+    return 20 * source.nbytes / min(seconds_of(copies) for _ in range(3))

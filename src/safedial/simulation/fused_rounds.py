@@ -1,15 +1,17 @@
 """All rounds of a chunk in one fused kernel for a GPU: Σ⁻¹ stays in registers from the first round to the last.
 
 A compiled scan reads and writes Σ⁻¹ of every seed in every round, d² numbers each way, and that is what it waits for.
-Here a warp has a few seeds: their Σ⁻¹, θ̂ and μ̂ are read before the first round and written after the last; a round
-reads d + 4 numbers and writes two. The rule is the policy's own, as in the scan.
+Here Σ⁻¹, θ̂ and μ̂ are read before the first round and written after the last; a round reads d + 4 numbers and writes
+two. The rule is the policy's own, as in the scan.
 
-Contexts and estimates are filled up with zeros to a power of two, which a kernel's arrays must have.
+If there are many seeds, and a thread's registers hold half of Σ⁻¹, which is symmetric, every thread has a seed
+(`_lanes`), and no sum needs two threads. Otherwise a warp has a few seeds (`_shared`), and contexts and estimates are
+filled up with zeros to a power of two, which a kernel's arrays must have.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,32 +20,80 @@ from jax.experimental import pallas
 
 from safedial.core.estimate import Estimate
 from safedial.jax_device import triton
-from safedial.simulation.jax_learners import linear
+from safedial.simulation.jax_learners import linear, packed, packed_place
 from safedial.simulation.rule import Rule
 from safedial.worlds.world import Exposure
 
-ENTRIES = 1024
-"""Entries of Σ⁻¹ that a warp holds."""
+REGISTERS = 190
+"""The 32-bit registers that half of Σ⁻¹, θ̂, μ̂ and a context may take in a thread that has a seed of its own."""
+
+MANY = 5000
+"""The seeds from which on every thread may have one; with fewer, too many threads of a GPU would have none."""
+
+
+class Form(NamedTuple):
+    """How a kernel holds its seeds."""
+
+    block: int
+    """Seeds of a warp."""
+    wide: int
+    """d, filled up."""
+    learner: Any
+    axis: int
+    """Of the seeds in the arrays outside the kernel: the first or the last."""
+    load: Any
+    store: Any
+    context: Any
+
+
+def _lanes(dim: int) -> Form:
+    """A seed for every thread, Σ⁻¹ as the numbers below its diagonal, each an array over the seeds of a warp."""
+
+    def load(refs: Any) -> Estimate:
+        inverse, *coefs, log_det, count = refs
+        lower = tuple(inverse[i, j, :] for i in range(dim) for j in range(i + 1))
+        reward_coef, cost_coef = (tuple(coef[i, :] for i in range(dim)) for coef in coefs)
+        return Estimate(lower, reward_coef, cost_coef, log_det[:], count[:])
+
+    def store(refs: Any, state: Estimate) -> None:
+        for i in range(dim):
+            for j in range(dim):
+                refs[0][i, j, :] = state.inverse[packed_place(i, j)]
+            refs[1][i, :], refs[2][i, :] = state.reward_coef[i], state.cost_coef[i]
+        refs[3][:], refs[4][:] = state[3:]
+
+    return Form(32, dim, packed(dim), -1, load, store, lambda ref, at: tuple(ref[at, i, :] for i in range(dim)))
+
+
+def _shared(dim: int) -> Form:
+    """A few seeds for every warp, their Σ⁻¹ as arrays (seeds, d, d)."""
+    wide = 1 << max(dim - 1, 1).bit_length()
+
+    def store(refs: Any, state: Estimate) -> None:
+        for ref, part in zip(refs, state, strict=True):
+            ref[...] = part
+
+    def load(refs: Any) -> Estimate:
+        return Estimate(*(ref[...] for ref in refs))
+
+    learner, entries = linear(dim, seeds_last=False), 1024 if wide <= 16 else 2048  # of Σ⁻¹ in a warp, the fastest
+    return Form(max(1, entries // wide**2), wide, learner, 0, load, store, lambda ref, at: ref[at, :, :])
 
 
 def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, interpret: bool = False) -> Any:
     """(state, told (rounds, 2, 1, seeds)) of a chunk, as the scan of `jax_engine` has them."""
     dim, dtype, rounds, seeds = rule.world.dim, state.inverse.dtype, len(numbers), state.log_det.shape[-1]
-    wide = 1 << max(dim - 1, 1).bit_length()
-    block = max(1, ENTRIES // wide**2)
-    rule = rule._replace(learner=linear(dim, seeds_last=False), batch=block)
-    names, missing = tuple(name for name in given if name != "context"), -seeds % block
-    count = seeds + missing
-
-    def padded(part: Any, axes: dict[int, int]) -> Any:
-        return jnp.pad(part, [(0, axes.get(axis, 0)) for axis in range(part.ndim)])
+    registers = dtype.itemsize // 4 * (dim * (dim + 1) // 2 + 3 * dim)
+    form = _lanes(dim) if seeds >= MANY and registers <= REGISTERS else _shared(dim)
+    rule = rule._replace(learner=form.learner, batch=form.block)
+    names, missing = tuple(name for name in given if name != "context"), -seeds % form.block
 
     def kernel(fixed: tuple[Any, Any], before: Any, shown: dict[str, Any], after: Any, told: Any) -> None:
         first, contexts = fixed
 
         def body(index: Any, state: Estimate) -> Estimate:
             index = jnp.asarray(index, jnp.int32)
-            here = {name: shown[name][index, :] for name in names} | {"context": contexts[index, :, :]}
+            here = {name: shown[name][index, :] for name in names} | {"context": form.context(contexts, index)}
             now = Exposure(**{name: here.get(name, 0.0) for name in Exposure._fields})
             coin, number = here.get("coin", 0.0), first[0] + index.astype(dtype)
             prediction, choice = rule.decide(state, number, now, coin)
@@ -51,28 +101,30 @@ def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, in
             flags = sum(jnp.where(held, float(1 << place), 0.0) for place, held in enumerate(step[2:]))
             told[index, 0, :] = choice.intensity.astype(dtype)
             told[index, 1, :] = (flags + 0.0 * choice.intensity).astype(dtype)
-            return Estimate(*(part.astype(dtype) for part in learned))
+            return jax.tree.map(lambda part: part.astype(dtype), learned)
 
-        state = lax.fori_loop(0, rounds, body, Estimate(*(ref[...] for ref in before)))
-        for ref, part in zip(after, state, strict=True):
-            ref[...] = part
+        form.store(after, lax.fori_loop(0, rounds, body, form.load(before)))
 
-    more = {0: missing, 1: wide - dim, 2: wide - dim}
-    parts = tuple(padded(part[0], more) for part in state)
-    contexts = padded(given["context"][:, 0], {1: missing, 2: wide - dim})
-    noises = {name: padded(given[name][:, 0], {1: missing}) for name in names}
+    def arranged(part: Any, lead: int) -> Any:
+        """Filled up, and the seeds, which follow `lead` axes, moved to where the kernel has them."""
+        more = [(0, 0)] * lead + [(0, missing)] + [(0, form.wide - dim)] * (part.ndim - lead - 1)
+        return jnp.moveaxis(jnp.pad(part, more), lead, lead if form.axis == 0 else -1)
 
     def blocks(part: Any, axis: int) -> Any:
-        size = tuple(block if place == axis else length for place, length in enumerate(part.shape))
+        axis %= part.ndim
+        size = tuple(form.block if place == axis else length for place, length in enumerate(part.shape))
         return pallas.BlockSpec(size, lambda at: tuple(at if place == axis else 0 for place in range(part.ndim)))
 
-    states, told = tuple(blocks(part, 0) for part in parts), jax.ShapeDtypeStruct((rounds, 2, count), dtype)
+    parts, contexts = tuple(arranged(part[0], 0) for part in state), arranged(given["context"][:, 0], 1)
+    noises = {name: arranged(given[name][:, 0], 1) for name in names}
+    states = tuple(blocks(part, form.axis) for part in parts)
+    told = jax.ShapeDtypeStruct((rounds, 2, seeds + missing), dtype)
     options: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": triton(1)}
     after, told = pallas.pallas_call(
         kernel,
-        grid=(count // block,),
+        grid=((seeds + missing) // form.block,),
         in_specs=[
-            (pallas.BlockSpec((1,), lambda at: (0,)), blocks(contexts, 1)),
+            (pallas.BlockSpec((1,), lambda at: (0,)), blocks(contexts, 1 if form.axis == 0 else -1)),
             states,
             {name: blocks(part, 1) for name, part in noises.items()},
         ],
@@ -80,6 +132,6 @@ def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, in
         out_shape=[tuple(jax.ShapeDtypeStruct(part.shape, dtype) for part in parts), told],
         **options,
     )((numbers[:1], contexts), parts, noises)
-    whole = (after[0][:seeds, :dim, :dim], *(part[:seeds, :dim] for part in after[1:3]))
-    whole = (*whole, *(part[:seeds] for part in after[3:]))
+    after = (jnp.moveaxis(part, form.axis, 0)[:seeds] for part in after)
+    whole = (part[(slice(None), *[slice(dim)] * (part.ndim - 1))] for part in after)
     return Estimate(*(part[None] for part in whole)), told[:, :, None, :seeds]

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.core import estimate
-from safedial.core.estimate import Estimate
 from safedial.core.namespace import is_zero
 from safedial.core.scale import NoiseScale
 from safedial.core.spec import NUMBERS, SafetySpec
@@ -30,11 +29,11 @@ from safedial.core.tighter_radii import needs_more
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.jax_device import device_named, x64
 from safedial.policies import POLICIES, make_policy
-from safedial.simulation import counter
+from safedial.simulation import counter, scanned_rounds
 from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
-from safedial.simulation.rule import CURVES, Rule, Step, exceeded, sent_context
+from safedial.simulation.rule import CURVES, Rule, Step, exceeded
 from safedial.worlds.linear import CANDIDATES
 from safedial.worlds.world import NOISY, Draws, Exposure
 
@@ -289,7 +288,7 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
         given = counter.draw_rounds(rule.world, spec, fixed["truth"], fixed["seeds"], at)
     shape = totals["regret"].shape
     if plan.form in ("scan", "general"):
-        state, told, sent = _scanned(rule, state, (numbers, given), shape, fixed.get("truth"), scan=scan)
+        state, told, sent = scanned_rounds.play(rule, state, (numbers, given), shape, fixed.get("truth"), scan=scan)
         given = given | sent
     else:
         from safedial.simulation import fused_rounds
@@ -316,39 +315,3 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
     told = (rounds.context, harm, outcome.reward, outcome.cost) if plan.record else ()
     return (state, totals), curves, exceeded(spec, cost)[1], told
-
-
-def _scanned(rule: Rule, state: Any, rounds: Any, shape: Any, truth: Any, *, scan: bool) -> tuple[Any, Any, Any]:
-    """(state, intensities and flags, an adversary's contexts and their means) of a chunk, one round after the other."""
-    numbers, given = rounds
-    if scan:
-        rule = rule._replace(learner=in_layout(rule.policy.options.get("radius"), rule.world.dim, rule.stated))
-    adversarial = rule.world.adversarial
-
-    def advance(state: Any, given: Any) -> tuple[Any, Any]:
-        number, given = given
-        sent = _sent(rule, state, given["context"], truth, scan=scan) if adversarial else {}
-        given = given | sent
-        if scan and adversarial:
-            given = given | {"context": jnp.moveaxis(given["context"], -1, 0)}
-        now, coin = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields}), given.get("coin", 0.0)
-        prediction, choice = rule.decide(state, number, now, coin)
-        state, step = rule.learn(state, now, prediction, choice, coin)
-        flags = sum((1 << place) * part for place, part in enumerate(step[2:]))
-        # One array comes out of a round: for one seed, every further one would take as long as the round itself.
-        return state, (jnp.stack([jnp.broadcast_to(part, shape) for part in (choice.intensity, flags)]), sent)
-
-    if scan and not adversarial:
-        given = given | {"context": jnp.moveaxis(given["context"], -1, 1)}
-    state, (told, sent) = jax.lax.scan(advance, state, (numbers, given))
-    return state, told, sent
-
-
-def _sent(rule: Rule, state: Any, candidates: Any, truth: Any, *, scan: bool) -> dict[str, Any]:
-    """The adversary's context of a round, (rows, seeds, d), and its means."""
-    now: Estimate = getattr(state, "estimate", state)
-    if scan:
-        turned = {name: jnp.moveaxis(getattr(now, name), 0, -1) for name in ("reward_coef", "cost_coef")}
-        now = now._replace(inverse=jnp.moveaxis(now.inverse, (0, 1), (-2, -1)), **turned)
-    context = sent_context(rule, now, candidates, truth)
-    return dict(zip(Exposure._fields[:3], (context, *rule.world.means(rule.spec, truth, context)), strict=True))

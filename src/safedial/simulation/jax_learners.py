@@ -1,11 +1,14 @@
 """The linear learner as sums of products, for compiled programs: with seeds on the last axis, or on the first.
 
 With seeds last, contexts are (d, ...) and Σ⁻¹ is (d, d, ...). Sums over d are then sums of whole vectors of seeds,
-which a compiler turns into vector instructions; many small matrix products it does not. A GPU's kernel has seeds first.
+which a compiler turns into vector instructions; many small matrix products it does not. A GPU's kernel has seeds first,
+or every number of Σ⁻¹ apart (`packed`).
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -62,6 +65,52 @@ def linear(dim: int, *, seeds_last: bool) -> Learner:
         )
 
     return Learner(init, predict, update)
+
+
+def packed_place(i: int, j: int) -> int:
+    """Where `packed` has number (i, j) of Σ⁻¹, which is symmetric."""
+    return max(i, j) * (max(i, j) + 1) // 2 + min(i, j)
+
+
+def packed(dim: int) -> Learner:
+    """The learner of `core.estimate` for a context of d arrays, and an `Estimate` of tuples of them: of Σ⁻¹ the d(d +
+    1)/2 below and on its diagonal, by rows. It begins from an estimate in another layout.
+    """
+
+    def dot(left: Any, right: Any) -> Any:
+        return functools.reduce(operator.add, map(operator.mul, left, right))
+
+    def predict(state: Estimate, context: Any) -> Prediction:
+        rows = ((state.inverse[packed_place(i, j)] for j in range(dim)) for i in range(dim))
+        direction = tuple(dot(row, context) for row in rows)
+        return Prediction(
+            reward=dot(context, state.reward_coef),
+            cost=dot(context, state.cost_coef),
+            width=jnp.sqrt(jnp.maximum(dot(context, direction), 0.0)),
+            norm=jnp.sqrt(dot(context, context)),
+            log_det=state.log_det,
+            informative_rounds=state.informative_rounds,
+            dim=dim,
+            direction=direction,
+        )
+
+    def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
+        growth = weight * seen.width * seen.width
+        scaled = [weight / (1.0 + growth) * part for part in seen.direction]
+        pairs = [(i, j) for i in range(dim) for j in range(i + 1)]
+
+        def moved(coef: Any, miss: Any) -> Any:
+            return tuple(old + part * miss for old, part in zip(coef, scaled, strict=True))
+
+        return Estimate(
+            tuple(state.inverse[packed_place(i, j)] - scaled[i] * seen.direction[j] for i, j in pairs),
+            moved(state.reward_coef, reward - seen.reward),
+            moved(state.cost_coef, cost - seen.cost),
+            state.log_det + jnp.log1p(growth),
+            state.informative_rounds + jnp.where(weight > 0.0, 1.0, 0.0),
+        )
+
+    return Learner(None, predict, update)
 
 
 class Solved(NamedTuple):
