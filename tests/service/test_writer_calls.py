@@ -84,6 +84,35 @@ def test_a_request_that_ends_takes_its_operation_back(store):
     assert future.cancelled()
 
 
+def test_who_waits_for_an_answer_is_not_kept_back(store):
+    study = create_study("s", SPEC, storage=store)
+    calls = WriterCalls(store, seconds=10)
+
+    async def both():
+        asked = asyncio.create_task(calls.call(partial(study.ask, [0.1])))
+        await asyncio.sleep(0)
+        return study.ask([0.2]), await asked  # the first in the loop's own thread
+
+    waited, asked = asyncio.run(both())
+    assert waited.seq == asked.seq + 1
+
+
+def test_another_loop_begins_anew_after_one_that_was_closed_with_a_request_under_way(store):
+    study = create_study("s", SPEC, storage=store)
+    calls, future = WriterCalls(store, seconds=10), Future()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(calls.call(lambda wait: future))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    task.cancel()
+    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    loop.close()
+    future = Future()
+    asyncio.run(asyncio.wait_for(calls.call(partial(study.ask, [0.1])), 5))
+    calls._done(loop, loop.create_future(), future)  # the answer for the loop that is gone
+    assert asyncio.run(calls.call(partial(study.ask, [0.2]))).seq > 0
+
+
 def test_a_store_that_closes_finishes_what_was_kept_back(tmp_path):
     store = Store(f"sqlite:///{tmp_path}/trial.db")
     study = create_study("s", SPEC, storage=store)

@@ -137,7 +137,7 @@ def _curve(axes: Any, rows: Rows, dim: float, series: str) -> None:
     line = [row for row in rows if row["dim"] == dim and row["series"] == series]
     rounds, *regret = columns(line, ("round", "regret", "regret_low", "regret_high"))
     look = {"linestyle": DASHES.get(series, "-"), "linewidth": 1.2, "label": series}
-    band(axes, rounds, regret, COLOURS[line[0]["policy"]], shade=0.18, **look)
+    band(axes, rounds, regret, colour=COLOURS[line[0]["policy"]], shade=0.18, look=look)
 
 
 def _label(axes: Any, dim: float) -> None:

@@ -145,7 +145,8 @@ def draw(folder: Path) -> list[Path]:
         line = [row for row in rows if row["series"] == label and row["regret"] > 0.0]
         colour = COLOURS[REGRET[label][0]]
         rounds, regret, low, high = columns(line, ("round", "regret", "regret_low", "regret_high"))
-        band(axes, rounds, (regret, np.maximum(low, 1e-3), high), colour, shade=0.18, linewidth=1.2, label=label)
+        look = {"linewidth": 1.2, "label": label}
+        band(axes, rounds, (regret, np.maximum(low, 1e-3), high), colour=colour, shade=0.18, look=look)
     first = [row for row in rows if row["series"] == next(iter(REGRET))]
     rounds, bound = columns(first, ("round", "theorem_2"))
     axes.plot(rounds, bound, color="black", linestyle=":", linewidth=1, label="Theorem 2, for HP-UCB")

@@ -50,7 +50,7 @@ def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | No
 
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
     rounds, *counts = columns(rows, ("round", "violations", "violations_low", "violations_high"))
-    band(panel, rounds, counts, COLOURS["on_expectation"], shade=0.25)
+    band(panel, rounds, counts, colour=COLOURS["on_expectation"], shade=0.25)
     allowed = summary["promised_risk"] * rounds[-1] if summary["promised_over"] == "a round" else 0.0
     if allowed:
         line = [allowed * number / rounds[-1] for number in rounds]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import log
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from safedial.decision.units import Dial
@@ -110,8 +111,16 @@ def columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[lis
     return [[row[name] for row in held] for name in names]
 
 
-def band(panel: Any, across: Any, values: Sequence[Any], colour: str, *, shade: float = 0.2, **look: Any) -> None:
-    """A line through the first of `values`, with a band between the two others."""
+def band(
+    panel: Any,
+    across: Any,
+    values: Sequence[Any],
+    *,
+    colour: str,
+    shade: float = 0.2,
+    look: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """A line through the first of `values`, with a band between the two others; `look` is the line's."""
     middle, low, high = values
     panel.fill_between(across, low, high, color=colour, alpha=shade, linewidth=0)
     panel.plot(across, middle, color=colour, **look)

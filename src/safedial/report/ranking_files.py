@@ -56,7 +56,7 @@ def draw_ranking(folder: str | Path) -> Path:
         colour, dashes = SHADES[(number + 1) % len(SHADES)], ("-", "--", ":")[number // len(SHADES)]
         rows = [row for row in curves if row["policy"] == name]
         rounds, *shares = columns(rows, ("round", "share", "share_low", "share_high"))
-        band(panel, rounds, shares, colour, linewidth=1.1, linestyle=dashes, label=name)
+        band(panel, rounds, shares, colour=colour, look={"linewidth": 1.1, "linestyle": dashes, "label": name})
     panel.set_ylim(0.0, 1.02)
     panel.set_xlabel("round")
     title(panel, "share of an all-knowing policy's reward, so far")

@@ -11,19 +11,26 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from safedial.study import Store, StoreUnavailable
 
 
 class WriterCalls:
-    """Hands the requests of one turn of the loop to the writer together, and the answers of one commit to the loop."""
+    """Hands the requests of one turn of a loop to the writer together, and the answers of one commit to the loop. For
+    one event loop: another one, later, begins anew.
+    """
 
     def __init__(self, store: Store, *, seconds: float) -> None:
         self.store, self.seconds = store, seconds
-        self._holds = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._begin(None)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop, self._holds, self._woken = loop, False, False
         self._answered: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
-        self._lock, self._woken = threading.Lock(), False
 
     async def call(self, operation: Callable[..., Any]) -> Any:
         """The answer to an operation of a study, called with `wait=False`, after its commit.
@@ -31,6 +38,8 @@ class WriterCalls:
         An operation that has not begun after `seconds`, or whose request has ended, is taken back.
         """
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._begin(loop)
         if not self._holds:
             self._holds = True
             self.store.hold()
@@ -52,12 +61,17 @@ class WriterCalls:
         self.store.release()
 
     def _done(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[Any], done: Future[Any]) -> None:
-        """In the writer's thread: wake the loop, unless that was done and it has not come yet."""
+        """In the writer's thread: wake the loop, unless that was done and it has not come yet. A loop that was closed
+        waits for nothing.
+        """
+        if loop is not self._loop:
+            return
         self._answered.append((waiter, done))
         with self._lock:
             woken, self._woken = self._woken, True
         if not woken:
-            loop.call_soon_threadsafe(self._deliver)
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         with self._lock:

@@ -5,7 +5,7 @@ Arrays are (rows, seeds), with a row for each spec; if doses cannot influence wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +108,8 @@ class Batch:
         steps = self.play(done, rounds, draws)
         rounds = rounds._replace(reward_intensity=steps.reward_intensity, cost_intensity=steps.cost_intensity)
         outcome = self.world.outcome(self.spec, rounds)
-        finite = bool(np.isfinite(outcome.reward).all() and np.isfinite(outcome.cost).all())
+        costs = outcome.cost.values() if isinstance(outcome.cost, Mapping) else (outcome.cost,)
+        finite = all(np.isfinite(each).all() for each in (outcome.reward, *costs))
         way_out = "look at its contexts, means and noise"
         require(finite, "world", self.world.name, "gave an outcome that is not a finite number", way_out)
         self._account(done, rounds, outcome, steps)

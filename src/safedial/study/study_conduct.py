@@ -122,7 +122,10 @@ class StudyConduct(StudyReader):
         self, operation: Callable[[StudyTransaction], Answer], wait: bool, key: str | None = None
     ) -> Answer | Future[Answer]:
         future = self.store.submit(self._id, self.name, operation, key=key, spec=self.spec)
-        return future.result() if wait else future
+        if not wait:
+            return future
+        self.store.release()  # whoever waits may be the thread that would release
+        return future.result()
 
     def _who(self, actor: str | None) -> str:
         return self.actor if actor is None else checked_text("actor", actor)
