@@ -81,6 +81,8 @@ def kill_at_random(
                 running[number] = FORK.Process(target=target, args=words)
                 running[number].start()
             until = time.monotonic() + 60
+            while not all(map(_answers, ports)) and time.monotonic() < until:
+                time.sleep(0.01)
             while len(acknowledged(acks)) < seen + 5 * workers and time.monotonic() < until:
                 time.sleep(0.01)
             time.sleep(dice.uniform(0.0, longest))
@@ -113,6 +115,12 @@ def _kill(process: Any) -> None:
 def _seen(heads: Path) -> list[str]:
     """The last event that each client has seen, SEQ:HASH."""
     return [json.loads(file.read_text())["trial"] for file in heads.parent.glob(f"{heads.name}.[0-9]")]
+
+
+def _answers(port: int) -> bool:
+    """Whether a service listens: one that was killed again before that would never be asked."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _free_port() -> int:

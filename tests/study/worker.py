@@ -22,7 +22,7 @@ from safedial.study import Store, StoreUnavailable, failpoints, open_study
 
 PATIENCE_SECONDS = 300.0
 
-MOST_AMENDMENTS = 12
+MOST_AMENDMENTS = 3
 """Of each caller: a log holds 100 at most."""
 
 FORK = multiprocessing.get_context("forkserver")
