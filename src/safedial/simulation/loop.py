@@ -108,7 +108,8 @@ class Batch:
         steps = self.play(done, rounds, draws)
         rounds = rounds._replace(reward_intensity=steps.reward_intensity, cost_intensity=steps.cost_intensity)
         outcome = self.world.outcome(self.spec, rounds)
-        costs = outcome.cost.values() if isinstance(outcome.cost, Mapping) else (outcome.cost,)
+        cost: Any = outcome.cost
+        costs = cost.values() if isinstance(cost, Mapping) else (cost,)
         finite = all(np.isfinite(each).all() for each in (outcome.reward, *costs))
         way_out = "look at its contexts, means and noise"
         require(finite, "world", self.world.name, "gave an outcome that is not a finite number", way_out)
