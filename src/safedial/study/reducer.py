@@ -165,15 +165,17 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
         return
     sample = sample_of(state, round_, body) if known is None else known
     _count(state, decision, sample)
+    unrelated = bool(body.get("unrelated"))
+    nothing = now and (sample.weight <= 0.0 or sample.unknown)
+    dropped = nothing and (unrelated or not state.learner.awaits_all)
     if now:
-        keep_scatter(state, decision, state.watch.reported(round_, sample, round_.context, round_.norm))
+        added = state.watch.reported(round_, sample, round_.context, round_.norm, dropped=dropped)
+        keep_scatter(state, decision, added)
         if round_.number > state.last_known:
             state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
     elif round_.number == state.rounds:
         state.last_action = sample.applied
-    unrelated = bool(body.get("unrelated"))
-    nothing = now and (sample.weight <= 0.0 or sample.unknown)
-    if nothing and (unrelated or not state.learner.awaits_all):
+    if dropped:
         _lose(state, decision, round_, skip=unrelated, counted=True)
     elif not state.learner.in_order:
         state.learner.learn(round_.context, round_.norm, sample, round_.place)
