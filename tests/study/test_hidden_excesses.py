@@ -8,7 +8,7 @@ from safedial.decision.rounds import Round
 from safedial.decision.watch import Watch
 from safedial.service.evidence_path import unwatched
 from safedial.service.timeline import Track
-from safedial.study import create_study
+from safedial.study import create_study, open_study
 from tests.study.test_throttled import learner_of
 
 START = {"dim": 1, "violation_risk": 0.1, "start_action": 0.1, "fallback_action": 0.1}
@@ -28,6 +28,10 @@ KINDS = {
         "policy": "hp_student",
         "costs": {"first": {"threshold": 0.5}, "second": {"threshold": 0.5}},
     },
+}
+CERTIFIED = {
+    **{"dim": 1, "violation_risk": 0.1, "estimation_risk": 0.05, "threshold": 0.5, "fallback_action": 0.1},
+    **{"reward_noise": 0.6, "cost_noise": 0.6, "coefficient_bound": 1.0, "context_bound": 1.0},
 }
 WAYS = {
     "void": {},
@@ -85,3 +89,18 @@ def test_more_than_the_advice_of_several_costs_is_judged_at_the_advice(lite):
     tell(study, 0.1, applied_action=0.5)
     assert (study.status()["outcomes"], study.status()["unwatched"]) == (1, 0)
     assert study.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["certified", *KINDS])
+def test_a_corrected_excess_stays_counted_if_its_round_is_then_void(lite, kind):
+    study = create_study("corrected", KINDS.get(kind, CERTIFIED), storage=lite.store)
+    asked = tell(study, 0.9)
+    low = {"first": 0.1, "second": 0.1} if "several" in kind else 0.1
+    study.correct(asked, cost=low, reason="a second look")
+    study.void(asked, reason="not wanted", unrelated=True)
+    assert study.status()["corrected_violations"] == ask(study).certificate["corrected_violations"] == 1
+    void = tell(study, 0.9)
+    study.void(void, reason="not wanted", unrelated=True)
+    assert study.status()["corrected_violations"] == 1
+    assert study.verify().ok
+    assert open_study("corrected", storage=lite.store).state_digest() == study.state_digest()

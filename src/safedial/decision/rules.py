@@ -29,8 +29,8 @@ is the least that its proof allows (core/student.py), and the options that a cer
 a rule (decision/defaults.py); before, they were those of simulations. Since version 5 throttled outcomes are evidence
 for HP-Conformal and HP-Student too, as they are for HP-Shield since version 4, and an amendment takes over the outcomes
 above the threshold that the stop rule counts. Since version 6 the evidence of HP-Conformal, HP-Shield and HP-Student
-waits for no open outcome, HP-Conformal counts each outcome that is not known as the mildest it may be, and an excess
-that they leave out or lose is unwatched."""
+waits for no open outcome, HP-Conformal counts each outcome that is not known as the mildest it may be, an excess that
+they leave out or lose is unwatched, and a corrected excess stays counted if its round is then declared void."""
 
 
 class RuleFields(NamedTuple):

@@ -76,10 +76,11 @@ def update_state(
             state.learner.begin()
         _decided(state, event, body, question_of(state, body) if known is None else known)
     elif means.reports and not means.revises:
-        fix = fixes.get(decision)
-        _outcome(phase, decision, body if fix is None else {**body, **fix}, known)
-        if fix is not None and phase.study.rules_version > 1 and "gone" not in fix:
-            was, now = (phase.learner.is_over(phase.study.rules, each["cost"]) for each in (body, fix))
+        fix = fixes.get(decision, {})
+        told = {**body, **fix}
+        _outcome(phase, decision, told, known)
+        if fix and phase.study.rules_version > (5 if "gone" in fix else 1):
+            was, now = (phase.learner.is_over(phase.study.rules, each["cost"]) for each in (body, told))
             phase.corrected_violations += was and not now
     elif means.loses:
         _gone(phase, decision, means, body)
