@@ -33,6 +33,8 @@ CERTIFIED = {
     **{"dim": 1, "violation_risk": 0.1, "estimation_risk": 0.05, "threshold": 0.5, "fallback_action": 0.1},
     **{"reward_noise": 0.6, "cost_noise": 0.6, "coefficient_bound": 1.0, "context_bound": 1.0},
 }
+SEVERAL = {name: value for name, value in CERTIFIED.items() if name not in ("threshold", "cost_noise")}
+SEVERAL |= {"costs": {name: {"threshold": 0.5, "noise": 0.6} for name in ("first", "second")}}
 WAYS = {
     "void": {},
     "void, unrelated": {},
@@ -104,3 +106,28 @@ def test_a_corrected_excess_stays_counted_if_its_round_is_then_void(lite, kind):
     assert study.status()["corrected_violations"] == 1
     assert study.verify().ok
     assert open_study("corrected", storage=lite.store).state_digest() == study.state_digest()
+
+
+@pytest.mark.parametrize("kind", ["certified", "certified several", *KINDS])
+def test_a_corrected_setting_that_takes_an_excess_out_of_the_evidence_is_counted(lite, kind):
+    study = create_study("corrected", {**KINDS, "certified several": SEVERAL}.get(kind, CERTIFIED), storage=lite.store)
+    asked = tell(study, 0.52)
+    before = study.status()["evidence"]
+    study.correct(asked, applied_action=1.0, reason="more was given")
+    after = study.status()
+    assert (after["violations"], after["corrected_violations"]) == (1, 1)
+    assert not kind.startswith("certified") or after["evidence"] < before
+    study.correct(tell(study, 0.1), applied_action=1.0, reason="more was given")
+    assert study.status()["corrected_violations"] == 1
+    assert study.verify().ok
+
+
+def test_a_correction_to_what_a_sensor_error_explains_is_counted(lite):
+    study = create_study("sensors", {**CERTIFIED, "cost_sensor_noise": 0.1, "threshold_on": "true"}, storage=lite.store)
+    asked = tell(study, 1.5)
+    before = study.status()["evidence"]
+    study.correct(asked, cost=0.55, reason="a second look")
+    after = study.status()
+    assert after["evidence"] < before
+    assert (after["violations"], after["corrected_violations"]) == (1, 1)
+    assert study.verify().ok

@@ -30,7 +30,8 @@ a rule (decision/defaults.py); before, they were those of simulations. Since ver
 for HP-Conformal and HP-Student too, as they are for HP-Shield since version 4, and an amendment takes over the outcomes
 above the threshold that the stop rule counts. Since version 6 the evidence of HP-Conformal, HP-Shield and HP-Student
 waits for no open outcome, HP-Conformal counts each outcome that is not known as the mildest it may be, an excess that
-they leave out or lose is unwatched, and a corrected excess stays counted if its round is then declared void."""
+they leave out or lose is unwatched, and a correction that takes back an excess is counted if only the excess at the
+advice goes (study/samples.py), and if its round is then declared void."""
 
 
 class RuleFields(NamedTuple):

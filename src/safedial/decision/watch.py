@@ -139,6 +139,12 @@ class Watch:
             self.monitor = monitor.revise(self.monitor, -1.0)
         return self.reported(round_, after, round_.context, round_.norm)
 
+    def exceeded(self, round_: Round, sample: Sample, *, throttled: bool = False) -> bool:
+        """Whether an outcome shows that a round exceeded its threshold at the advised setting."""
+        if self.learner.watches_itself:
+            return self.learner.exceeds(self.rules, sample, round_.action)
+        return bool(self._exceeds(round_, sample, self.learner.parts(self.rules, sample), throttled=throttled))
+
     def _exceeds(self, round_: Round, sample: Sample, parts: list[Any], *, throttled: bool = False) -> bool | None:
         """Whether a watched round exceeded its threshold; None if its outcome does not show it."""
         if not round_.watched:

@@ -12,13 +12,14 @@ from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Outcome, Sample, for_the_watch, normalise, read_cost
+from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.decision.rounds import Asked, Round
 from safedial.study.amendment import amended_state
 from safedial.study.event import Event
 from safedial.study.event_bodies import decision_of, read_by_learner
 from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
 from safedial.study.guard import with_limits
+from safedial.study.samples import sample_of, takes_back, watched_sample
 from safedial.study.state import State
 
 Vector = NDArray[np.float64]
@@ -76,12 +77,12 @@ def update_state(
             state.learner.begin()
         _decided(state, event, body, question_of(state, body) if known is None else known)
     elif means.reports and not means.revises:
-        fix = fixes.get(decision, {})
-        told = {**body, **fix}
+        fix = fixes.get(decision)
+        told = body if fix is None else {**body, **fix}
+        if fix is not None:
+            round_ = phase.open.get(decision) or phase.expired.get(decision)
+            phase.corrected_violations += takes_back(phase, round_, body, told)
         _outcome(phase, decision, told, known)
-        if fix and phase.study.rules_version > (5 if "gone" in fix else 1):
-            was, now = (phase.learner.is_over(phase.study.rules, each["cost"]) for each in (body, told))
-            phase.corrected_violations += was and not now
     elif means.loses:
         _gone(phase, decision, means, body)
     elif means.imports:
@@ -194,21 +195,6 @@ def keep_scatter(state: State, decision: int, added: list[float]) -> None:
         state.scatter.keep(decision, added)
 
 
-def sample_of(state: State, round_: Round, body: Body) -> Sample:
-    """The sample of a round, from the values of its outcome."""
-    applied = body["applied_action"]
-    given = round_.action if applied is None else applied
-    outcome = Outcome(given, body["reward"], body["cost"], round_.baseline_cost)
-    return normalise(state.study.rules, outcome, round_.context)
-
-
-def _watched(state: State, round_: Round, body: Body) -> Sample:
-    """What the watch is told of an outcome from which nothing is learned."""
-    rules, applied = state.study.rules, body["applied_action"]
-    given = round_.action if applied is None else applied
-    return for_the_watch(rules, given, read_cost(rules.spec, body["cost"]), round_.baseline_cost)
-
-
 def _count(state: State, decision: int, sample: Sample) -> None:
     over = state.learner.is_over(state.study.rules, sample.measured)
     state.outcomes += 1
@@ -221,7 +207,7 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     """Nothing is learned from a setting that was lowered because of the outcome. A cost above the threshold still
     counts: the advised setting would have cost at least as much, unless more was applied.
     """
-    sample = _watched(state, round_, body)
+    sample = watched_sample(state, round_, body)
     _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
     if state.study.rules_version > 3 and not state.learner.in_order:
@@ -231,7 +217,7 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
 
 def _voided(state: State, decision: int, round_: Round, body: Body) -> bool:
     """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
-    sample = _watched(state, round_, body)
+    sample = watched_sample(state, round_, body)
     over = state.watch.voided(round_, sample)
     if over:
         _count(state, decision, sample)
