@@ -131,3 +131,24 @@ def test_a_correction_to_what_a_sensor_error_explains_is_counted(lite):
     assert after["evidence"] < before
     assert (after["violations"], after["corrected_violations"]) == (1, 1)
     assert study.verify().ok
+
+
+@pytest.mark.parametrize("amended", [False, True])
+def test_late_outcomes_from_before_a_resume_do_not_make_up_for_later_voids(lite, amended):
+    study = create_study("late", {**CERTIFIED, "guard": {"max_void": 2}}, storage=lite.store)
+    asked = [ask(study).id for _ in range(7)]
+    study.expire(asked[:3], reason="late")
+    if amended:
+        study.amend(changes={"threshold": 0.6}, reason="as agreed")
+    assert study.status()["stopped"] == "too_many_void"
+    study.resume("looked into")
+    later = ask(study).id
+    study.expire(later, reason="late")
+    study.tell(later, reward=0.1, cost=0.1)  # of a decision after the resume
+    for void, late in zip(asked[3:6], asked[:3], strict=True):
+        assert study.status()["stopped"] == ""
+        study.void(void, reason="not wanted", unrelated=True)
+        study.tell(late, reward=0.1, cost=0.1)
+    assert study.status()["stopped"] == "too_many_void"
+    assert study.verify().ok
+    assert open_study("late", storage=lite.store).state_digest() == study.state_digest()

@@ -245,7 +245,10 @@ def _found_again(state: State, decision: int) -> Round | None:
     round_ = state.expired.pop(decision, None)
     if round_ is not None:
         state.void -= 1
-        state.new_void = max(0, state.new_void - 1)
+        # Since version 6: a round from before the last resume of the rule must not make up for a void after it.
+        since = max((seq for seq, rule, _ in state.resumes if rule == "too_many_void"), default=0)
+        if state.study.rules_version < 6 or decision > since:
+            state.new_void = max(0, state.new_void - 1)
         state.watch.unseen(round_, -1)
     return round_
 
@@ -328,4 +331,5 @@ def _resumed(state: State, event: Event, body: Body) -> None:
             waiting |= {seq: round_._replace(place=-1) for seq, round_ in waiting.items()}
     state.stop_reason = ""
     if now:
-        state.resumes.append([event.seq, rule, event.at])
+        for phase in state.phases if state.study.rules_version > 5 else [state]:
+            phase.resumes.append([event.seq, rule, event.at])
