@@ -319,7 +319,7 @@ def test_violations_that_were_corrected_away_are_counted(study_of):
     follow(study, decision)
     study.correct(decision.id, cost=0.1, reason="typing error")
     assert (study.status()["violations"], study.status()["corrected_violations"]) == (0, 1)
-    assert "corrected to below it: 1" in study.ask(X).explain()
+    assert "that corrections took back: 1" in study.ask(X).explain()
     study.void(decision.id, reason="wrong patient", unrelated=True)
     assert study.status()["violations"] == 0
 

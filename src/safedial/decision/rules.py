@@ -29,7 +29,10 @@ is the least that its proof allows (core/student.py), and the options that a cer
 a rule (decision/defaults.py); before, they were those of simulations. Since version 5 throttled outcomes are evidence
 for HP-Conformal and HP-Student too, as they are for HP-Shield since version 4, and an amendment takes over the outcomes
 above the threshold that the stop rule counts. Since version 6 the evidence of HP-Conformal, HP-Shield and HP-Student
-waits for no open outcome, and HP-Conformal counts each outcome that is not known as the mildest it may be."""
+waits for no open outcome, HP-Conformal counts each outcome that is not known as the mildest it may be, an excess that
+they leave out or lose is unwatched, and a correction that takes back an excess is counted if only the excess at the
+advice goes (study/samples.py), and if its round is then declared void; `max_void` counts on where expired rounds from
+before a resume are reported."""
 
 
 class RuleFields(NamedTuple):

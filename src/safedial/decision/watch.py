@@ -96,14 +96,22 @@ class Watch:
         return min(allowed, 1.0)
 
     def reported(
-        self, round_: Round, sample: Sample, context: Vector, norm: float, *, throttled: bool = False
+        self,
+        round_: Round,
+        sample: Sample,
+        context: Vector,
+        norm: float,
+        *,
+        throttled: bool = False,
+        dropped: bool = False,
     ) -> list[float]:
-        """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open. Returns
-        what it added to `tails`, or [].
+        """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open. `dropped`:
+        the learner takes nothing from it. Returns what it added to `tails`, or [].
         """
         if self.learner.watches_itself:
             judges = _throttled_judges if throttled else self.learner.judges
-            if round_.watched and not judges(self.rules, sample, round_.action):
+            hidden = dropped and self._hides(round_, sample)
+            if round_.watched and (hidden or not judges(self.rules, sample, round_.action)):
                 self.unseen(round_)
             return []
         scatters = sample.weight > 0.0 and round_.number > self.tails_from
@@ -131,6 +139,12 @@ class Watch:
             self.monitor = monitor.revise(self.monitor, -1.0)
         return self.reported(round_, after, round_.context, round_.norm)
 
+    def exceeded(self, round_: Round, sample: Sample, *, throttled: bool = False) -> bool:
+        """Whether an outcome shows that a round exceeded its threshold at the advised setting."""
+        if self.learner.watches_itself:
+            return self.learner.exceeds(self.rules, sample, round_.action)
+        return bool(self._exceeds(round_, sample, self.learner.parts(self.rules, sample), throttled=throttled))
+
     def _exceeds(self, round_: Round, sample: Sample, parts: list[Any], *, throttled: bool = False) -> bool | None:
         """Whether a watched round exceeded its threshold; None if its outcome does not show it."""
         if not round_.watched:
@@ -142,6 +156,13 @@ class Watch:
             over = over or (cost is not None and cost > limit and cost > counted_from(rules.spec, float(round_.number)))
         return None if unclear and not over else over
 
+    def _hides(self, round_: Round, sample: Sample) -> bool:
+        """Whether an excess leaves the evidence, or may do so, where a learner that watches itself drops its round
+        (version 6). It is not bet on: of the rounds that are left out, those that exceed are a selection.
+        """
+        hidden = sample.unknown or self.learner.exceeds(self.rules, sample, round_.action)
+        return hidden and self.rules.version > 5
+
     def count(self, round_: Round, sample: Sample) -> None:
         """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
         over = self.learner.exceeds(self.rules, sample, round_.action)
@@ -152,11 +173,11 @@ class Watch:
         """Keep a cost above the threshold in the evidence though its round is now void. Returns whether it was one.
 
         The round was decided and its outcome is known, so the product stays valid, and a void cannot hide a violation.
-        A wrongly reported outcome is corrected instead.
+        A wrongly reported outcome is corrected instead. If the learner watches itself, the round is unwatched.
         """
         if not (round_.watched and self.learner.exceeds(self.rules, sample, round_.action)):
             return False
-        self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm)
+        self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm, dropped=True)
         return True
 
     def unseen(self, round_: Round, count: int = 1) -> None:

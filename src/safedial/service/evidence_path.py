@@ -66,8 +66,10 @@ def unwatched(track: Track) -> int:
 
 
 def _unwatched(track: Track) -> int:
-    (watched, _), (_, over) = _watched(track), _over_threshold(track)
-    gone = track.has_status(VOID, EXPIRED) & ~over
+    (watched, _), (_, over), spec = _watched(track), _over_threshold(track), track.study.spec
+    # Version 6: a learner that watches itself takes no evidence from a round that it leaves out or loses.
+    hidden = over & (spec.learner.watches_itself and spec.rules_version > 5)
+    gone = (track.has_status(VOID, EXPIRED) & (hidden | ~over)) | (hidden & (track.column("withheld") > 0))
     return int((watched & (gone | (track.has_status(THROTTLED, *KNOWN) & _judged(track)[1]))).sum())
 
 

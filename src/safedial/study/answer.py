@@ -134,7 +134,7 @@ class StudyDecision(NamedTuple):
         if facts.get("unwatched"):
             lines.append(f"  Rounds that ended without an outcome to judge the promise by: {facts['unwatched']}.")
         if facts.get("corrected_violations"):
-            words = labelled("costs above the threshold that were corrected to below it", self.labels)
+            words = labelled("costs above the threshold that corrections took back", self.labels)
             lines.append(f"  {words[0].upper()}{words[1:]}: {facts['corrected_violations']}.")
         if facts.get("frozen"):
             lines.append("  Learning has ended: a round was lost for a reason that may be related to its outcome.")

@@ -13,7 +13,8 @@ from typing import Any, cast
 from safedial.study.event import Event
 from safedial.study.event_kinds import RoundHistory
 from safedial.study.log import events_about, read_event
-from safedial.study.reducer import keep_scatter, question_of, round_of, sample_of
+from safedial.study.reducer import keep_scatter, question_of, round_of
+from safedial.study.samples import sample_of, takes_back
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
 
@@ -45,10 +46,11 @@ def fold_correction(connection: Any, study: int, state: State, event: Event) -> 
     round_ = round_of(advice, question_of(state, advice))
     if round_.watched and state.watch.allowed(round_) is None:
         round_ = round_._replace(watched=False)
-    before, after = (sample_of(state, round_, values) for values in (known.values or {}, event.fields()))
+    told = known.values or {}, event.fields()
+    before, after = (sample_of(state, round_, values) for values in told)
     was, now = (state.learner.is_over(rules, sample.measured) for sample in (before, after))
     state.violations += now - was
-    state.corrected_violations += was and not now
+    state.corrected_violations += takes_back(state, round_, *told)
     for phase in latest.phases:  # an amendment takes over what the stop rule counts
         last = list(phase.recent_of)[len(phase.recent_of) - len(phase.recent) :]  # a resume clears `recent` alone
         if decision in last:

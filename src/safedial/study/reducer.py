@@ -12,13 +12,14 @@ from safedial.core.promise import PROMISES
 from safedial.decision.decide import decide
 from safedial.decision.decision import Decision
 from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Outcome, Sample, for_the_watch, normalise, read_cost
+from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.decision.rounds import Asked, Round
 from safedial.study.amendment import amended_state
 from safedial.study.event import Event
 from safedial.study.event_bodies import decision_of, read_by_learner
 from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
 from safedial.study.guard import with_limits
+from safedial.study.samples import sample_of, takes_back, watched_sample
 from safedial.study.state import State
 
 Vector = NDArray[np.float64]
@@ -77,10 +78,11 @@ def update_state(
         _decided(state, event, body, question_of(state, body) if known is None else known)
     elif means.reports and not means.revises:
         fix = fixes.get(decision)
-        _outcome(phase, decision, body if fix is None else {**body, **fix}, known)
-        if fix is not None and phase.study.rules_version > 1 and "gone" not in fix:
-            was, now = (phase.learner.is_over(phase.study.rules, each["cost"]) for each in (body, fix))
-            phase.corrected_violations += was and not now
+        told = body if fix is None else {**body, **fix}
+        if fix is not None:
+            round_ = phase.open.get(decision) or phase.expired.get(decision)
+            phase.corrected_violations += takes_back(phase, round_, body, told)
+        _outcome(phase, decision, told, known)
     elif means.loses:
         _gone(phase, decision, means, body)
     elif means.imports:
@@ -165,15 +167,17 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
         return
     sample = sample_of(state, round_, body) if known is None else known
     _count(state, decision, sample)
+    unrelated = bool(body.get("unrelated"))
+    nothing = now and (sample.weight <= 0.0 or sample.unknown)
+    dropped = nothing and (unrelated or not state.learner.awaits_all)
     if now:
-        keep_scatter(state, decision, state.watch.reported(round_, sample, round_.context, round_.norm))
+        added = state.watch.reported(round_, sample, round_.context, round_.norm, dropped=dropped)
+        keep_scatter(state, decision, added)
         if round_.number > state.last_known:
             state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
     elif round_.number == state.rounds:
         state.last_action = sample.applied
-    unrelated = bool(body.get("unrelated"))
-    nothing = now and (sample.weight <= 0.0 or sample.unknown)
-    if nothing and (unrelated or not state.learner.awaits_all):
+    if dropped:
         _lose(state, decision, round_, skip=unrelated, counted=True)
     elif not state.learner.in_order:
         state.learner.learn(round_.context, round_.norm, sample, round_.place)
@@ -191,21 +195,6 @@ def keep_scatter(state: State, decision: int, added: list[float]) -> None:
         state.scatter.keep(decision, added)
 
 
-def sample_of(state: State, round_: Round, body: Body) -> Sample:
-    """The sample of a round, from the values of its outcome."""
-    applied = body["applied_action"]
-    given = round_.action if applied is None else applied
-    outcome = Outcome(given, body["reward"], body["cost"], round_.baseline_cost)
-    return normalise(state.study.rules, outcome, round_.context)
-
-
-def _watched(state: State, round_: Round, body: Body) -> Sample:
-    """What the watch is told of an outcome from which nothing is learned."""
-    rules, applied = state.study.rules, body["applied_action"]
-    given = round_.action if applied is None else applied
-    return for_the_watch(rules, given, read_cost(rules.spec, body["cost"]), round_.baseline_cost)
-
-
 def _count(state: State, decision: int, sample: Sample) -> None:
     over = state.learner.is_over(state.study.rules, sample.measured)
     state.outcomes += 1
@@ -218,7 +207,7 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     """Nothing is learned from a setting that was lowered because of the outcome. A cost above the threshold still
     counts: the advised setting would have cost at least as much, unless more was applied.
     """
-    sample = _watched(state, round_, body)
+    sample = watched_sample(state, round_, body)
     _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
     if state.study.rules_version > 3 and not state.learner.in_order:
@@ -228,7 +217,7 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
 
 def _voided(state: State, decision: int, round_: Round, body: Body) -> bool:
     """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
-    sample = _watched(state, round_, body)
+    sample = watched_sample(state, round_, body)
     over = state.watch.voided(round_, sample)
     if over:
         _count(state, decision, sample)
@@ -256,7 +245,10 @@ def _found_again(state: State, decision: int) -> Round | None:
     round_ = state.expired.pop(decision, None)
     if round_ is not None:
         state.void -= 1
-        state.new_void = max(0, state.new_void - 1)
+        # Since version 6: a round from before the last resume of the rule must not make up for a void after it.
+        since = max((seq for seq, rule, _ in state.resumes if rule == "too_many_void"), default=0)
+        if state.study.rules_version < 6 or decision > since:
+            state.new_void = max(0, state.new_void - 1)
         state.watch.unseen(round_, -1)
     return round_
 
@@ -339,4 +331,5 @@ def _resumed(state: State, event: Event, body: Body) -> None:
             waiting |= {seq: round_._replace(place=-1) for seq, round_ in waiting.items()}
     state.stop_reason = ""
     if now:
-        state.resumes.append([event.seq, rule, event.at])
+        for phase in state.phases if state.study.rules_version > 5 else [state]:
+            phase.resumes.append([event.seq, rule, event.at])

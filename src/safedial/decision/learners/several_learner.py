@@ -69,6 +69,12 @@ class SeveralLearner(Learner):
         )
 
     @classmethod
+    def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
+        return all(
+            rules.parts[name].learner.judges(rules.parts[name], part, advised) for name, part in sample.cost.items()
+        )
+
+    @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
         return any_exceeded(rules.spec.costs or {}, cost)
 
