@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import math
 import os
 import random
 import threading
@@ -18,10 +19,10 @@ import urllib.parse
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from safedial.checkpoints import Checkpoint, check_signature, load_checkpoint
-from safedial.client_answers import read_answer, read_refusal
+from safedial.client_answers import ADVICE, LATER, Advice, read_answer, read_refusal
 from safedial.client_heads import Heads, SeenHead
 from safedial.errors import InvalidInput, require
 
@@ -31,10 +32,8 @@ RETRIED = (408, 425, 429, 500, 502, 503, 504)
 """Status codes after which the same request, with the same idempotency key, may succeed."""
 
 
-LATER = ("hash", "replayed", "stopped", "proposal_answer")
-"""Further fields, which later versions of the service send."""
-
-ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
+CHECKED_SECONDS = 60.0
+"""How long a connection is trusted to lead to the log whose head was compared."""
 
 
 class ServiceUnavailable(ConnectionError):
@@ -43,28 +42,6 @@ class ServiceUnavailable(ConnectionError):
 
 class ForkedLog(ServiceUnavailable):
     """The service's log lacks an event that it has acknowledged: it was restored or rewritten, or it is another's."""
-
-
-class Advice(NamedTuple):
-    """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
-
-    `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key; `stopped`
-    names the rule that has stopped the study since; `proposal_answer` says whether a proposal was granted, lowered or
-    raised.
-    """
-
-    action: float
-    id: str | None
-    seq: int | None
-    intensity: float | None
-    safe_action: float | None
-    certificate: dict[str, Any] | None
-    fallback: bool = False
-    reason: str = ""
-    hash: str | None = None
-    replayed: bool = False
-    stopped: str = ""
-    proposal_answer: str = ""
 
 
 class Client:
@@ -192,8 +169,8 @@ class Client:
     def void(self, decision_id: str, *, reason: str, unrelated: bool = False) -> dict[str, Any]:
         return self._about(decision_id, "void", {"reason": reason, "unrelated": unrelated})
 
-    def resume(self, study: str, reason: str, *, forget: bool = False) -> dict[str, Any]:
-        body = {"reason": reason, "forget": forget}
+    def resume(self, study: str, reason: str, *, rule: str | None = None, forget: bool = False) -> dict[str, Any]:
+        body = {"reason": reason, "forget": forget} | ({} if rule is None else {"rule": rule})
         return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
 
     def amend(
@@ -279,8 +256,11 @@ class Client:
         return answer
 
     def _check_head(self, study: str, head: SeenHead | None) -> None:
-        """Once for each connection, compare the event seen last with the one in the service's log."""
-        if head is None or study in self._local.__dict__.setdefault("checked", set()):
+        """Once for each connection, and again after `CHECKED_SECONDS` (behind one connection a proxy may turn to
+        another service), compare the event seen last with the one in the service's log.
+        """
+        checked = self._local.__dict__.setdefault("checked", {})
+        if head is None or time.monotonic() < checked.get(study, -math.inf):
             return
         try:
             answer = self._send("GET", f"/v1/studies/{_quoted(study)}/events?from_seq={head.seq}&limit=1")
@@ -292,7 +272,7 @@ class Client:
         if (events[0].get("seq"), events[0].get("hash")) != head:
             raise _forked(study, head)
         # A retry may have closed the connection, and with it what was known about it.
-        self._local.__dict__.setdefault("checked", set()).add(study)
+        self._local.__dict__.setdefault("checked", {})[study] = time.monotonic() + CHECKED_SECONDS
 
     def _send(self, method: str, path: str, body: Any = None, key: str | None = None, *, recheck: Any = None) -> Any:
         headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})

@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from safedial.errors import InvalidInput
+
+LATER = ("hash", "replayed", "stopped", "proposal_answer")
+"""Further fields, which later versions of the service send."""
+
+ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
+
+
+class Advice(NamedTuple):
+    """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
+
+    `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key; `stopped`
+    names the rule that has stopped the study since; `proposal_answer` says whether a proposal was granted, lowered or
+    raised.
+    """
+
+    action: float
+    id: str | None
+    seq: int | None
+    intensity: float | None
+    safe_action: float | None
+    certificate: dict[str, Any] | None
+    fallback: bool = False
+    reason: str = ""
+    hash: str | None = None
+    replayed: bool = False
+    stopped: str = ""
+    proposal_answer: str = ""
 
 
 def read_answer(text: bytes) -> dict[str, Any] | None:

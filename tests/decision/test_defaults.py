@@ -71,7 +71,7 @@ def test_studies_and_spec_files_follow_the_rule_too(tmp_path):
     study = create_study("new", SPEC, dim=2, fallback_action=0, storage=f"sqlite:///{tmp_path}/new.db")
     with study.store:
         rules = study.spec.rules
-        assert (rules.policy.options["radius"], rules.spec.ridge, rules.version) == ("self-normalised", 2.55, 6)
+        assert (rules.policy.options["radius"], rules.spec.ridge, rules.version) == ("self-normalised", 2.55, 7)
         assert study.spec.fields["ridge"] == 2.55
 
 

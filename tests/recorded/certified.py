@@ -1,4 +1,4 @@
-"""Write tests/recorded/NAME: a store with two certified studies whose options are those of the rule, and an agent.
+"""Write tests/recorded/NAME: a store with certified studies whose options are those of the rule, and an agent.
 
     python -m tests.recorded.certified NAME
 
@@ -22,7 +22,13 @@ from tests.recorded.write import restored
 SPEC = SafetySpec(
     threshold=0.2, total_risk=0.1, reward_noise=0.2, cost_noise=0.1, coefficient_bound=1, context_bound=1.5
 )
-DIALS = {"by_rule": Dial(), "levels": Dial(levels=(0.05, 0.1, 0.2, 0.5, 1.0))}
+DIALS = {"by_rule": Dial(), "levels": Dial(levels=(0.05, 0.1, 0.2, 0.5, 1.0)), "amended": Dial()}
+AMENDED = {
+    12: {"labels": {"reward": "relief"}},
+    20: {"threshold": 0.25},
+    26: {"guard": {"max_open": 50, "alarm_level": 0.02}},
+}
+"""What is amended before a round of the study of that name."""
 STUDIES = tuple(DIALS)
 
 __all__ = ["STUDIES", "go_on", "play"]
@@ -32,6 +38,8 @@ def everything(study, rounds: int) -> None:
     """Late, lower, void and corrected, in a fixed order."""
     late = []
     for number in range(rounds):
+        if study.name == "amended" and number in AMENDED:
+            study.amend(changes=AMENDED[number], reason="a new guideline")
         decision = study.ask(context(number), key=f"visit-{number}")
         if number % 9 == 4:
             late.append((decision, number))

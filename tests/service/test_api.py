@@ -196,6 +196,8 @@ def test_a_stopped_study_advises_the_fallback_and_says_why_until_it_is_resumed(s
     assert (stopped["action"], stopped["certificate"]["promise"]) == (0.0, "none")
     assert "stop rule" in stopped["certificate"]["statement"]
     assert service.get("/v1/studies/strict").json()["stopped"] == "stop_rule"
+    other = service.post("/v1/studies/strict/resume", {"reason": "reviewed by the board", "rule": "drift"})
+    assert (other.status, "the study is stopped by" in other.json()["detail"]) == (409, True)
     assert service.post("/v1/studies/strict/resume", {"reason": "reviewed by the board"}).status == 201
     assert service.ask("strict", [0.5, 0.1]).json()["action"] > 0
 

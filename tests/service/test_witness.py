@@ -4,12 +4,13 @@ import json
 import logging
 import shutil
 import socket
+import time
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
 
-from safedial.client import Client, ForkedLog
+from safedial.client import CHECKED_SECONDS, Client, ForkedLog
 from safedial.errors import InvalidInput
 from safedial.service import running
 from safedial.study import Store, create_study, open_study
@@ -115,6 +116,16 @@ def test_a_store_that_is_exchanged_behind_the_same_address_is_noticed_at_the_nex
             made.close()  # the peer went away
             made._parts = urlsplit(other)
             assert made.ask("trial", [0.3, 0.2]).fallback
+
+
+def test_a_proxy_that_turns_to_another_log_behind_one_connection_is_noticed_after_a_minute(forked, monkeypatch):
+    """A kept connection is trusted for a while; here it leads to the other log from the second request on."""
+    one, two, _ = forked
+    with service(one) as url, client(url) as made, service(two) as other, client(other) as behind:
+        made.ask("trial", [0.3, 0.2])
+        monkeypatch.setattr(made, "_once", behind._once)
+        monkeypatch.setattr("time.monotonic", lambda now=time.monotonic: now() + CHECKED_SECONDS)
+        assert made.ask("trial", [0.3, 0.2]).fallback
 
 
 def test_a_write_that_must_be_sent_again_is_not_sent_to_another_log(forked, monkeypatch):

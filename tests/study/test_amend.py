@@ -197,7 +197,7 @@ def test_certificates_say_what_was_amended_and_earlier_ones_stay_as_they_are(lit
     assert (event["kind"], event["actor"], event["reason"]) == ("amended", WORDS["actor"], WORDS["reason"])
     assert (event["decision_id"], event["hash"], event["body"]["from_round"]) == (None, receipt.hash, 4)
     assert lite.spec.fields == event["body"]["spec"] | {"threshold": 0.6}
-    assert lite.spec.fields["guard"]["max_unwatched"] == 0.5
+    assert lite.spec.fields["guard"]["max_unwatched"] == 0.25
     assert [each["decision_id"] for each in lite.trail(limit=2)] == [None, None]
 
 
@@ -264,8 +264,10 @@ def test_the_stop_rule_counts_on_and_rules_that_fired_before_are_resumed_there(l
     live(study, contexts(1))
     assert study.status()["stopped"] == "stop_rule"
     study.amend(changes={"guard": {"stop": {"decisions": 5}}}, **WORDS)
-    study.resume("two more")
+    study.resume("five more")
     live(study, contexts(4))
+    assert study.status()["stopped"] == ""
+    live(study, contexts(1))
     assert study.status()["stopped"] == "stop_rule"
     assert study.verify().ok
 
@@ -424,7 +426,11 @@ def test_what_learning_rests_on_is_refused_for_each_learner():
     ):
         after = amended_spec(spec, new_fields(spec, changes, whole=False))
         assert keeps_learning(spec, after) is kept, changes
-        assert keeps_learning(spec, after, False) is False
+        if changes is not stops:
+            assert keeps_learning(spec, after, False) is False
+        else:
+            with pytest.raises(InvalidInput, match=r"keep_learning = False: starts learning again, though nothing"):
+                keeps_learning(spec, after, False)
 
 
 def test_a_study_of_the_first_rules_and_an_own_policy_are_refused():

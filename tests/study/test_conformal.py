@@ -44,7 +44,8 @@ def lost(study, count, lose, every=4):
 
 def test_voids_that_are_vouched_for_are_left_out_and_others_count_as_unbounded(shelf):
     """A quarter of the calibration rounds at a risk of a tenth: counted as unbounded they leave the start dose."""
-    vouched, unvouched, gone = (create_study(name, SPEC, storage=shelf) for name in ("vouched", "unvouched", "gone"))
+    spec = {**SPEC, "guard": {"max_unwatched": 0.5}}
+    vouched, unvouched, gone = (create_study(name, spec, storage=shelf) for name in ("vouched", "unvouched", "gone"))
     lost(vouched, 140, lambda name: vouched.void(name, reason="the wrong ward", unrelated=True))
     lost(unvouched, 140, lambda name: unvouched.void(name, reason="felt ill"))
     lost(gone, 140, lambda name: gone.expire([name], reason="moved away", unrelated=True))

@@ -201,6 +201,7 @@ def resume(
     storage: Storage,
     *,
     reason: Reason,
+    rule: Annotated[str | None, typer.Option(help="Refuse unless this rule has stopped the study.")] = None,
     forget: Annotated[
         bool, typer.Option(help="hp_conformal, hp_shield, hp_student: restart without the earlier rounds.")
     ] = False,
@@ -209,7 +210,7 @@ def resume(
 ) -> None:
     """Clear an alarm, so that the study advises as usual again."""
     with opened(storage, name) as found:
-        receipt = found.resume(reason, forget=forget)
+        receipt = found.resume(reason, rule=rule, forget=forget)
         print_answer(receipt.to_dict(), format, json, f"Resumed: event {receipt.seq}.")
 
 

@@ -21,7 +21,7 @@ from safedial.errors import InvalidInput, require
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy, make_policy
 
-RULES = 6
+RULES = 7
 """The version of the guard, of learning from outcomes and of the defaults. A study keeps the version it started with; a
 log whose first event states none has version 1. Since version 3 a corrected reward or cost changes what its round
 taught and counted (study/corrections.py); before, the log was replayed. Since version 4 the anytime bound of hp_student
@@ -32,7 +32,8 @@ above the threshold that the stop rule counts. Since version 6 the evidence of H
 waits for no open outcome, HP-Conformal counts each outcome that is not known as the mildest it may be, an excess that
 they leave out or lose is unwatched, and a correction that takes back an excess is counted if only the excess at the
 advice goes (study/samples.py), and if its round is then declared void; `max_void` counts on where expired rounds from
-before a resume are reported."""
+before a resume are reported. Since version 7 promise, learning and evidence go on through an amendment of what is only
+shown or only stops a study (study/amendment.py)."""
 
 
 class RuleFields(NamedTuple):

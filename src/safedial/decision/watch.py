@@ -186,6 +186,17 @@ class Watch:
             self.unwatched += count
             self.new_unwatched += count * (round_.number > self.unwatched_from)
 
+    def judge(self, level: float) -> None:
+        """From now on `level` bounds the chance of a false alarm; the evidence so far is judged by it too."""
+        self.level = level
+        if not self.learner.watches_itself:
+            self.crossed = self.crossed or bool(monitor.alarm(self.monitor, level))
+            self.noisy = self.noisy or self._is_noisy()
+
+    def _is_noisy(self) -> bool:
+        largest = max(self.tails)
+        return largest > 0.0 and bool(tails.alarm(largest, self.level / len(self.tails)))
+
     def resumed(self, rule: str, rounds: int) -> None:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
         if rule == "alarm":
@@ -228,8 +239,8 @@ class Watch:
                 found[0] = tails.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
             found[place] = tails.observe(found[place], cost, cost_slack + rounding * raised, rules.spec.cost_noise)
         added = [new - old for new, old in zip(found, self.tails, strict=True)]
-        self.tails, largest = found, max(found)
-        self.noisy = self.noisy or (largest > 0.0 and bool(tails.alarm(largest, self.level / len(found))))
+        self.tails = found
+        self.noisy = self.noisy or self._is_noisy()
         return added
 
     def packed(self) -> Any:

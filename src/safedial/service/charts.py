@@ -31,7 +31,7 @@ CURVES = (
 def series(track: Track, points: int) -> dict[str, Any]:
     """Everything on a study's page, with at most `points` points per curve."""
     with track.lock:
-        rules, guard = track.study.spec.rules, track.study.spec.guard
+        rules, guard, began = track.study.spec.rules, track.study.spec.guard, track.study.spec.began
         known, over = over_threshold(track)
         path = log_path(track)
         return {
@@ -57,6 +57,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "interval": list(share_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
             "resumes": [_turn(resume) for resume in track.resumes[-20:]],
+            "promised_since": next((moment(one.at) for one in track.amendments if one.seq == began), None),
             "amendments": [_turn(amendment) for amendment in track.amendments[-20:]],
             "ages": ages(track),
             "curves": curves(track, points, path),

@@ -29,7 +29,10 @@ class Guard(BaseModel):
     )
     max_void: int | None = Field(None, ge=1, description="rounds that may be void, expired or throttled")
     max_unwatched: float | None = Field(
-        None, gt=0, le=1, description="share of decisions that may end without an outcome that the watch can count; 0.5"
+        None,
+        gt=0,
+        le=1,
+        description="share of decisions that may end without an outcome that the watch can count; 0.25",
     )
     max_step: float | None = Field(None, gt=0, description="the largest increase from the previous setting")
     caps: list[dict[str, Any]] | None = Field(None, description='[{"when": {"age": {"min": 75}}, "limit": 2}]')
@@ -37,7 +40,7 @@ class Guard(BaseModel):
 
 
 class Spec(BaseModel):
-    """A study's specification, which never changes. docs/study.md lists all fields."""
+    """A study's specification. docs/study.md lists all fields."""
 
     model_config = ConfigDict(extra="allow")
     dim: int | None = Field(None, ge=1, description="length of the context")
@@ -152,6 +155,7 @@ class Void(_Closed):
 
 class Resume(_Closed):
     reason: str = Field(min_length=1)
+    rule: str | None = Field(None, description="refuse unless this rule has stopped the study")
     forget: bool = Field(
         False, description="hp_conformal, hp_shield and hp_student: restart without the earlier rounds"
     )

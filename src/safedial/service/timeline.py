@@ -233,11 +233,11 @@ class Track:
 
     @property
     def phases(self) -> list[Track]:
-        """The columns before and after each amendment, each with its specification; this track if there is none."""
-        specs = list(self.study.spec.chain)[::-1]
+        """The columns of each phase, with its specification; this track if there is only one."""
+        specs = self.study.spec.phases
         if len(specs) == 1:
             return [self]
-        ends = [*np.searchsorted(self.column("seq"), [spec.since for spec in specs]), self.rows]
+        ends = [*np.searchsorted(self.column("seq"), [spec.began for spec in specs]), self.rows]
         return [self._part(spec, *rows) for spec, rows in zip(specs, itertools.pairwise(ends), strict=True)]
 
     def _part(self, spec: StudySpec, first: int, end: int) -> Track:

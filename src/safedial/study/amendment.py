@@ -1,6 +1,9 @@
 """Amendments: a study's specification changes from the next decision on.
 
-The rounds before an amendment stay with their own state, rules and evidence: a late outcome, a correction or a void
+An amendment begins a new phase, unless it changes only what is shown or what stops a study (`SHOWN`, `STOPS`; since
+version 7 of the rules): then promise, learning and evidence go on, and the new guard judges the evidence so far.
+
+The rounds before a new phase stay with their own state, rules and evidence: a late outcome, a correction or a void
 goes to the state that decided the round, and may still stop the study. The rounds after it begin a new promise, with
 new evidence. What is open, and for how long, is limited by the latest guard, for all rounds. Nothing else carries over
 but what an amendment must not hide: a stop, the resumes, the earlier amendments, what the stop rule counts (decisions
@@ -77,7 +80,21 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
         require(kept, name, made.fields.get(name), rule, "create a new study")
     check_fallback(fields, made)
     require(changed_in(before, made), "spec", [], "changes nothing", "state what is to differ from now on")
-    return replace(made, unit_check=before.unit_check, before=before, since=since)
+    began = before.began if _goes_on(before, made) else since
+    return replace(made, unit_check=before.unit_check, before=before, since=since, began=began)
+
+
+def _goes_on(before: StudySpec, after: StudySpec) -> bool:
+    """Whether the phase goes on, because nothing that is promised, learned or advised changes."""
+    return before.rules_version > 6 and not _bound(before, after)
+
+
+def _bound(before: StudySpec, after: StudySpec, kept_through: tuple[str, ...] = ()) -> list[str]:
+    """The changed fields on which learning may depend: all but those that are shown, stop a study or are named."""
+    old, new = before.fields["guard"], after.fields["guard"]
+    limits = all(old.get(name) == new.get(name) for name in {*old, *new} if name not in STOPS)
+    free = (*kept_through, *(("guard",) if limits else ()), *SHOWN)
+    return [name for name in changed_in(before, after) if name not in free]
 
 
 def check_amendable(name: str, state: State) -> None:
@@ -107,16 +124,16 @@ def changes_in(before: StudySpec, after: StudySpec) -> dict[str, Any]:
 
 def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> bool:
     """Whether what was learned is kept: where that is proved, unless it is not `wanted`; refused where it is wanted
-    without a proof.
+    without a proof. Where the phase goes on, learning goes on with it.
     """
     proper = wanted is None or isinstance(wanted, bool)
     require(proper, "keep_learning", wanted, "must be True, False or left out")
-    old, new = before.fields["guard"], after.fields["guard"]
-    limits = all(old.get(name) == new.get(name) for name in {*old, *new} if name not in STOPS)
+    rule = "starts learning again, though nothing changes that learning or the promise depends on"
+    way_out = "leave it out, or create a new study; hp_conformal, hp_shield and hp_student: resume with forget"
+    require(wanted is not False or not _goes_on(before, after), "keep_learning", wanted, rule, way_out)
     policy, spec = before.rules.policy, before.rules.spec
     certified = policy.name in FACTORIES and PROMISES[policy.promise].from_constants and not spec.learns_noise
-    free = (*(before.learner.kept_through if certified else ()), *(("guard",) if limits else ()), *SHOWN)
-    bound = [name for name in changed_in(before, after) if name not in free]
+    bound = _bound(before, after, before.learner.kept_through if certified else ())
     rule = f"has no proof here: what was learned may depend on {', '.join(bound)}"
     require(not (wanted and bound), "keep_learning", wanted, rule, "leave it out, and learning starts again")
     return not bound and wanted is not False
@@ -129,9 +146,12 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     keeps_learning(state.study, spec, kept)
     require(spec.fields == body["spec"], "spec", event.seq, "is not in its written form")
     require(body["from_round"] == first, "from_round", body["from_round"], f"must be the next round, {first}")
+    said = [event.seq, first, event.at, changed_in(state.study, spec), kept]
+    amendments = [*state.amendments, said if spec.rules_version < 7 else [*said, spec.began == event.seq]]
+    if spec.began == state.study.began:
+        return state.goes_on(spec, amendments)
     made = State(spec, state, kept=kept)
-    made.stop_reason, made.resumes = state.stop_reason, list(state.resumes)
-    made.amendments = [*state.amendments, [event.seq, first, event.at, changed_in(state.study, spec), kept]]
+    made.stop_reason, made.resumes, made.amendments = state.stop_reason, list(state.resumes), amendments
     made.new_decisions = state.new_decisions
     if spec.rules_version > 4:
         made.recent.extend(state.recent)

@@ -26,6 +26,8 @@ KEPT = (
     "the estimate also uses rounds from before the amendment, which changed nothing that the estimate rests on; its "
     "risk is counted from its first round on, the promise from the amendment on"
 )
+AMENDED = ("seq", "from_round", "at", "changed", "keep_learning", "begins_phase")
+"""What a decision's event says of each amendment; before version 7 of the rules each began a phase, unsaid."""
 IMPORTED = (
     "the imported rounds are complete and unselected, and their actions were chosen without knowing anything about "
     "their outcomes beyond the contexts"
@@ -92,7 +94,9 @@ class StudyDecision(NamedTuple):
         leaves_out = rules.version > 1 and not rules.learner.in_order
         if rests and self.body["void"]:
             rests.append(LEFT_OUT if leaves_out else VOIDED)
-        if rests and any(kept for *_, kept in self.body.get("amended", [])[-1:]):
+        amended = [dict(zip(AMENDED, (*a, True)[:6], strict=True)) for a in self.body.get("amended", ())]
+        begun = [each for each in amended if each["begins_phase"]]
+        if rests and begun and begun[-1]["keep_learning"]:
             rests.append(KEPT)
         if rests and self.body["imported"] and rules.learner.history_counts(rules):
             rests.append(IMPORTED)
@@ -102,9 +106,8 @@ class StudyDecision(NamedTuple):
             recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
             recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
             recorded |= {name: self.body.get(name) for name in ("key", "meta")}
-        if amended := self.body.get("amended"):
-            names = ("seq", "from_round", "at", "changed", "keep_learning")
-            recorded["amended"] = [dict(zip(names, (*a[:2], moment(a[2]), *a[3:]), strict=True)) for a in amended]
+        if amended:
+            recorded["amended"] = [{**each, "at": moment(each["at"])} for each in amended]
         recorded |= {name: self.body[name] for name in QUESTION if name in self.body}
         if "exceeding" in self.body["prediction"]:
             ids = [f"{self.study}.{each}" for each in facts["count"]["exceeding"]]
@@ -141,7 +144,8 @@ class StudyDecision(NamedTuple):
         for each in facts.get("amended", ()):
             words = f"Amended from round {each['from_round']} of the study on, {each['at'][:10]}"
             after = "what was learned was kept" if each["keep_learning"] else "learning began again at round 1"
-            lines.append(f"  {words} ({', '.join(each['changed'])}): the promise counts from there; {after}.")
+            after = f"the promise counts from there; {after}" if each["begins_phase"] else "the promise goes on"
+            lines.append(f"  {words} ({', '.join(each['changed'])}): {after}.")
         for each in facts.get("resumed", ()):
             what = f"Resumed after {each['rule']}" if each["rule"] else "Started again without the earlier rounds"
             lines.append(f"  {what} on {each['at'][:10]}.")

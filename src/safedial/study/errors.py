@@ -22,6 +22,7 @@ MEANINGS = {
     "conflict": "the decision already has a different answer; use a correction",
     "key_reused": "the idempotency key was used for another request",
     "reason_required": "this needs a reason",
+    "other_rule": "another rule has stopped the study; look at its status again",
     "other_study": "the checkpoint is of another study",
     "bad_signature": "the checkpoint's signature is not valid",
     "log_broken": "the log is inconsistent; verify it",

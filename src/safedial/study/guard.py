@@ -44,7 +44,7 @@ DEFAULTS: Mapping[str, Any] = {
     "alarm_level": 0.01,
     "max_open": MAX_OPEN,
     "max_void": None,
-    "max_unwatched": 0.5,
+    "max_unwatched": 0.25,
     "max_open_hours": None,
     "max_step": None,
     "caps": [],

@@ -237,8 +237,10 @@ def expire(
     ]
 
 
-def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: str, key: str | None) -> Receipt:
-    """Clear the guard's alarm."""
+def resume(
+    transaction: StudyTransaction, *, rule: str | None, forget: bool, reason: str, actor: str, key: str | None
+) -> Receipt:
+    """Clear the guard's alarm; that of `rule`, if it is given."""
     need_reason(reason)
 
     def make() -> Event:
@@ -248,6 +250,9 @@ def resume(transaction: StudyTransaction, *, forget: bool, reason: str, actor: s
         require(fits, "forget", forget, words)
         way_out = "there is nothing to resume; with forget it starts again without the earlier rounds"
         require(state.stop_reason or forget, "study", transaction.source.name, "is not stopped", way_out)
+        if rule not in (None, state.stop_reason):
+            words = f"the study is stopped by {state.stop_reason or 'nothing'}; look at its status again"
+            raise StudyError("other_rule", f"rule = {str(rule)[:80]!r}: {words}", public=f"rule: {words}")
         body = {"rule": state.stop_reason, "forget": forget}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 

@@ -69,10 +69,12 @@ def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
         "hash": state.hash.hex(),
         **{WRITTEN.get(name, name): getattr(owner, name) for owner, name in _plain_values(state)},
     }
+    if state.study.since:
+        head |= {"format": AMENDED, "since": state.study.since}
     if state.before is not None:
         plain = {name: value for name, value in plain.items() if not (state.kept and name.startswith(SHARED))}
         earlier, its_arrays = _contents(state.before)
-        head |= {"format": AMENDED, "since": state.study.since, "kept": state.kept, "before": earlier}
+        head |= {"kept": state.kept, "before": earlier}
         plain |= {f"{EARLIER}{name}": value for name, value in its_arrays.items()}
     return head, plain
 
@@ -155,7 +157,7 @@ def _plain_values(state: State) -> list[tuple[Any, str]]:
     """What is kept as plain values: (owner, attribute)."""
     later = state.study.rules_version > 1
     own, watched = (*COUNTS, *FLAGS, *(SINCE_2 if later else ())), (*watch.FLAGS, *(watch.COUNTS if later else ()))
-    own = (*own, *(("frozen_at",) if state.study.folds else ()), *(SINCE_AMENDED if state.before else ()))
+    own = (*own, *(("frozen_at",) if state.study.folds else ()), *(SINCE_AMENDED if state.study.since else ()))
     return [*((state, name) for name in own), *((state.watch, name) for name in watched)]
 
 

@@ -38,7 +38,8 @@ class StudySpec:
     known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
     outcomes). The written form calls it `folding`. `unit_check` is the check value of the key of its pseudonyms, from
     its first event; "" if it stores units as they are given (study/pseudonyms.py). `before` is the specification up to
-    the amendment, event `since`, that made this one (study/amendment.py).
+    the amendment, event `since`, that made this one, and `began` is the amendment that began its phase
+    (study/amendment.py); 0 if there was none.
     """
 
     rules: Rules
@@ -48,6 +49,7 @@ class StudySpec:
     unit_check: str = ""
     before: StudySpec | None = None
     since: int = 0
+    began: int = 0
 
     @property
     def chain(self) -> Iterator[StudySpec]:
@@ -60,6 +62,11 @@ class StudySpec:
     def at(self, seq: int) -> StudySpec:
         """The specification that a decision at `seq` was made under."""
         return next(spec for spec in self.chain if seq > spec.since)
+
+    @property
+    def phases(self) -> list[StudySpec]:
+        """The last specification of each phase, the first phase first."""
+        return list({spec.began: spec for spec in reversed(list(self.chain))}.values())
 
     @property
     def first(self) -> StudySpec:

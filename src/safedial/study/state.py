@@ -8,7 +8,7 @@ a round when it is first in the queue and resolved: the bounds hold for every pr
 delays depend on. A void round whose reason may be related to its outcome ends the prefix for ever (`frozen`): later
 rounds are watched but not learned from. HP-Conformal needs no order: there an unknown round counts as unbounded.
 
-An amendment (study/amendment.py) begins a new state; the one before it, `before`, goes on judging its own rounds.
+An amendment (study/amendment.py) may begin a new state; the one before it, `before`, goes on judging its own rounds.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class State:
     added to the evidence against the noise, and `frozen_at` is the lost decision, or, where the order is not kept, the
     event, from which on nothing was learned.
 
-    After an amendment, `before` is the state of the rounds before it. If what was learned was `kept`, both states have
-    one learner, one queue and one numbering of rounds. `rounds_before` has the number of all earlier decisions, and the
-    last round's number at the amendment.
+    After an amendment that begins a phase, `before` is the state of the rounds before it. If what was learned was
+    `kept`, both states have one learner, one queue and one numbering of rounds. `rounds_before` has the number of all
+    earlier decisions, and the last round's number at the amendment.
 
     `snapshots` are earlier states that are kept in memory; `replayed` counts the events that were replayed since the
     last stored snapshot.
@@ -82,6 +82,14 @@ class State:
         self.replayed += other.replayed
         return self
 
+    def goes_on(self, study: StudySpec, amendments: list[list[Any]]) -> State:
+        """This state under a specification whose guard or labels were amended; the guard judges what was counted."""
+        self.study, self.amendments = study, amendments
+        self.watch.judge(study.guard.alarm_level)
+        length = study.guard.stop_of_last
+        self.recent, self.recent_of = deque(self.recent, length), deque(self.recent_of, length)
+        return self
+
     @property
     def frozen(self) -> bool:
         """Whether learning has ended, because a round was lost."""
@@ -109,7 +117,7 @@ class State:
 
     def phase(self, seq: int) -> State:
         """The state that judges the decision at `seq`."""
-        if self.before is None or seq > self.study.since:
+        if self.before is None or seq > self.study.began:
             return self
         return self.before.phase(seq)
 
@@ -231,7 +239,8 @@ class State:
             if self.learner.starts is not None:
                 facts["start_rounds"] = self.learner.starts
         if self.amendments:
-            facts |= {"amendments": len(self.amendments), "since_round": self.amendments[-1][1]}
+            began = [first for seq, first, *_ in self.amendments if seq == self.study.began]
+            facts |= {"amendments": len(self.amendments), "since_round": began[0] if began else 1}
         return facts
 
 

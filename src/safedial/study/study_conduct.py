@@ -30,6 +30,7 @@ class StudyConduct(StudyReader):
         self,
         reason: str,
         *,
+        rule: str | None = None,
         forget: bool = False,
         key: str | None = None,
         actor: str | None = None,
@@ -41,6 +42,7 @@ class StudyConduct(StudyReader):
         self,
         reason: str,
         *,
+        rule: str | None = None,
         forget: bool = False,
         key: str | None = None,
         actor: str | None = None,
@@ -48,18 +50,26 @@ class StudyConduct(StudyReader):
     ) -> Future[Receipt]: ...
 
     def resume(
-        self, reason: str, *, forget: bool = False, key: str | None = None, actor: str | None = None, wait: bool = True
+        self,
+        reason: str,
+        *,
+        rule: str | None = None,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: bool = True,
     ) -> Receipt | Future[Receipt]:
         """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
 
         Args:
+            rule: the rule that stopped the study, as you know it; refused if another has stopped it since.
             forget: HP-Conformal, HP-Shield and HP-Student: start again without the earlier rounds, stopped or not.
         """
         require(isinstance(forget, bool), "forget", forget, "must be True or False")
         work = partial(
             operations.resume, forget=forget, reason=checked_text("reason", reason), key=checked_text("key", key)
         )
-        return self._write(partial(work, actor=self._who(actor)), wait)
+        return self._write(partial(work, rule=checked_text("rule", rule), actor=self._who(actor)), wait)
 
     def amend(
         self,
@@ -73,7 +83,8 @@ class StudyConduct(StudyReader):
         actor: str | None = None,
     ) -> Receipt:
         """Change the specification from the next decision on, for a reason. Earlier rounds stay judged by the earlier
-        rules; the promise and its evidence begin again. A stopped study stays stopped: resume it afterwards.
+        rules; the promise and its evidence begin again, unless only labels and rules of the guard that stop a study
+        change. A stopped study stays stopped: resume it afterwards.
 
         Args:
             spec: the whole new specification, as for `create_study`; `dim` and `features` stay as they are and may be
@@ -81,8 +92,9 @@ class StudyConduct(StudyReader):
             changes: or only what differs, {"threshold": 0.6, "guard": {"max_open": 50}}.
             from_round: the round from which on it holds, as a check: it must be the next one.
             keep_learning: True keeps what was learned, or refuses where nothing proves that this is right; False starts
-                again. By default it is kept where that is proved: if only rules of the guard that stop a study change,
-                or, for a certified policy with one cost, only the threshold, the fallback and the guard.
+                again, if the promise begins again. By default it is kept where that is proved: if only labels and rules
+                of the guard that stop a study change, or, for a certified policy with one cost, only the threshold, the
+                fallback and the guard.
         """
         require((spec is None) != (changes is None), "changes", changes, "or spec must be given, but not both")
         whole = from_round is None or is_whole(from_round, 0)

@@ -35,7 +35,7 @@ def effective_rows(spec: StudySpec, name: str, events: Iterable[Event]) -> Itera
             rounds[seq] = before.after(event, event.fields(), rules.learner.awaits_all)
             rows[seq] = rows.get(seq) or _advised(rules, name, event)
     for seq, row in rows.items():
-        phase = {} if spec.before is None else {"phase": len(list(spec.at(seq).chain))}
+        phase = {} if spec.before is None else {"phase": len(spec.at(seq).phases)}
         yield row | phase | _result(spec.at(seq).rules, rounds[seq])
 
 

@@ -29,7 +29,7 @@ const notes = () => {
   else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
   if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
   if (counts.decisions) found.push([`What ${against().replace("evidence against", "speaks against").replace("evidence", "suggests")}: ${evidenceWords(counts.evidence, told.alarm_at)}.`, counts.evidence >= Math.sqrt(told.alarm_at)]);
-  if (amendments.length) found.push([`Amended by a person ${amendments.length === 1 ? "once" : `${whole(amendments.length)} times`}, the last time on ${day(amendments[amendments.length - 1].at)}: the promise and the evidence count from there.`, false]);
+  if (amendments.length) found.push([`Amended by a person ${amendments.length === 1 ? "once" : `${whole(amendments.length)} times`}, the last time on ${day(amendments[amendments.length - 1].at)}: ${told.promised_since ? `the promise and the evidence count from ${day(told.promised_since)} on` : "the promise and the evidence go on"}.`, false]);
   if (resumes.length) {
     const last = resumes[resumes.length - 1];
     found.push([`Resumed by a person ${counts.resumes === 1 ? "once" : `${whole(counts.resumes)} times`}, the last time on ${day(last.at)}${last.rule ? ` after: ${stopWords(last.rule)}` : "."}`, false]);
@@ -131,7 +131,7 @@ const drawHealth = () => {
 at("resume").onsubmit = async (event) => {
   event.preventDefault();
   const key = at("resume-key").value.trim() || sessionStorage.getItem("safedial-key");
-  const answer = await fetch(`/v1/studies/${shown}/resume`, { method: "POST", body: JSON.stringify({ reason: at("resume-reason").value.trim(), forget: at("resume-forget").checked }),
+  const answer = await fetch(`/v1/studies/${shown}/resume`, { method: "POST", body: JSON.stringify({ reason: at("resume-reason").value.trim(), rule: stopped()?.rule ?? null, forget: at("resume-forget").checked }),
     headers: { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) } });
   at("resume-key").value = "";
   if (answer.ok) {

@@ -1,0 +1,159 @@
+"""An amendment that changes nothing that is promised, learned or advised begins no new phase (rules 7)."""
+
+import pytest
+
+from safedial import InvalidInput
+from safedial.service.read_routes import counted, draw
+from safedial.service.timeline import Track
+from safedial.study import Store, StudyError, create_study, open_study, transaction
+from safedial.study.amendment import amended_spec, new_fields
+from safedial.study.event import orjson
+from safedial.study.snapshot import pack, unpack
+from safedial.study.spec import read_spec
+from tests.study.conftest import SPEC
+from tests.study.test_hidden_excesses import CERTIFIED, KINDS, SEVERAL, ask, tell
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+WHY = {"reason": "better names"}
+MILD = {**SPEC, "threshold": 3.0, "cost_noise": 1.2, "reward_noise": 0.5}
+"""Costs just above the threshold are no evidence against its noise."""
+ALL = {**KINDS, "certified": CERTIFIED, "certified several": SEVERAL}
+
+
+def stops_after(study, changes, most=200):
+    """The rounds to an alarm, those after the 40th above the threshold, with an amendment every five rounds."""
+    for number in range(most):
+        if changes is not None and number % 5 == 0:
+            study.amend(changes=changes(number), **WHY)
+        tell(study, 0.9 if number > 40 else 0.01 + 0.001 * (number % 7))
+        if rule := study.status()["stopped"]:
+            return number, rule
+    return None
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda number: {"labels": {"reward": f"relief {number}"}},
+        lambda number: {"guard": {"max_open": 100 + number}},
+        lambda number: {"guard": {"alarm_level": 0.01 - (number + 1) * 1e-9}},
+    ],
+    ids=["labels", "max_open", "alarm_level"],
+)
+def test_amended_labels_and_stop_rules_hide_no_evidence(lite, kind, changes):
+    control = create_study("control", ALL[kind], storage=lite.store)
+    study = create_study("amended", ALL[kind], storage=lite.store)
+    expected = stops_after(control, None)
+    assert expected is not None
+    assert stops_after(study, changes) == expected
+    assert study.status()["since_round"] == 1
+    assert study.status()["amendments"] == 1 + expected[0] // 5
+    assert study.verify().ok
+
+
+def test_a_stricter_alarm_judges_the_evidence_so_far(lite):
+    study = create_study("amended", MILD, storage=lite.store)
+    while study.status()["evidence"] < 10.0:
+        study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=3.01)
+    assert study.status()["stopped"] == ""
+    study.amend(changes={"guard": {"alarm_level": 0.1}}, **WHY)
+    assert study.status()["stopped"] == "alarm"
+    study.resume("looked at it", rule="alarm")
+    assert study.status()["evidence"] == 1.0
+    assert study.verify().ok
+
+
+def test_a_stricter_alarm_judges_the_noise_so_far(lite):
+    study = create_study("amended", {**MILD, "guard": {"alarm_level": 1e-9}}, storage=lite.store)
+    while study.status()["noise_evidence"] < 1e4:
+        decision = study.ask([0.3, 0.2])
+        study.tell(decision.id, reward=1.5 * decision.action * (-1) ** decision.seq, cost=0.1)
+    assert study.status()["stopped"] == ""
+    study.amend(changes={"guard": {"alarm_level": 1e-3}}, **WHY)
+    assert study.status()["stopped"] == "noise_broken"
+    assert study.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["certified", "shield", "conformal", "certified several"])
+def test_states_certificates_and_the_page_agree_through_continued_phases(tmp_path, kind, monkeypatch):
+    """Late outcomes, corrections and voids of rounds before such amendments, snapshots, a restart."""
+    monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 15)
+    url, made = f"sqlite:///{tmp_path}/trial.db", []
+    with Store(url) as store:
+        study = create_study("trial", ALL[kind], storage=store)
+        late = ask(study)
+        for number in range(18):
+            made.append(tell(study, 0.2))
+            if number == 4:
+                study.amend(changes={"labels": {"reward": "relief"}}, **WHY)
+            elif number == 8:
+                study.amend(changes={"guard": {"stop": {"violations": 9, "of_last": 12}}}, **WHY)
+            elif number == 12:
+                study.amend(changes={"violation_risk": 0.11}, reason="a new guideline")
+            elif number == 15:
+                study.amend(changes={"guard": {"max_open": 50}}, **WHY)
+        several = study.spec.rules.spec.costs
+        study.tell(late.id, reward=0.1, cost=dict.fromkeys(several, 0.2) if several else 0.2)
+        study.correct(made[1], reward=0.2, reason="typing error")
+        study.correct(made[2], applied_action=0.0, reason="not given")
+        study.void(made[5], reason="wrong patient", unrelated=True)
+        status, last = study.status(), ask(study)
+        assert (status["amendments"], status["since_round"]) == (4, 15)
+        phases = [each["begins_phase"] for each in last.certificate["amended"]]
+        assert phases == [False, False, True, False]
+        assert last.explain().count("the promise goes on") == 3
+        assert {row["phase"] for row in study.rows()} == {1, 2}
+        state = study._run(lambda transaction: transaction.state)
+        assert pack(unpack(study.spec, pack(state))) == pack(state)
+        assert len(state.phases) == len(study.spec.phases) == 2
+        track = Track(study)
+        track.refresh()
+        shown = orjson.loads(draw(track, 50))
+        assert shown["counts"]["evidence"] == counted(track)["evidence"] == pytest.approx(study.status()["evidence"])
+        assert shown["promised_since"] == last.certificate["amended"][2]["at"]
+        assert study.verify().ok
+    with Store(url) as store:
+        again = open_study("trial", storage=store)
+        restored = again._run(lambda transaction: transaction.state)
+        assert pack(restored) == pack(state)
+        assert len(restored.phases) == 2
+        assert again.verify().ok
+
+
+def test_learning_cannot_start_again_without_a_new_promise(lite):
+    study = create_study("amended", CERTIFIED, storage=lite.store)
+    tell(study, 0.1)
+    before = study.status()
+    with pytest.raises(InvalidInput, match=r"keep_learning = False: starts learning again, though nothing changes"):
+        study.amend(changes={"labels": {"cost": "trough"}}, keep_learning=False, **WHY)
+    assert study.status() == before
+
+
+def test_each_amendment_of_earlier_rules_begins_a_phase():
+    for version, began in ((6, 9), (7, 0)):
+        spec = read_spec(CERTIFIED, version=version)
+        after = amended_spec(spec, new_fields(spec, {"guard": {"max_open": 7}}, whole=False), since=9)
+        assert (after.since, after.began, len(after.phases)) == (9, began, 1 + (began > 0))
+
+
+def test_a_resume_clears_only_the_rule_that_it_names(lite):
+    """Two people look into one stop; the first resume shows another rule that has fired, which the second keeps."""
+    study = create_study("two", {**MILD, "guard": {"max_open": 8}}, storage=lite.store)
+    waiting = [study.ask([0.3, 0.2]) for _ in range(9)]
+    assert study.status()["stopped"] == "too_many_open"
+    for each in waiting:
+        study.tell(each.id, reward=0.1, cost=3.01)
+    study.resume("outcomes are in now", rule="too_many_open")
+    assert study.status()["stopped"] == "alarm"
+    before = study.status()
+    with pytest.raises(
+        StudyError, match=r"rule = 'too_many_open': the study is stopped by alarm; look at its"
+    ) as found:
+        study.resume("outcomes are in now", rule="too_many_open")
+    assert found.value.code == "other_rule"
+    assert study.status() == before
+    study.resume("looked at it", rule="alarm")
+    assert study.status()["stopped"] != "alarm"
+    with pytest.raises(InvalidInput, match="is not stopped"):
+        create_study("calm", MILD, storage=lite.store).resume("looked at it", rule="alarm")
