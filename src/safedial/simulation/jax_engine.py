@@ -24,6 +24,7 @@ import numpy as np
 from safedial.core import estimate
 from safedial.core.namespace import is_zero
 from safedial.core.scale import NoiseScale
+from safedial.core.self_normalised import multipliers
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.core.tighter_radii import needs_more
 from safedial.errors import InvalidInput, import_extra, require
@@ -40,8 +41,14 @@ from safedial.worlds.world import NOISY, Draws, Exposure
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
 
-BYTES = {"cpu": 64 << 20, "gpu": 4 << 30}
+BYTES = {"cpu": 32 << 20, "gpu": 4 << 30}
 """The size of a chunk's random numbers."""
+
+CACHE = 128 << 10
+"""The bytes of Σ⁻¹ of a block of seeds on a CPU, whose cache is to hold them from round to round."""
+
+VECTOR = 16
+"""The seeds of a block are a multiple of it, so that whole vectors are read."""
 
 LONGEST = 4096
 """Rounds in a chunk, at most."""
@@ -70,8 +77,15 @@ class Plan(NamedTuple):
     record: bool
 
 
+class Block:
+    """Some of the seeds, which a call of the program plays: what is theirs and stays, and what moves."""
+
+    def __init__(self, where: slice, fixed: dict[str, Any], carry: Any) -> None:
+        self.where, self.fixed, self.carry = where, fixed, carry
+
+
 class JaxBatch(Batch):
-    """A `Batch` whose chunks are played and scored by a compiled program."""
+    """A `Batch` whose chunks are played and scored by a compiled program, block by block of seeds."""
 
     engine = "jax"
 
@@ -85,22 +99,14 @@ class JaxBatch(Batch):
         self.step = -(-rounds // -(-rounds // min(LONGEST, max(1, size))))
         marks = max(len(self.marks(start, self.step)) for start in range(0, rounds, self.step))
         self.plan = Plan(self.step, marks, self.counted, dtype, self.form, setting.record is not None)
-        with self._session():
-            put = partial(jnp.asarray, dtype=dtype)
-            numbers = _numbers(self.spec), _numbers(self.rule.stated)
-            self.fixed: dict[str, Any] = {"rounds": np.int64(rounds), "numbers": jax.tree.map(put, numbers)}
-            if self.counted or self.world.adversarial:
-                self.fixed["truth"] = jax.tree.map(put, self.truth)
-            if self.counted:
-                self.fixed["seeds"] = tuple(jnp.asarray(half) for half in counter.halves(seeds))
-            self.totals = {name: jnp.asarray(each) for name, each in self.totals.items()}
-        self.finite: Any = None
+        self.blocks = self._blocks()
+        self.unread: Callable[[], None] = lambda: None
         self.compile()
 
     def start(self) -> Any:
-        """The state, made on the device in the layout of the program's form."""
+        """The state of a block of seeds, made on the device in the layout of the program's form."""
         self._refuse()
-        rows, on_gpu = len(self.totals["regret"]), self.device.platform != "cpu"
+        rows, on_gpu, seeds = len(self.totals["regret"]), self.device.platform != "cpu", len(self.seeds)
         linear = self.policy.init is estimate.init  # the other layouts are of this state
         radius, stated = self.policy.options.get("radius"), self.rule.stated
         plain = linear and not needs_more(radius, stated)
@@ -109,13 +115,34 @@ class JaxBatch(Batch):
         if self.form == "auto":
             solved = linear and radius == "self-normalised" and not stated.learns_noise
             self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
+        self.size, scan = seeds, self.form == "scan"
+        if scan and not on_gpu and not self.policy.alarmed:
+            matrices = self.batch * (1 if plain else 1 + len(multipliers(stated)))
+            blocks = -(-seeds * matrices * 8 * self.world.dim**2 // CACHE)
+            self.size = min(seeds, VECTOR * -(-seeds // (blocks * VECTOR)))
         with self._session():
             made = super().start() if self.form == "general" else None
             if made is None:
-                scan = self.form == "scan"
                 init = in_layout(radius, self.world.dim, stated).init if scan else partial(estimate.init, xp=jnp)
-                made = init(self.world.dim, ridge=stated.ridge, batch=(self.batch, len(self.seeds)))
+                made = init(self.world.dim, ridge=stated.ridge, batch=(self.batch, self.size))
             return jax.tree.map(partial(jnp.array, dtype=self.dtype), made)
+
+    def _blocks(self) -> list[Block]:
+        """The seeds before their first round. All blocks have one size: the last may repeat seeds of the one before."""
+        put, made = partial(jnp.asarray, dtype=self.dtype), []
+        with self._session():
+            numbers = jax.tree.map(put, (_numbers(self.spec), _numbers(self.rule.stated)))
+            for start in range(0, len(self.seeds), self.size):
+                first = min(start, len(self.seeds) - self.size)
+                where = slice(first, first + self.size)
+                fixed: dict[str, Any] = {"rounds": np.int64(self.setting.rounds), "numbers": numbers}
+                if self.counted or self.world.adversarial:
+                    fixed["truth"] = jax.tree.map(lambda part, where=where: put(part[where]), self.truth)
+                if self.counted:
+                    fixed["seeds"] = tuple(jnp.asarray(half) for half in counter.halves(self.seeds[where]))
+                totals = {name: jnp.asarray(each[:, where]) for name, each in self.totals.items()}
+                made.append(Block(where, fixed, (jax.tree.map(jnp.copy, self.state), totals)))
+        return made
 
     def draw_truth(self) -> Any:
         if not self.counted:
@@ -140,34 +167,47 @@ class JaxBatch(Batch):
 
     def compile(self) -> None:
         """Compile the program, or refuse a policy or a world that is not made of pure functions of arrays."""
-        started = time.perf_counter()
-        given = None if self.plan.counter else self._shapes()
-        arguments = (
-            (self.state, self.totals),
-            self.fixed,
-            (np.int64(0), np.ones(self.plan.marks, dtype=np.int64), given),
-        )
+        started, first = time.perf_counter(), self.blocks[0]
+        chunk = np.int64(0), np.ones(self.plan.marks, dtype=np.int64), None if self.counted else self._shapes()
         with self._session():
-            self.program = _compiled(self.rule, self.plan, arguments)
+            self.program = _compiled(self.rule, self.plan, (first.carry, first.fixed, chunk))
         self.compile_seconds = time.perf_counter() - started
 
     def draw(self, step: int) -> Draws | None:
         return None if self.counted else super().draw(step)
 
     def chunk(self, done: int, draws: Any) -> None:
-        wanted = self.marks(done, self.step)
+        wanted, found = self.marks(done, self.step), []
         marks = np.pad(wanted, (0, self.plan.marks - len(wanted)), constant_values=1)
-        given = None if draws is None else self._given(draws)
+        given = {} if draws is None else self._given(draws)
         with self._session():
-            found = self.program((self.state, self.totals), self.fixed, (np.int64(done), marks, given))
-        (self.state, self.totals), curves, finite, told = found
+            for block in self.blocks:
+                shown = {name: self._shown(name, part[:, :, block.where]) for name, part in given.items()}
+                block.carry, *rest = self.program(block.carry, block.fixed, (np.int64(done), marks, shown or None))
+                found.append(rest)
+        self.unread()  # the chunk before: the host is one chunk ahead of the device
+        self.unread = lambda: self._read(done, len(wanted), draws, *zip(*found, strict=True))
+
+    def _read(self, done: int, marks: int, draws: Any, curves: Any, finite: Any, told: Any) -> None:
+        """Read what a chunk has found, from every block."""
+        require(all(map(bool, finite)), "dose", self.dose.to_dict(), "gave costs that are not finite")
+        for name in CURVES:
+            self.curves[name].append(self._joined([each[name] for each in curves], 2)[:marks])
         if self.setting.record:
-            context, intensity, reward, cost = (np.asarray(part)[: self.setting.rounds - done] for part in told)
-            self.setting.record(Played(context, self.dose.cost.action(intensity), reward, cost))
-        for name, values in curves.items():
-            self.curves[name].append(values[: len(wanted)])
-        self._check_finite()  # of the chunk before: the host is one chunk ahead of the device
-        self.finite = finite
+            contexts, *rest = zip(*told, strict=True)
+            context = draws.context[:, None] if contexts[0] is None else self._joined(contexts, 2)
+            intensity, reward, cost = (self._joined(part, 2) for part in rest)
+            played = context, self.dose.cost.action(intensity), reward, cost
+            self.setting.record(Played(*(part[: self.setting.rounds - done] for part in played)))
+
+    def _joined(self, parts: Any, axis: int) -> Any:
+        """The arrays of the blocks as one, along their axis of seeds."""
+        shape = list(parts[0].shape)
+        shape[axis] = len(self.seeds)
+        whole = np.empty(shape)
+        for block, part in zip(self.blocks, parts, strict=True):
+            whole[(slice(None),) * axis + (block.where,)] = part
+        return whole
 
     @contextmanager
     def _session(self) -> Iterator[None]:
@@ -201,22 +241,36 @@ class JaxBatch(Batch):
             given["context"] = draws.context[:, None]
         return {name: np.asarray(part, self.plan.dtype) for name, part in given.items() if name not in self.silent}
 
+    @cached_property
+    def turned(self) -> bool:
+        """Whether contexts go to the device as the scan reads them, (rounds, d, row, seeds)."""
+        return self.form == "scan" and not self.world.adversarial
+
+    def _shown(self, name: str, part: Any) -> Any:
+        return np.moveaxis(part, -1, 1) if self.turned and name == "context" else part
+
     def _shapes(self) -> dict[str, Any]:
-        """The shapes of what `_given` gives."""
-        each = (self.step, 1, len(self.seeds))
-        context = (*each, *((CANDIDATES,) if self.world.adversarial else ()), self.world.dim)
+        """The shapes of what a program is given of a chunk."""
+        each, dim = (self.step, 1, self.size), self.world.dim
+        context = (*each, *((CANDIDATES,) if self.world.adversarial else ()), dim)
+        context = (self.step, dim, *each[1:]) if self.turned else context
         shapes = dict.fromkeys((*Exposure._fields, "coin"), each) | {"context": context}
         kept = {name: shape for name, shape in shapes.items() if name not in self.silent}
         return {name: jax.ShapeDtypeStruct(shape, self.plan.dtype) for name, shape in kept.items()}
 
-    def _check_finite(self) -> None:
-        whole = self.finite is None or bool(self.finite)
-        require(whole, "dose", self.dose.to_dict(), "gave costs that are not finite")
+    def stop_at(self, done: int) -> None:
+        self._finish()
+        super().stop_at(done)
 
     def results(self) -> dict[str, Any]:
-        self._check_finite()
-        self.totals = {name: np.asarray(each, dtype=float) for name, each in self.totals.items()}
+        self._finish()
         return super().results()
+
+    def _finish(self) -> None:
+        """Read what the last chunk has found, and the totals."""
+        self.unread()
+        self.unread, self.state = lambda: None, self.blocks[0].carry[0]
+        self.totals = {name: self._joined([each.carry[1][name] for each in self.blocks], 1) for name in self.totals}
 
 
 ARGUMENTS = (*(name for name in NUMBERS if name != "violation_risk"), "log_inverse_risk", "tail", "least_informative")
@@ -282,6 +336,8 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
         for name, value in passed.items():
             object.__setattr__(each, name, value)
     rule = rule._replace(spec=spec, stated=stated)
+    if scan and not (plan.counter or rule.world.adversarial):
+        given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}
     at = done + 1 + jnp.arange(plan.step)
     numbers = at.astype(plan.dtype)
     if plan.counter:
@@ -313,5 +369,6 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
             totals = totals | {name: curves[name][-1]}
         else:
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
-    told = (rounds.context, harm, outcome.reward, outcome.cost) if plan.record else ()
+    context = rounds.context if plan.counter or rule.world.adversarial else None  # the host has NumPy's
+    told = (context, harm, outcome.reward, outcome.cost) if plan.record else ()
     return (state, totals), curves, exceeded(spec, cost)[1], told
