@@ -106,14 +106,15 @@ def test_recorded_rounds_and_a_stated_spec_are_those_of_numpy(small_parts):
             np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-9)
 
 
-def test_one_program_serves_all_specs_of_a_form():
+def test_one_program_serves_all_specs_of_a_form_and_all_worlds_that_numpy_draws():
     told = {"rounds": 30, "seeds": 2, "engine": "jax"}
     simulate("hp_probe", LinearWorld(dim=2), make_spec(threshold=0.4), **told)
     before = len(jax_engine.PROGRAMS)
     other = make_spec(threshold=0.7, reward_noise=0.5, cost_noise=0.5)
-    again = simulate("hp_probe", LinearWorld(dim=2), other, **told)
-    assert len(jax_engine.PROGRAMS) == before
-    agree(again, simulate("hp_probe", LinearWorld(dim=2), other, rounds=30, seeds=2))
+    for world in ({}, {"contexts": "drift"}, {"noise": "student-t3"}, {"noise": "rademacher", "mean": "sine"}):
+        again = simulate("hp_probe", LinearWorld(dim=2, **world), other, **told)
+        assert len(jax_engine.PROGRAMS) == before
+        agree(again, simulate("hp_probe", LinearWorld(dim=2, **world), other, rounds=30, seeds=2))
 
 
 def test_a_program_is_not_taken_for_another():

@@ -20,6 +20,7 @@ from safedial.planning.scenarios import Scenario, promise_kept
 from safedial.policies import Policy, promised_risk
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.seeds import Seeds
+from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.loop import Batch, Played
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
@@ -74,14 +75,15 @@ def forecast(
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
     whole = replace(true, violation_risk=promised_risk(policy, stated))
     gain, best = _rewards(run, whole, context, action)
-    most = replace(run, spec=whole).attainable_reward
+    again: Any = {"checkpoints": run.checkpoints, "seeds": run.seeds, "dose": dose, "chunk": Batch.step}
+    most = attainable_curve(world, whole, **again, context=context)
     over = cost > stated.threshold
     quantities = {
         "scenario": scenario.name,
         "promise_holds": place is None and promise_kept(policy, scenario, stated),
         **violations_of(over, stated, policy),
         **reward_of(gain, best),
-        "attainable_share": None if most is None else float(gain.sum() / most.sum()),
+        "attainable_share": None if most is None else float(gain.sum() / most[-1].sum()),
         "first_dose": float(action[0].mean()),
         "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
         "small_doses": float((action < SMALL).mean()),

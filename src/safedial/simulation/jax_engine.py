@@ -35,8 +35,8 @@ from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule, Step, exceeded
-from safedial.worlds.linear import CANDIDATES
-from safedial.worlds.world import NOISY, Draws, Exposure
+from safedial.worlds.linear import CANDIDATES, LinearWorld
+from safedial.worlds.world import NOISY, Draws, Exposure, World
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
@@ -129,19 +129,18 @@ class JaxBatch(Batch):
 
     def _blocks(self) -> list[Block]:
         """The seeds before their first round. All blocks have one size: the last may repeat seeds of the one before."""
-        put, made = partial(jnp.asarray, dtype=self.dtype), []
+        put, made = partial(np.asarray, dtype=self.dtype), []
         with self._session():
-            numbers = jax.tree.map(put, (_numbers(self.spec), _numbers(self.rule.stated)))
+            numbers = _numbers(self.spec), _numbers(self.rule.stated), _margin(self.world, self.spec)
+            always = {"rounds": np.int64(self.setting.rounds), "numbers": jax.tree.map(put, numbers)}
+            state, truth = jax.tree.map(put, self.state), self.truth if self.counted or self.world.adversarial else ()
             for start in range(0, len(self.seeds), self.size):
                 first = min(start, len(self.seeds) - self.size)
                 where = slice(first, first + self.size)
-                fixed: dict[str, Any] = {"rounds": np.int64(self.setting.rounds), "numbers": numbers}
-                if self.counted or self.world.adversarial:
-                    fixed["truth"] = jax.tree.map(lambda part, where=where: put(part[where]), self.truth)
-                if self.counted:
-                    fixed["seeds"] = tuple(jnp.asarray(half) for half in counter.halves(self.seeds[where]))
-                totals = {name: jnp.asarray(each[:, where]) for name, each in self.totals.items()}
-                made.append(Block(where, fixed, (jax.tree.map(jnp.copy, self.state), totals)))
+                fixed = always | {"truth": jax.tree.map(lambda part, where=where: put(part[where]), truth)}
+                fixed |= {"seeds": counter.halves(self.seeds[where])} if self.counted else {}
+                totals = {name: each[:, where] for name, each in self.totals.items()}
+                made.append(Block(where, *jax.device_put((fixed, (state, totals)))))
         return made
 
     def draw_truth(self) -> Any:
@@ -287,6 +286,12 @@ def _numbers(spec: SafetySpec) -> dict[str, Any]:
     return {name: value for name, value in given.items() if not (value is None or is_zero(value))}
 
 
+def _margin(world: World, spec: SafetySpec) -> dict[str, Any]:
+    """The number of a world of the package that is an argument of a program: what its noise rarely exceeds."""
+    linear = isinstance(world, LinearWorld) and not world.is_own
+    return {"exact_margin": world.exact_margin(spec)} if linear and spec.margin == "subgaussian" else {}
+
+
 def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     """The program for these arguments, compiled once for each form of the rule; your own policies and worlds, whose
     form is not known, compile anew.
@@ -295,12 +300,16 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     if not _known(rule):
         return make(*arguments).compile()
     # Only the scan of the plain learner takes the spec's numbers as arguments; elsewhere they are part of the program.
-    passed = arguments[1]["numbers"] if plan.form == "scan" else ((), ())
+    *passed, margin = arguments[1]["numbers"] if plan.form == "scan" else ((), (), ())
     specs = zip((rule.spec, rule.stated), passed, strict=True)
     fixed = [{name: _exactly(vars(spec)[name]) for name in vars(spec) if name not in given} for spec, given in specs]
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
     device = str(jax.config.jax_default_device)
-    key = repr((device, rule.policy.name, rule.policy.options, rule.world.to_dict(), rule.dose.to_dict()))
+    world = rule.world.to_dict()
+    if margin and not plan.counter:  # what else shapes the noise, the contexts and the means is NumPy's
+        world |= {"noise": world["noise"] == "context-scale", "contexts": rule.world.adversarial}
+        world |= {} if rule.world.adversarial else {"mean": ""}
+    key = repr((device, rule.policy.name, rule.policy.options, type(rule.world), world, rule.dose.to_dict()))
     key += repr((fixed, rule.batch, plan, shapes))
     if key not in PROGRAMS:
         PROGRAMS[key] = make(*arguments).compile()
@@ -331,11 +340,11 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
     """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
     (state, totals), (done, marks, given) = carry, chunk
     scan = plan.form == "scan"
-    spec, stated = (copy.copy(each) for each in (rule.spec, rule.stated))
-    for each, passed in zip((spec, stated), fixed["numbers"] if scan else ({}, {}), strict=True):
+    spec, stated, world = (copy.copy(each) for each in (rule.spec, rule.stated, rule.world))
+    for each, passed in zip((spec, stated, world), fixed["numbers"] if scan else ({}, {}, {}), strict=True):
         for name, value in passed.items():
-            object.__setattr__(each, name, value)
-    rule = rule._replace(spec=spec, stated=stated)
+            object.__setattr__(each, name, (lambda *_, value=value: value) if each is world else value)
+    rule = rule._replace(spec=spec, stated=stated, world=world)
     if scan and not (plan.counter or rule.world.adversarial):
         given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}
     at = done + 1 + jnp.arange(plan.step)
@@ -344,7 +353,7 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
         given = counter.draw_rounds(rule.world, spec, fixed["truth"], fixed["seeds"], at)
     shape = totals["regret"].shape
     if plan.form in ("scan", "general"):
-        state, told, sent = scanned_rounds.play(rule, state, (numbers, given), shape, fixed.get("truth"), scan=scan)
+        state, told, sent = scanned_rounds.play(rule, state, (numbers, given), shape, fixed["truth"], scan=scan)
         given = given | sent
     else:
         from safedial.simulation import fused_rounds

@@ -193,9 +193,12 @@ class World(ABC):
         """
         if self.is_own or spec.noise_scale or not self.proportional:
             return None
-        margin = quantile(self.noise, 1.0 - spec.violation_risk) * spec.cost_noise
-        load = exposure.cost_mean + margin * self.noise_scale(spec, exposure.context)
+        load = exposure.cost_mean + self.exact_margin(spec) * self.noise_scale(spec, exposure.context)
         return largest_safe_intensity(load, 0.0, threshold=spec.threshold - self.baseline_cost).intensity
+
+    def exact_margin(self, spec: SafetySpec) -> Any:
+        """What the noise of the cost exceeds with probability δ, where its scale is 1."""
+        return quantile(self.noise, 1.0 - spec.violation_risk) * spec.cost_noise
 
 
 def generators(seeds: list[int], streams: Sequence[str] = STREAMS) -> Generators:
