@@ -47,6 +47,7 @@ class Forecast:
     quantities: dict[str, Any]
     curves: list[dict[str, Any]] = field(repr=False)
     engine: str = "numpy"
+    compile_seconds: float = 0.0
 
 
 def forecast(
@@ -90,7 +91,8 @@ def forecast(
         **_alarms(over, stated, policy),
     }
     curves = curves_of(scenario.name, action, gain, best, over)
-    return Forecast(scenario=scenario, quantities=quantities, curves=curves, engine=run.engine)
+    played = {"engine": run.engine, "compile_seconds": run.compile_seconds}
+    return Forecast(scenario=scenario, quantities=quantities, curves=curves, **played)
 
 
 def window(rounds: int) -> int:
