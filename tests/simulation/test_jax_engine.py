@@ -77,8 +77,10 @@ def test_the_kernel_of_a_gpu_plays_the_same_rounds(many, monkeypatch):
         start(self, setting, form="interpret", **options)
 
     monkeypatch.setattr(jax_engine.JaxBatch, "__init__", interpreted)
-    given = (make_policy("epsilon_greedy"), LinearWorld(dim=3), make_spec())
-    agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
+    for threshold in (0.5, 0.3, [0.4]):
+        given = (make_policy("epsilon_greedy"), LinearWorld(dim=3), make_spec(threshold=threshold))
+        agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
+    assert len(jax_engine.PROGRAMS) == 2  # a number, or a grid of one
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -89,7 +91,8 @@ def test_the_kernel_of_a_gpu_lowers_for_cuda(dim, count, dtype, monkeypatch):
     batch = jax_engine.JaxBatch(setting, device=None, draws="counter", dtype=dtype, form="interpret")
     with jax_engine.x64(True):
         numbers = jax_engine.jax.ShapeDtypeStruct((8,), dtype)
-        traced = jax_engine.jax.jit(partial(fused_rounds.play, batch.rule)).trace(batch.state, numbers, batch._shapes())
+        passed, play = batch.blocks[0].fixed["numbers"], partial(fused_rounds.play, batch.rule)
+        traced = jax_engine.jax.jit(play).trace(batch.state, (numbers, batch._shapes()), passed)
         assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 

@@ -12,7 +12,6 @@ Double precision is enabled only for the call, in a context, never in the global
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ from safedial.simulation import counter, scanned_rounds
 from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
-from safedial.simulation.rule import CURVES, Rule, Step, exceeded
+from safedial.simulation.rule import CURVES, Rule, Step, exceeded, with_numbers
 from safedial.worlds.linear import CANDIDATES, LinearWorld
 from safedial.worlds.world import NOISY, Draws, Exposure, World
 
@@ -55,6 +54,9 @@ LONGEST = 4096
 
 KERNEL = 64
 """The largest d for which a GPU has the fused kernel (`simulation.fused_rounds`)."""
+
+PASSED = ("scan", "kernel", "interpret")
+"""The forms whose programs take the spec's numbers as arguments; elsewhere they are part of the program."""
 
 WAY_OUT = "use engine='numpy'"
 
@@ -201,6 +203,8 @@ class JaxBatch(Batch):
 
     def _joined(self, parts: Any, axis: int) -> Any:
         """The arrays of the blocks as one, along their axis of seeds."""
+        if len(parts) == 1:
+            return np.asarray(parts[0])
         shape = list(parts[0].shape)
         shape[axis] = len(self.seeds)
         whole = np.empty(shape)
@@ -299,8 +303,7 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     make = jax.jit(partial(_play, rule, plan), donate_argnums=0).lower
     if not _known(rule):
         return make(*arguments).compile()
-    # Only the scan of the plain learner takes the spec's numbers as arguments; elsewhere they are part of the program.
-    *passed, margin = arguments[1]["numbers"] if plan.form == "scan" else ((), (), ())
+    *passed, margin = arguments[1]["numbers"] if plan.form in PASSED else ((), (), ())
     specs = zip((rule.spec, rule.stated), passed, strict=True)
     fixed = [{name: _exactly(vars(spec)[name]) for name in vars(spec) if name not in given} for spec, given in specs]
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
@@ -340,11 +343,9 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
     """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
     (state, totals), (done, marks, given) = carry, chunk
     scan = plan.form == "scan"
-    spec, stated, world = (copy.copy(each) for each in (rule.spec, rule.stated, rule.world))
-    for each, passed in zip((spec, stated, world), fixed["numbers"] if scan else ({}, {}, {}), strict=True):
-        for name, value in passed.items():
-            object.__setattr__(each, name, (lambda *_, value=value: value) if each is world else value)
-    rule = rule._replace(spec=spec, stated=stated, world=world)
+    passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
+    rule = with_numbers(rule, passed)
+    spec = rule.spec
     if scan and not (plan.counter or rule.world.adversarial):
         given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}
     at = done + 1 + jnp.arange(plan.step)
@@ -358,7 +359,7 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
     else:
         from safedial.simulation import fused_rounds
 
-        state, told = fused_rounds.play(rule, state, numbers, given, interpret=plan.form == "interpret")
+        state, told = fused_rounds.play(rule, state, (numbers, given), passed, interpret=plan.form == "interpret")
     intensity, flags = told[:, 0], told[:, 1].astype(np.int32)
     harm, gain = rule.applied(intensity)
     steps = Step(gain, harm, *(flags & (1 << place) > 0 for place in range(3)))
