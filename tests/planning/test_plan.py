@@ -12,6 +12,7 @@ from safedial.core.margin import noise_margin
 from safedial.function_classes import finite, kernel
 from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
 from safedial.planning.forecast import forecast
+from safedial.simulation import engines
 from safedial.simulation.logged import simulated_log
 from safedial.simulation.loop import Batch, Setting
 from safedial.worlds import noise as noises
@@ -278,3 +279,21 @@ def test_what_cannot_be_planned_is_said():
         plan("hp_probe", SPEC, dim=2, rounds=0)
     with pytest.raises(InvalidInput, match="scenarios"):
         plan("hp_probe", SPEC, dim=2, rounds=10, scenarios=[])
+
+
+def test_both_engines_plan_alike_and_a_plan_says_which_played(monkeypatch):
+    given = {"dim": 3, "rounds": 60, "seeds": 4}
+    slow = plan("hp_probe", SPEC, **given)
+    assert (slow.engine, slow.compile_seconds) == ("numpy", 0.0)  # too small to compile for
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    fast = plan("hp_probe", SPEC, **given)
+    assert fast.engine == "jax"
+    assert fast.compile_seconds > 0.0
+    for one, other in zip(fast.table + fast.curves, slow.table + slow.curves, strict=True):
+        numbers = [name for name in one if isinstance(one[name], float)]
+        assert {**one, **dict.fromkeys(numbers)} == {**other, **dict.fromkeys(numbers)}
+        np.testing.assert_allclose([one[name] for name in numbers], [other[name] for name in numbers], atol=1e-9)
+    refused = make_spec(margin="quantile", margin_risk=0.01)
+    assert plan("hp_probe", refused, **given, scenarios=SCENARIOS[:1]).engine == "numpy"
+    with pytest.raises(InvalidInput, match="rounds"):
+        plan("hp_probe", SPEC, dim=3, rounds=0.5)

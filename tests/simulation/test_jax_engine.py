@@ -39,18 +39,28 @@ CASES = [
     ("hp_probe", {"radius": "constrained"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
     ("hp_probe", {}, {"margin": "bounded", "noise_low": -2.0, "noise_high": 2.0}, {"noise": "uniform"}),
     ("hp_probe", {}, {"noise_scale": with_any_sensor(0.1), "threshold": [0.4, 0.6]}, {}),
+    ("hp_probe", {"radius": "determinant"}, {}, {"contexts": "drift", "noise": "context-scale"}),
+    ("hp_ucb", {"radius": "mixture"}, {"promise": "joint"}, {"noise": "student-t3"}),
+    ("epsilon_greedy", {}, {}, {"contexts": "adversarial", "noise": "rademacher"}),
+    ("thompson", {}, {}, {"noise": "truncated", "mean": "sine"}),
+    ("on_expectation", {}, {}, {"noise": "exponential"}),
 ]
 
 
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Chunks of 30 rounds and blocks of two seeds, of which the last repeats one."""
+    for name, value in (("LONGEST", 40), ("CACHE", 1), ("VECTOR", 2)):
+        monkeypatch.setattr(jax_engine, name, value)
+
+
 @pytest.mark.parametrize(("name", "options", "fields", "world"), CASES, ids=[case[0] for case in CASES])
-def test_both_engines_play_the_same_rounds(name, options, fields, world, monkeypatch):
-    monkeypatch.setattr(jax_engine, "LONGEST", 40)
+def test_both_engines_play_the_same_rounds(name, options, fields, world, small_parts):
     given = (make_policy(name, **options), LinearWorld(dim=3, **world), make_spec(**fields))
     agree(simulate(*given, rounds=90, seeds=[4, 0, 7]), simulate(*given, rounds=90, seeds=[4, 0, 7], engine="jax"))
 
 
-def test_with_a_dose_curve_and_a_world_of_another_kind(monkeypatch):
-    monkeypatch.setattr(jax_engine, "LONGEST", 40)
+def test_with_a_dose_curve_and_a_world_of_another_kind(small_parts):
     given = (make_policy("hp_probe"), NonlinearWorld(kind="dose-toxicity", dim=2), make_spec())
     told = {"rounds": 60, "seeds": 3, "dose": hill(0.4, 2.0)}
     agree(simulate(*given, **told), simulate(*given, **told, engine="jax"))
@@ -67,8 +77,10 @@ def test_the_kernel_of_a_gpu_plays_the_same_rounds(many, monkeypatch):
         start(self, setting, form="interpret", **options)
 
     monkeypatch.setattr(jax_engine.JaxBatch, "__init__", interpreted)
-    given = (make_policy("epsilon_greedy"), LinearWorld(dim=3), make_spec())
-    agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
+    for threshold in (0.5, 0.3, [0.4]):
+        given = (make_policy("epsilon_greedy"), LinearWorld(dim=3), make_spec(threshold=threshold))
+        agree(simulate(*given, rounds=40, seeds=70), simulate(*given, rounds=40, seeds=70, engine="jax"))
+    assert len(jax_engine.PROGRAMS) == 2  # a number, or a grid of one
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -79,32 +91,33 @@ def test_the_kernel_of_a_gpu_lowers_for_cuda(dim, count, dtype, monkeypatch):
     batch = jax_engine.JaxBatch(setting, device=None, draws="counter", dtype=dtype, form="interpret")
     with jax_engine.x64(True):
         numbers = jax_engine.jax.ShapeDtypeStruct((8,), dtype)
-        traced = jax_engine.jax.jit(partial(fused_rounds.play, batch.rule)).trace(batch.state, numbers, batch._shapes())
+        passed, play = batch.blocks[0].fixed["numbers"], partial(fused_rounds.play, batch.rule)
+        traced = jax_engine.jax.jit(play).trace(batch.state, (numbers, batch._shapes()), passed)
         assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
-def test_recorded_rounds_and_a_stated_spec_are_those_of_numpy(monkeypatch):
-    monkeypatch.setattr(jax_engine, "LONGEST", 40)
+def test_recorded_rounds_and_a_stated_spec_are_those_of_numpy(small_parts):
     for contexts in ("iid", "adversarial"):
         told = []
         for engine in ("numpy", "jax"):
             chunks = []
             options = {"stated": make_spec(cost_noise=0.4), "record": chunks.append, "engine": engine}
             world, spec = LinearWorld(dim=3, contexts=contexts), make_spec(cost_noise=0.8)
-            simulate("hp_probe", world, spec, rounds=90, seeds=2, dose=hill(0.4, 2.0), **options)
+            simulate("hp_probe", world, spec, rounds=90, seeds=3, dose=hill(0.4, 2.0), **options)
             told.append([np.concatenate(part) for part in zip(*chunks, strict=True)])
         for one, other in zip(*told, strict=True):
             np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-9)
 
 
-def test_one_program_serves_all_specs_of_a_form():
+def test_one_program_serves_all_specs_of_a_form_and_all_worlds_that_numpy_draws():
     told = {"rounds": 30, "seeds": 2, "engine": "jax"}
     simulate("hp_probe", LinearWorld(dim=2), make_spec(threshold=0.4), **told)
     before = len(jax_engine.PROGRAMS)
     other = make_spec(threshold=0.7, reward_noise=0.5, cost_noise=0.5)
-    again = simulate("hp_probe", LinearWorld(dim=2), other, **told)
-    assert len(jax_engine.PROGRAMS) == before
-    agree(again, simulate("hp_probe", LinearWorld(dim=2), other, rounds=30, seeds=2))
+    for world in ({}, {"contexts": "drift"}, {"noise": "student-t3"}, {"noise": "rademacher", "mean": "sine"}):
+        again = simulate("hp_probe", LinearWorld(dim=2, **world), other, **told)
+        assert len(jax_engine.PROGRAMS) == before
+        agree(again, simulate("hp_probe", LinearWorld(dim=2, **world), other, rounds=30, seeds=2))
 
 
 def test_a_program_is_not_taken_for_another():
@@ -135,7 +148,7 @@ def test_counters_are_threefry():
         np.testing.assert_array_equal(one, other)
 
 
-def test_counter_worlds_do_not_depend_on_batch_and_chunk(monkeypatch):
+def test_counter_worlds_do_not_depend_on_batch_block_and_chunk(small_parts, monkeypatch):
     told = {"rounds": 80, "engine": "jax", "draws": "counter"}
     whole = simulate("hp_probe", LinearWorld(dim=3), make_spec(), seeds=[0, 1, 5], **told)
     monkeypatch.setattr(jax_engine, "LONGEST", 30)

@@ -44,7 +44,7 @@ def plan(
     seeds: Annotated[
         str, typer.Option(help="Studies simulated in each scenario: how many, or which, as 0:100.")
     ] = "100",
-    engine: Annotated[str, typer.Option(help="Engine of the simulations: numpy, jax or auto.")] = "numpy",
+    engine: Annotated[str, typer.Option(help="Engine of the simulations: numpy, jax or auto.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
 ) -> None:
@@ -97,6 +97,7 @@ def plan(
             "assumed": dict(made.assumed),
             "baseline_cost": baseline_cost,
             "engine": made.engine,
+            "compile_seconds": made.compile_seconds,
             "scenarios": made.table,
         }
         print_json(report | {"files": [str(path) for path in paths]})
@@ -129,4 +130,6 @@ def _print(made: Any, paths: list[Path]) -> None:
         "studies give more than the start; share: of an all-knowing policy's scale"
     )
     typer.echo(f"(* the promise is not proved there. {above}{scale if made.bracketed else reward}.)")
+    compiling = f"; compiling took {made.compile_seconds:.1f} s" if made.compile_seconds >= 0.05 else ""
+    typer.echo(f"Played by engine {made.engine}{compiling}.")
     print_written(paths)

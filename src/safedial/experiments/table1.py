@@ -74,7 +74,7 @@ def table1(
     """The rows of the table, our rates beside the paper's."""
     rows: list[dict[str, Any]] = []
     spec, engine = table1_spec(), engine or Engine()
-    options: Any = {"rounds": rounds, "seeds": seeds, "progress": progress, "engine": engine.asked}
+    options: Any = {"rounds": rounds, "seeds": seeds, "points": 1, "progress": progress, "engine": engine.asked}
     for name in POLICIES:
         run = engine.saw(simulate(make_policy(name, radius="paper"), LinearWorld(dim=dim), spec, **options))
         for index, threshold in enumerate(THRESHOLDS):

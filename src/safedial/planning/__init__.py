@@ -16,13 +16,14 @@ from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.decision.defaults import by_rule
 from safedial.decision.rules import named_policy
 from safedial.decision.units import Dial, significant
-from safedial.errors import require
+from safedial.errors import InvalidInput, is_whole, require
 from safedial.notebook import card, data_frame
 from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, columns, in_scales, learns, tolerances
 from safedial.planning.forecast import SMALL, Forecast, forecast
 from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
-from safedial.policies import Policy, as_policy
+from safedial.policies import POLICIES, Policy, as_policy
 from safedial.seeds import Seeds, as_seeds
+from safedial.simulation.engines import pays
 from safedial.simulation.own_policy import find_policy, is_own_name
 from safedial.worlds import World, as_world
 from safedial.worlds.dose_response import DoseResponseWorld
@@ -59,6 +60,11 @@ class Plan:
     @property
     def engine(self) -> str:
         return " and ".join(sorted({each.engine for each in self.forecasts}))
+
+    @property
+    def compile_seconds(self) -> float:
+        """How long it took to compile programs; next to nothing where all were there."""
+        return sum(each.compile_seconds for each in self.forecasts)
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -195,7 +201,7 @@ def plan(
     dial: Dial | None = None,
     scenarios: Sequence[Scenario] | None = None,
     progress: Callable[[int], None] | None = None,
-    engine: Literal["numpy", "jax", "auto"] = "numpy",
+    engine: Literal["numpy", "jax", "auto"] = "auto",
 ) -> Plan:
     """Simulate every scenario.
 
@@ -215,7 +221,8 @@ def plan(
         dial: the units of doses in words.
         scenarios: by default all of `SCENARIOS` in which the policy can be simulated.
         progress: called with the number of rounds just finished; a scenario has `rounds`.
-        engine: of `simulate`; "jax" is for policies with a linear learner.
+        engine: of `simulate`; "jax" is for policies with a linear learner, and "auto" is "jax" where that is installed
+            and the plan is large enough for it. `Plan.engine` says which played; they agree up to rounding.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
@@ -245,8 +252,8 @@ def plan(
     if added:
         given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
     common |= {"dim": dim, "dose": as_dose(dose)}
-    options = common | {"baseline_cost": baseline_cost, "progress": progress, "engine": engine, "place": place}
-    made = tuple(forecast(each, rule, whole, **options) for each in given)
+    options = common | {"baseline_cost": baseline_cost, "progress": progress, "place": place}
+    made = _forecasts(given, rule, whole, engine, options)
     common |= {"seeds": len(which), "which": which}
     return Plan(
         policy=rule,
@@ -257,6 +264,27 @@ def plan(
         baseline_cost=baseline_cost,
         dial=Dial() if dial is None else dial,
     )
+
+
+def _forecasts(
+    given: tuple[Scenario, ...], policy: Policy, spec: SafetySpec, engine: Any, options: dict[str, Any]
+) -> tuple[Forecast, ...]:
+    """Every scenario's. They share programs, so with "auto" they may together repay what none would alone; your own
+    policies and worlds compile in each.
+    """
+    shared = policy.is_linear and policy.name in POLICIES and options["place"] is None and is_whole(options["rounds"])
+    rounds, seeds = options["rounds"], len(options["seeds"])
+    together = engine == "auto" and shared and pays(policy, options["dim"], rounds * len(given), seeds)
+
+    def made(each: Scenario) -> Forecast:
+        try:
+            return forecast(each, policy, spec, **options, engine="jax" if together else engine)
+        except InvalidInput:
+            if not together:
+                raise
+            return forecast(each, policy, spec, **options, engine="numpy")
+
+    return tuple(map(made, given))
 
 
 def planned(policy: Any, spec: SafetySpec, dim: int | None, dial: Dial | None) -> tuple[Policy, SafetySpec]:

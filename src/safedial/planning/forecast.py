@@ -20,6 +20,7 @@ from safedial.planning.scenarios import Scenario, promise_kept
 from safedial.policies import Policy, promised_risk
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.seeds import Seeds
+from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.loop import Batch, Played
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
@@ -46,6 +47,7 @@ class Forecast:
     quantities: dict[str, Any]
     curves: list[dict[str, Any]] = field(repr=False)
     engine: str = "numpy"
+    compile_seconds: float = 0.0
 
 
 def forecast(
@@ -74,21 +76,23 @@ def forecast(
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
     whole = replace(true, violation_risk=promised_risk(policy, stated))
     gain, best = _rewards(run, whole, context, action)
-    most = replace(run, spec=whole).attainable_reward
+    again: Any = {"checkpoints": run.checkpoints, "seeds": run.seeds, "dose": dose, "chunk": Batch.step}
+    most = attainable_curve(world, whole, **again, context=context)
     over = cost > stated.threshold
     quantities = {
         "scenario": scenario.name,
         "promise_holds": place is None and promise_kept(policy, scenario, stated),
         **violations_of(over, stated, policy),
         **reward_of(gain, best),
-        "attainable_share": None if most is None else float(gain.sum() / most.sum()),
+        "attainable_share": None if most is None else float(gain.sum() / most[-1].sum()),
         "first_dose": float(action[0].mean()),
         "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
         "small_doses": float((action < SMALL).mean()),
         **_alarms(over, stated, policy),
     }
     curves = curves_of(scenario.name, action, gain, best, over)
-    return Forecast(scenario=scenario, quantities=quantities, curves=curves, engine=run.engine)
+    played = {"engine": run.engine, "compile_seconds": run.compile_seconds}
+    return Forecast(scenario=scenario, quantities=quantities, curves=curves, **played)
 
 
 def window(rounds: int) -> int:

@@ -70,9 +70,17 @@ class RewardLearner:
 
 
 def attainable_curve(
-    world: World, spec: SafetySpec, *, checkpoints: NDArray[np.int64], seeds: list[int], dose: Dose, chunk: int
+    world: World,
+    spec: SafetySpec,
+    *,
+    checkpoints: NDArray[np.int64],
+    seeds: list[int],
+    dose: Dose,
+    chunk: int,
+    context: Array | None = None,
 ) -> Array | None:
-    """The attainable reward up to each checkpoint, (checkpoint, spec row, seed), its random numbers drawn again.
+    """The attainable reward up to each checkpoint, (checkpoint, spec row, seed), its random numbers drawn again; the
+    contexts, (rounds, seeds, d), if they are not given.
 
     None where there is none: a mean reward that is not linear, contexts that answer to the policy, or no exact
     clairvoyant (sensor noise, a noise scale, a promise for all rounds together).
@@ -81,18 +89,21 @@ def attainable_curve(
     plain = not (spec.noise_scale or spec.reward_sensor_noise or spec.cost_sensor_noise)
     if not (linear and plain and PROMISES[spec.promise].each_round):
         return None
-    columns, rngs = as_columns(spec), generators(seeds)
+    columns, rngs = as_columns(spec), generators(seeds, ("truth", "context", "reward_noise"))
     truth = world.draw_truth(spec, rngs)
     ridge = world.dim * (spec.reward_noise / spec.coefficient_bound) ** 2
     learner = RewardLearner(world.dim, len(seeds), max(ridge, LEAST_RIDGE * spec.context_bound**2))
     total, curve = np.zeros((check_grids(spec, several=True), len(seeds))), []
     for done in range(0, int(checkpoints[-1]), chunk):
-        draws = world.draw_chunk(columns, rngs, min(chunk, int(checkpoints[-1]) - done), done)
-        reward, cost = world.means(columns, truth, draws.context)
+        size = min(chunk, int(checkpoints[-1]) - done)
+        drawn = None if context is not None else np.swapaxes(world.draw_contexts(columns, rngs, size, done), 0, 1)
+        seen = np.ascontiguousarray(context[done : done + size] if drawn is None else drawn)
+        noise = np.swapaxes(world.draw_noise("reward_noise", columns, rngs, size), 0, 1)
+        reward, cost = world.means(columns, truth, seen)
         nothing = np.zeros(reward.shape)[:, None]
-        exposure = Exposure(draws.context[:, None], reward[:, None], cost[:, None], *[nothing] * 6)
+        exposure = Exposure(seen[:, None], reward[:, None], cost[:, None], *[nothing] * 6)
         best: Any = world.exact_intensity(columns, exposure)
-        wanted = learner.estimates(draws.context, reward + draws.reward_noise) >= 0.0
+        wanted = learner.estimates(seen, reward + noise * world.noise_scale(columns, seen)) >= 0.0
         gain = dose.reward.effect(dose.cost.action(np.where(wanted[:, None], best, 0.0)))
         running = total + np.cumsum(gain * reward[:, None], axis=0)
         total = running[-1]

@@ -8,6 +8,7 @@ from typing import Any
 
 from safedial.core.spec_grid import check_grids
 from safedial.errors import InvalidInput, require
+from safedial.policies import Policy
 from safedial.simulation.loop import Batch, Setting
 
 ENGINES = ("numpy", "jax", "auto")
@@ -51,6 +52,13 @@ def check_engine(chosen: Mapping[str, Any]) -> None:
 
 
 def _pays(setting: Setting) -> bool:
-    """Whether JAX is installed, and the NumPy engine would take long enough for compiling to pay."""
     size = len(setting.seeds) * check_grids(setting.spec, several=True)
-    return setting.rounds * (6e-5 + 6e-7 * size) >= WORTHWHILE and find_spec("jax") is not None
+    return pays(setting.policy, setting.world.dim, setting.rounds, size)
+
+
+def pays(policy: Policy, dim: int, rounds: int, size: int) -> bool:
+    """Whether JAX is installed, and the NumPy engine would take long enough for compiling to pay. `size`: seeds times
+    specs; with the radius `self-normalised`, eigenvectors are found in every round of each.
+    """
+    each = 1.7e-6 * dim if policy.options.get("radius") == "self-normalised" else 6e-7
+    return rounds * (6e-5 + each * size) >= WORTHWHILE and find_spec("jax") is not None

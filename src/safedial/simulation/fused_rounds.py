@@ -21,7 +21,7 @@ from jax.experimental import pallas
 from safedial.core.estimate import Estimate
 from safedial.jax_device import triton
 from safedial.simulation.jax_learners import linear, packed, packed_place
-from safedial.simulation.rule import Rule
+from safedial.simulation.rule import Rule, with_numbers
 from safedial.worlds.world import Exposure
 
 REGISTERS = 190
@@ -82,8 +82,12 @@ def _shared(dim: int) -> Form:
     return Form(max(1, entries // wide**2), wide, learner, 0, load, store, lambda ref, at: ref[at, :, :])
 
 
-def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, interpret: bool = False) -> Any:
-    """(state, told (rounds, 2, 1, seeds)) of a chunk, as the scan of `jax_engine` has them."""
+def play(rule: Rule, state: Estimate, chunk: Any, passed: Any = ({}, {}, {}), *, interpret: bool = False) -> Any:
+    """(state, told (rounds, 2, 1, seeds)) of a chunk, as the scan of `jax_engine` has them. `passed`: numbers of the
+    rule, which a kernel must be given as an array.
+    """
+    (numbers, given), (leaves, form_of_passed) = chunk, jax.tree.flatten(passed)
+    scalars = jnp.stack([numbers[0], *(jnp.reshape(each, ()) for each in leaves)])
     dim, dtype, rounds, seeds = rule.world.dim, state.inverse.dtype, len(numbers), state.log_det.shape[-1]
     registers = dtype.itemsize // 4 * (dim * (dim + 1) // 2 + 3 * dim)
     form = _lanes(dim) if seeds >= MANY and registers <= REGISTERS else _shared(dim)
@@ -91,16 +95,18 @@ def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, in
     names, missing = tuple(name for name in given if name != "context"), -seeds % form.block
 
     def kernel(fixed: tuple[Any, Any], before: Any, shown: dict[str, Any], after: Any, told: Any) -> None:
-        first, contexts = fixed
+        values, contexts = fixed
+        held = [values[place] for place in range(len(scalars))]
+        first, known = held[0], with_numbers(rule, jax.tree.unflatten(form_of_passed, held[1:]))
 
         def body(index: Any, state: Estimate) -> Estimate:
             index = jnp.asarray(index, jnp.int32)
             here = {name: shown[name][index, :] for name in names} | {"context": form.context(contexts, index)}
             now = Exposure(**{name: here.get(name, 0.0) for name in Exposure._fields})
-            coin, number = here.get("coin", 0.0), first[0] + index.astype(dtype)
-            prediction, choice = rule.decide(state, number, now, coin)
-            learned, step = rule.learn(state, now, prediction, choice, coin)
-            flags = sum(jnp.where(held, float(1 << place), 0.0) for place, held in enumerate(step[2:]))
+            coin, number = here.get("coin", 0.0), first + index.astype(dtype)
+            prediction, choice = known.decide(state, number, now, coin)
+            learned, step = known.learn(state, now, prediction, choice, coin)
+            flags = sum(jnp.where(flag, float(1 << place), 0.0) for place, flag in enumerate(step[2:]))
             told[index, 0, :] = choice.intensity.astype(dtype)
             told[index, 1, :] = (flags + 0.0 * choice.intensity).astype(dtype)
             return jax.tree.map(lambda part: part.astype(dtype), learned)
@@ -126,14 +132,14 @@ def play(rule: Rule, state: Estimate, numbers: Any, given: dict[str, Any], *, in
         kernel,
         grid=((seeds + missing) // form.block,),
         in_specs=[
-            (pallas.BlockSpec((1,), lambda at: (0,)), blocks(contexts, 1 if form.axis == 0 else -1)),
+            (pallas.BlockSpec(scalars.shape, lambda at: (0,)), blocks(contexts, 1 if form.axis == 0 else -1)),
             states,
             {name: blocks(part, 1) for name, part in noises.items()},
         ],
         out_specs=[states, blocks(told, 2)],
         out_shape=[tuple(jax.ShapeDtypeStruct(part.shape, dtype) for part in parts), told],
         **options,
-    )((numbers[:1], contexts), parts, noises)
+    )((scalars, contexts), parts, noises)
     after = (jnp.moveaxis(part, form.axis, 0)[:seeds] for part in after)
     whole = (part[(slice(None), *[slice(dim)] * (part.ndim - 1))] for part in after)
     return Estimate(*(part[None] for part in whole)), told[:, :, None, :seeds]

@@ -12,7 +12,6 @@ Double precision is enabled only for the call, in a context, never in the global
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ import numpy as np
 from safedial.core import estimate
 from safedial.core.namespace import is_zero
 from safedial.core.scale import NoiseScale
+from safedial.core.self_normalised import multipliers
 from safedial.core.spec import NUMBERS, SafetySpec
 from safedial.core.tighter_radii import needs_more
 from safedial.errors import InvalidInput, import_extra, require
@@ -33,21 +33,30 @@ from safedial.simulation import counter, scanned_rounds
 from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
-from safedial.simulation.rule import CURVES, Rule, Step, exceeded
-from safedial.worlds.linear import CANDIDATES
-from safedial.worlds.world import NOISY, Draws, Exposure
+from safedial.simulation.rule import CURVES, Rule, Step, exceeded, with_numbers
+from safedial.worlds.linear import CANDIDATES, LinearWorld
+from safedial.worlds.world import NOISY, Draws, Exposure, World
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
 
-BYTES = {"cpu": 64 << 20, "gpu": 4 << 30}
+BYTES = {"cpu": 32 << 20, "gpu": 4 << 30}
 """The size of a chunk's random numbers."""
+
+CACHE = 128 << 10
+"""The bytes of Σ⁻¹ of a block of seeds on a CPU, whose cache is to hold them from round to round."""
+
+VECTOR = 16
+"""The seeds of a block are a multiple of it, so that whole vectors are read."""
 
 LONGEST = 4096
 """Rounds in a chunk, at most."""
 
 KERNEL = 64
 """The largest d for which a GPU has the fused kernel (`simulation.fused_rounds`)."""
+
+PASSED = ("scan", "kernel", "interpret")
+"""The forms whose programs take the spec's numbers as arguments; elsewhere they are part of the program."""
 
 WAY_OUT = "use engine='numpy'"
 
@@ -70,8 +79,15 @@ class Plan(NamedTuple):
     record: bool
 
 
+class Block:
+    """Some of the seeds, which a call of the program plays: what is theirs and stays, and what moves."""
+
+    def __init__(self, where: slice, fixed: dict[str, Any], carry: Any) -> None:
+        self.where, self.fixed, self.carry = where, fixed, carry
+
+
 class JaxBatch(Batch):
-    """A `Batch` whose chunks are played and scored by a compiled program."""
+    """A `Batch` whose chunks are played and scored by a compiled program, block by block of seeds."""
 
     engine = "jax"
 
@@ -85,22 +101,14 @@ class JaxBatch(Batch):
         self.step = -(-rounds // -(-rounds // min(LONGEST, max(1, size))))
         marks = max(len(self.marks(start, self.step)) for start in range(0, rounds, self.step))
         self.plan = Plan(self.step, marks, self.counted, dtype, self.form, setting.record is not None)
-        with self._session():
-            put = partial(jnp.asarray, dtype=dtype)
-            numbers = _numbers(self.spec), _numbers(self.rule.stated)
-            self.fixed: dict[str, Any] = {"rounds": np.int64(rounds), "numbers": jax.tree.map(put, numbers)}
-            if self.counted or self.world.adversarial:
-                self.fixed["truth"] = jax.tree.map(put, self.truth)
-            if self.counted:
-                self.fixed["seeds"] = tuple(jnp.asarray(half) for half in counter.halves(seeds))
-            self.totals = {name: jnp.asarray(each) for name, each in self.totals.items()}
-        self.finite: Any = None
+        self.blocks = self._blocks()
+        self.unread: Callable[[], None] = lambda: None
         self.compile()
 
     def start(self) -> Any:
-        """The state, made on the device in the layout of the program's form."""
+        """The state of a block of seeds, made on the device in the layout of the program's form."""
         self._refuse()
-        rows, on_gpu = len(self.totals["regret"]), self.device.platform != "cpu"
+        rows, on_gpu, seeds = len(self.totals["regret"]), self.device.platform != "cpu", len(self.seeds)
         linear = self.policy.init is estimate.init  # the other layouts are of this state
         radius, stated = self.policy.options.get("radius"), self.rule.stated
         plain = linear and not needs_more(radius, stated)
@@ -109,13 +117,33 @@ class JaxBatch(Batch):
         if self.form == "auto":
             solved = linear and radius == "self-normalised" and not stated.learns_noise
             self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
+        self.size, scan = seeds, self.form == "scan"
+        if scan and not on_gpu and not self.policy.alarmed:
+            matrices = self.batch * (1 if plain else 1 + len(multipliers(stated)))
+            blocks = -(-seeds * matrices * 8 * self.world.dim**2 // CACHE)
+            self.size = min(seeds, VECTOR * -(-seeds // (blocks * VECTOR)))
         with self._session():
             made = super().start() if self.form == "general" else None
             if made is None:
-                scan = self.form == "scan"
                 init = in_layout(radius, self.world.dim, stated).init if scan else partial(estimate.init, xp=jnp)
-                made = init(self.world.dim, ridge=stated.ridge, batch=(self.batch, len(self.seeds)))
+                made = init(self.world.dim, ridge=stated.ridge, batch=(self.batch, self.size))
             return jax.tree.map(partial(jnp.array, dtype=self.dtype), made)
+
+    def _blocks(self) -> list[Block]:
+        """The seeds before their first round. All blocks have one size: the last may repeat seeds of the one before."""
+        put, made = partial(np.asarray, dtype=self.dtype), []
+        with self._session():
+            numbers = _numbers(self.spec), _numbers(self.rule.stated), _margin(self.world, self.spec)
+            always = {"rounds": np.int64(self.setting.rounds), "numbers": jax.tree.map(put, numbers)}
+            state, truth = jax.tree.map(put, self.state), self.truth if self.counted or self.world.adversarial else ()
+            for start in range(0, len(self.seeds), self.size):
+                first = min(start, len(self.seeds) - self.size)
+                where = slice(first, first + self.size)
+                fixed = always | {"truth": jax.tree.map(lambda part, where=where: put(part[where]), truth)}
+                fixed |= {"seeds": counter.halves(self.seeds[where])} if self.counted else {}
+                totals = {name: each[:, where] for name, each in self.totals.items()}
+                made.append(Block(where, *jax.device_put((fixed, (state, totals)))))
+        return made
 
     def draw_truth(self) -> Any:
         if not self.counted:
@@ -140,34 +168,49 @@ class JaxBatch(Batch):
 
     def compile(self) -> None:
         """Compile the program, or refuse a policy or a world that is not made of pure functions of arrays."""
-        started = time.perf_counter()
-        given = None if self.plan.counter else self._shapes()
-        arguments = (
-            (self.state, self.totals),
-            self.fixed,
-            (np.int64(0), np.ones(self.plan.marks, dtype=np.int64), given),
-        )
+        started, first = time.perf_counter(), self.blocks[0]
+        chunk = np.int64(0), np.ones(self.plan.marks, dtype=np.int64), None if self.counted else self._shapes()
         with self._session():
-            self.program = _compiled(self.rule, self.plan, arguments)
+            self.program = _compiled(self.rule, self.plan, (first.carry, first.fixed, chunk))
         self.compile_seconds = time.perf_counter() - started
 
     def draw(self, step: int) -> Draws | None:
         return None if self.counted else super().draw(step)
 
     def chunk(self, done: int, draws: Any) -> None:
-        wanted = self.marks(done, self.step)
+        wanted, found = self.marks(done, self.step), []
         marks = np.pad(wanted, (0, self.plan.marks - len(wanted)), constant_values=1)
-        given = None if draws is None else self._given(draws)
+        given = {} if draws is None else self._given(draws)
         with self._session():
-            found = self.program((self.state, self.totals), self.fixed, (np.int64(done), marks, given))
-        (self.state, self.totals), curves, finite, told = found
+            for block in self.blocks:
+                shown = {name: self._shown(name, part[:, :, block.where]) for name, part in given.items()}
+                block.carry, *rest = self.program(block.carry, block.fixed, (np.int64(done), marks, shown or None))
+                found.append(rest)
+        self.unread()  # the chunk before: the host is one chunk ahead of the device
+        self.unread = lambda: self._read(done, len(wanted), draws, *zip(*found, strict=True))
+
+    def _read(self, done: int, marks: int, draws: Any, curves: Any, finite: Any, told: Any) -> None:
+        """Read what a chunk has found, from every block."""
+        require(all(map(bool, finite)), "dose", self.dose.to_dict(), "gave costs that are not finite")
+        for name in CURVES:
+            self.curves[name].append(self._joined([each[name] for each in curves], 2)[:marks])
         if self.setting.record:
-            context, intensity, reward, cost = (np.asarray(part)[: self.setting.rounds - done] for part in told)
-            self.setting.record(Played(context, self.dose.cost.action(intensity), reward, cost))
-        for name, values in curves.items():
-            self.curves[name].append(values[: len(wanted)])
-        self._check_finite()  # of the chunk before: the host is one chunk ahead of the device
-        self.finite = finite
+            contexts, *rest = zip(*told, strict=True)
+            context = draws.context[:, None] if contexts[0] is None else self._joined(contexts, 2)
+            intensity, reward, cost = (self._joined(part, 2) for part in rest)
+            played = context, self.dose.cost.action(intensity), reward, cost
+            self.setting.record(Played(*(part[: self.setting.rounds - done] for part in played)))
+
+    def _joined(self, parts: Any, axis: int) -> Any:
+        """The arrays of the blocks as one, along their axis of seeds."""
+        if len(parts) == 1:
+            return np.asarray(parts[0])
+        shape = list(parts[0].shape)
+        shape[axis] = len(self.seeds)
+        whole = np.empty(shape)
+        for block, part in zip(self.blocks, parts, strict=True):
+            whole[(slice(None),) * axis + (block.where,)] = part
+        return whole
 
     @contextmanager
     def _session(self) -> Iterator[None]:
@@ -201,22 +244,36 @@ class JaxBatch(Batch):
             given["context"] = draws.context[:, None]
         return {name: np.asarray(part, self.plan.dtype) for name, part in given.items() if name not in self.silent}
 
+    @cached_property
+    def turned(self) -> bool:
+        """Whether contexts go to the device as the scan reads them, (rounds, d, row, seeds)."""
+        return self.form == "scan" and not self.world.adversarial
+
+    def _shown(self, name: str, part: Any) -> Any:
+        return np.moveaxis(part, -1, 1) if self.turned and name == "context" else part
+
     def _shapes(self) -> dict[str, Any]:
-        """The shapes of what `_given` gives."""
-        each = (self.step, 1, len(self.seeds))
-        context = (*each, *((CANDIDATES,) if self.world.adversarial else ()), self.world.dim)
+        """The shapes of what a program is given of a chunk."""
+        each, dim = (self.step, 1, self.size), self.world.dim
+        context = (*each, *((CANDIDATES,) if self.world.adversarial else ()), dim)
+        context = (self.step, dim, *each[1:]) if self.turned else context
         shapes = dict.fromkeys((*Exposure._fields, "coin"), each) | {"context": context}
         kept = {name: shape for name, shape in shapes.items() if name not in self.silent}
         return {name: jax.ShapeDtypeStruct(shape, self.plan.dtype) for name, shape in kept.items()}
 
-    def _check_finite(self) -> None:
-        whole = self.finite is None or bool(self.finite)
-        require(whole, "dose", self.dose.to_dict(), "gave costs that are not finite")
+    def stop_at(self, done: int) -> None:
+        self._finish()
+        super().stop_at(done)
 
     def results(self) -> dict[str, Any]:
-        self._check_finite()
-        self.totals = {name: np.asarray(each, dtype=float) for name, each in self.totals.items()}
+        self._finish()
         return super().results()
+
+    def _finish(self) -> None:
+        """Read what the last chunk has found, and the totals."""
+        self.unread()
+        self.unread, self.state = lambda: None, self.blocks[0].carry[0]
+        self.totals = {name: self._joined([each.carry[1][name] for each in self.blocks], 1) for name in self.totals}
 
 
 ARGUMENTS = (*(name for name in NUMBERS if name != "violation_risk"), "log_inverse_risk", "tail", "least_informative")
@@ -233,6 +290,12 @@ def _numbers(spec: SafetySpec) -> dict[str, Any]:
     return {name: value for name, value in given.items() if not (value is None or is_zero(value))}
 
 
+def _margin(world: World, spec: SafetySpec) -> dict[str, Any]:
+    """The number of a world of the package that is an argument of a program: what its noise rarely exceeds."""
+    linear = isinstance(world, LinearWorld) and not world.is_own
+    return {"exact_margin": world.exact_margin(spec)} if linear and spec.margin == "subgaussian" else {}
+
+
 def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     """The program for these arguments, compiled once for each form of the rule; your own policies and worlds, whose
     form is not known, compile anew.
@@ -240,13 +303,16 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     make = jax.jit(partial(_play, rule, plan), donate_argnums=0).lower
     if not _known(rule):
         return make(*arguments).compile()
-    # Only the scan of the plain learner takes the spec's numbers as arguments; elsewhere they are part of the program.
-    passed = arguments[1]["numbers"] if plan.form == "scan" else ((), ())
+    *passed, margin = arguments[1]["numbers"] if plan.form in PASSED else ((), (), ())
     specs = zip((rule.spec, rule.stated), passed, strict=True)
     fixed = [{name: _exactly(vars(spec)[name]) for name in vars(spec) if name not in given} for spec, given in specs]
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
     device = str(jax.config.jax_default_device)
-    key = repr((device, rule.policy.name, rule.policy.options, rule.world.to_dict(), rule.dose.to_dict()))
+    world = rule.world.to_dict()
+    if margin and not plan.counter:  # what else shapes the noise, the contexts and the means is NumPy's
+        world |= {"noise": world["noise"] == "context-scale", "contexts": rule.world.adversarial}
+        world |= {} if rule.world.adversarial else {"mean": ""}
+    key = repr((device, rule.policy.name, rule.policy.options, type(rule.world), world, rule.dose.to_dict()))
     key += repr((fixed, rule.batch, plan, shapes))
     if key not in PROGRAMS:
         PROGRAMS[key] = make(*arguments).compile()
@@ -277,23 +343,23 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
     """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
     (state, totals), (done, marks, given) = carry, chunk
     scan = plan.form == "scan"
-    spec, stated = (copy.copy(each) for each in (rule.spec, rule.stated))
-    for each, passed in zip((spec, stated), fixed["numbers"] if scan else ({}, {}), strict=True):
-        for name, value in passed.items():
-            object.__setattr__(each, name, value)
-    rule = rule._replace(spec=spec, stated=stated)
+    passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
+    rule = with_numbers(rule, passed)
+    spec = rule.spec
+    if scan and not (plan.counter or rule.world.adversarial):
+        given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}
     at = done + 1 + jnp.arange(plan.step)
     numbers = at.astype(plan.dtype)
     if plan.counter:
         given = counter.draw_rounds(rule.world, spec, fixed["truth"], fixed["seeds"], at)
     shape = totals["regret"].shape
     if plan.form in ("scan", "general"):
-        state, told, sent = scanned_rounds.play(rule, state, (numbers, given), shape, fixed.get("truth"), scan=scan)
+        state, told, sent = scanned_rounds.play(rule, state, (numbers, given), shape, fixed["truth"], scan=scan)
         given = given | sent
     else:
         from safedial.simulation import fused_rounds
 
-        state, told = fused_rounds.play(rule, state, numbers, given, interpret=plan.form == "interpret")
+        state, told = fused_rounds.play(rule, state, (numbers, given), passed, interpret=plan.form == "interpret")
     intensity, flags = told[:, 0], told[:, 1].astype(np.int32)
     harm, gain = rule.applied(intensity)
     steps = Step(gain, harm, *(flags & (1 << place) > 0 for place in range(3)))
@@ -313,5 +379,6 @@ def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any)
             totals = totals | {name: curves[name][-1]}
         else:
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
-    told = (rounds.context, harm, outcome.reward, outcome.cost) if plan.record else ()
+    context = rounds.context if plan.counter or rule.world.adversarial else None  # the host has NumPy's
+    told = (context, harm, outcome.reward, outcome.cost) if plan.record else ()
     return (state, totals), curves, exceeded(spec, cost)[1], told

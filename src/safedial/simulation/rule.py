@@ -5,6 +5,7 @@ The loops are elsewhere: `simulation.loop` in NumPy, `simulation.jax_engine` as 
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -132,6 +133,15 @@ class Rule(NamedTuple):
             safe = SafeSet(known, known == known)
             return choose(now.reward_mean, safe, Bounds(now.reward_mean, now.cost_mean, 0.0, 0.0, False))
         return policy.decide(truth, spec, round=number, coin=0.0, baseline_cost=self.world.baseline_cost)
+
+
+def with_numbers(rule: Rule, numbers: Any) -> Rule:
+    """The rule with these numbers, by name, in place of those of its spec, of the stated one, and of its world."""
+    spec, stated, world = (copy.copy(each) for each in (rule.spec, rule.stated, rule.world))
+    for each, given in zip((spec, stated, world), numbers, strict=True):
+        for name, value in given.items():
+            object.__setattr__(each, name, (lambda *_, value=value: value) if each is world else value)
+    return rule._replace(spec=spec, stated=stated, world=world)
 
 
 def bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner, Learner]:

@@ -152,7 +152,8 @@ class World(ABC):
         numbers["coin"] = np.stack([rng.random(rounds) for rng in rngs["coin"]])
         by_round = {stream: np.ascontiguousarray(np.swapaxes(values, 0, 1)) for stream, values in numbers.items()}
         scale = 1.0 if self.adversarial else self.noise_scale(spec, context)
-        by_round |= {stream: by_round[stream] * scale for stream in ("reward_noise", "cost_noise")}
+        if not (np.ndim(scale) == 0 and scale == 1.0):
+            by_round |= {stream: by_round[stream] * scale for stream in ("reward_noise", "cost_noise")}
         return Draws(context, **by_round)
 
     def next_context(self, candidates: Array, truth: Any, predict: Callable[[Array], Prediction]) -> Array:
@@ -192,9 +193,12 @@ class World(ABC):
         """
         if self.is_own or spec.noise_scale or not self.proportional:
             return None
-        margin = quantile(self.noise, 1.0 - spec.violation_risk) * spec.cost_noise
-        load = exposure.cost_mean + margin * self.noise_scale(spec, exposure.context)
+        load = exposure.cost_mean + self.exact_margin(spec) * self.noise_scale(spec, exposure.context)
         return largest_safe_intensity(load, 0.0, threshold=spec.threshold - self.baseline_cost).intensity
+
+    def exact_margin(self, spec: SafetySpec) -> Any:
+        """What the noise of the cost exceeds with probability δ, where its scale is 1."""
+        return quantile(self.noise, 1.0 - spec.violation_risk) * spec.cost_noise
 
 
 def generators(seeds: list[int], streams: Sequence[str] = STREAMS) -> Generators:
@@ -205,9 +209,13 @@ def generators(seeds: list[int], streams: Sequence[str] = STREAMS) -> Generators
 
 def normals(rngs: list[np.random.Generator], shape: tuple[int, ...]) -> Array:
     """Standard normal numbers of every seed, (seeds, *shape)."""
-    return np.stack([rng.standard_normal(shape) for rng in rngs])
+    drawn = np.empty((len(rngs), *shape))
+    for rng, row in zip(rngs, drawn, strict=True):
+        rng.standard_normal(out=row)
+    return drawn
 
 
 def on_sphere(vectors: Array, bound: float) -> Array:
-    """Vectors (..., d) scaled to norm L, rounded down."""
-    return vectors * ((bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(vectors, vectors)))[..., None]
+    """Vectors (..., d), scaled in place to norm L, rounded down."""
+    vectors *= ((bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(vectors, vectors)))[..., None]
+    return vectors
