@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from safedial import Agent, SafetySpec
-from safedial.study import Store, StudyError, create_study
+from safedial.study import Store, StudyError, create_study, kept_states
 from tests.study.conftest import SPEC
 
 part = st.floats(-0.7, 0.7)
@@ -130,8 +130,9 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-def test_any_sequence_of_operations_agrees_with_the_reference(count):
+def test_any_sequence_of_operations_agrees_with_the_reference(count, monkeypatch):
     from hypothesis.stateful import run_state_machine_as_test
 
+    monkeypatch.setattr(kept_states, "KEPT_EVENTS", 2)  # so that replays begin from many different states
     chosen = settings(max_examples=count(15, 150), stateful_step_count=count(25, 50), deadline=None, derandomize=True)
     run_state_machine_as_test(Machine, settings=chosen)

@@ -5,7 +5,16 @@ import json
 
 import pytest
 
-from safedial.study import Store, StudyError, create_study, open_study, replay_log, transaction, verify_study
+from safedial.study import (
+    Store,
+    StudyError,
+    create_study,
+    kept_states,
+    open_study,
+    replay_log,
+    transaction,
+    verify_study,
+)
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events, snapshot_seqs
 from safedial.study.schema import sa
@@ -121,8 +130,8 @@ def test_a_snapshot_saves_the_replay_of_what_came_before_it(played, monkeypatch)
 
 
 def test_a_state_that_the_store_has_is_not_kept_in_memory_too(played, monkeypatch):
-    """What a replay needs of earlier states, it reads from the store."""
-    monkeypatch.setattr(replay_log, "SHOT_EVENTS", 5)
+    """What a replay needs of states from before the snapshot before the last, it reads from the store."""
+    monkeypatch.setattr(kept_states, "KEPT_EVENTS", 5)
     with Store(played) as store:
         study = open_study("trial", storage=store)
         first, *_, recent = [row["decision_id"] for row in study.rows()]
@@ -130,9 +139,9 @@ def test_a_state_that_the_store_has_is_not_kept_in_memory_too(played, monkeypatc
         for _ in range(20):
             study.tell(study.ask([0.6, 0.1]).id, reward=0.1, cost=0.04)
             with store.engine.begin() as connection:
-                latest, _ = snapshot_seqs(connection, 1)[0]
-            kept.append([seq - latest for seq, _ in store._states[1].snapshots])
-        assert [] in kept
+                _, before, *_ = snapshot_seqs(connection, 1)
+            kept.append([each.seq - before[0] for each in store._states[1].snapshots])
+        assert any(kept)
         assert all(seq > 0 for seqs in kept for seq in seqs)
         for each in (recent, first):
             study.correct(each, cost=0.03, applied_action=0.3, reason="another dose")

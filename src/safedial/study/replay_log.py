@@ -1,15 +1,15 @@
 """A state from the log: the latest usable snapshot, and the events after it.
 
 A correction, or a void after an outcome, changes an earlier event. Unless it can be folded in place
-(study/corrections.py), the log is then replayed with the new values, from a snapshot taken before the changed outcome;
-so the state is as if the right value had been reported at first.
+(study/corrections.py), the log is then replayed with the new values, from a state before the changed outcome, in the
+store or in memory (study/kept_states.py); so the state is as if the right value had been reported at first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import chain
+from functools import partial
 from typing import Any, NamedTuple
 
 from safedial.decision.rules import RULES
@@ -19,14 +19,20 @@ from safedial.study.corrections import IN_PLACE, fold_correction
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event, follows
 from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.log import events_about, read_event, read_events, read_snapshot, revisions, snapshot_seqs
+from safedial.study.kept_states import NEVER, NOT_YET, KeptState, half_way, keep
+from safedial.study.log import (
+    events_about,
+    read_event,
+    read_events,
+    read_head,
+    read_snapshot,
+    revisions,
+    snapshot_seqs,
+)
 from safedial.study.reducer import update_state
-from safedial.study.snapshot import pack, unpack, unpacked
+from safedial.study.snapshot import unpacked
 from safedial.study.spec import StudySpec, read_spec
 from safedial.study.state import State
-
-SHOT_EVENTS, SHOT_BYTES = 256, 1_000
-"""A state is kept in memory after this many events, or one event for this many of its bytes if that is later."""
 
 
 class Source(NamedTuple):
@@ -39,11 +45,16 @@ class Source(NamedTuple):
     """The study's policy, if it is the user's own."""
 
 
-Snapshots = Iterable[tuple[int, Callable[[], State | None]]]
-"""States to start from, (seq, how to get it), the latest first."""
+class Snapshot(NamedTuple):
+    """A state to start from: how to get it, and what it knows (`KeptState`)."""
 
-Kept = Sequence[tuple[int, bytes]]
-"""States as bytes, (seq, content), the latest first."""
+    seq: int
+    knows: int
+    make: Callable[[], State | None]
+
+
+Kept = Sequence[KeptState]
+"""States in memory, the latest first."""
 
 
 def read_study(source: Source) -> StudySpec:
@@ -81,11 +92,9 @@ def first_spec(source: Source) -> StudySpec:
 
 
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
-    """The state after the last event; `kept` are states that this process packed before, the latest first."""
-    snapshots = latest_snapshots(source, spec, kept)
-    state = next((state for _, make in snapshots if (state := make())), None) or State(spec.first)
-    state.snapshots = [shot for shot in kept if shot[0] <= state.seq]
-    return catch_up(source, state)
+    """The state after the last event; `kept` are states that this process kept before."""
+    head = read_head(source.connection, source.study).seq
+    return replay_again(source, spec, head, kept)
 
 
 def catch_up(source: Source, state: State, upto: int = 2**62, *, replay: bool = True) -> State:
@@ -140,8 +149,7 @@ def reached(state: State, event: Event) -> State:
     """The state, to which an event was applied; it is kept in memory if that is due."""
     state.hash = event.hash
     if state.seq >= state.next_shot:
-        content, older = pack(state), thinned(state.seq, state.snapshots, lambda shot: shot[0], SHOT_EVENTS)
-        keep_snapshots(state, [(state.seq, content), *older], len(content))
+        keep(state)
     return state
 
 
@@ -149,28 +157,32 @@ def replayed(source: Source, state: State, upto: int, *, trust: bool = True) -> 
     """The state after the event `upto`, which changes the past. Everything learned since depends on the old outcome, so
     it cannot be removed from the present state.
     """
-    seen = own_snapshots(state)
-    snapshots = chain(seen, stored_snapshots(source, state.study, upto - 1)) if trust else seen
-    return replay_again(source, state.study, upto, snapshots).continues(state)
+    made = replay_again(source, state.study, upto, state.snapshots, trust=trust, keeps=state.next_shot < NEVER)
+    made.replayed += state.replayed
+    return made
 
 
 def replay_again(
     source: Source,
     spec: StudySpec,
     upto: int,
-    snapshots: Snapshots,
+    kept: Kept,
     *,
     changes: Sequence[Change] = (),
+    trust: bool = True,
+    keeps: bool = True,
     pause: Callable[[], None] | None = None,
 ) -> State:
     """The state after event `upto`, with every change up to it applied to the outcome that it changes.
 
-    The replay must start from a state that knows none of the outcomes changed after it. `changes` are not in the log
-    yet. `pause` is called after each event.
+    The replay starts from the latest state, of those `kept` and, with `trust`, of those in the store, that knows none
+    of the outcomes changed after it. `changes` are not in the log yet. `keeps`: states on the way are kept in memory.
+    `pause` is called after each event.
     """
-    for seq, make in snapshots:
-        past = _changes(source, seq, upto, changes)
-        state = make() if all(each.outcome > seq for each in past) else None
+    for shot in _latest(source, spec, upto, kept, trust=trust):
+        past = _changes(source, shot.seq, upto, changes)
+        fits = all(each.outcome > shot.seq or each.seq <= shot.knows for each in past)
+        state = shot.make() if fits else None
         if state is not None:
             break
     else:
@@ -178,8 +190,10 @@ def replay_again(
     fixes: dict[int, dict[str, Any]] = {}
     for each in past:  # a round may be corrected and then voided: its last cost stays known
         fixes[each.decision] = {**fixes.get(each.decision, {}), **each.values}
-    done, start = {each.seq for each in past}, state.seq
-    for event in read_events(source.connection, source.study, state.seq, upto):
+    done, start, knows = {each.seq for each in past}, state.seq, NOT_YET if changes else upto
+    state.snapshots = [each for each in kept if each.seq <= start]  # later ones know what has changed
+    state.next_shot = half_way(state, upto) if keeps else NEVER
+    for event in read_events(source.connection, source.study, start, upto):
         _check_link(source, state, event)
         body = event.fields()
         if body.get(IN_PLACE) and event.seq not in done:
@@ -187,9 +201,12 @@ def replay_again(
         else:
             state = update_state(state, event, body, fixes)
         state.hash = event.hash
+        if state.seq >= state.next_shot:
+            keep(state, knows)
+            state.next_shot = max(state.next_shot, half_way(state, upto))
         if pause is not None:
             pause()
-    state.replayed = upto - start
+    state.replayed = upto - start if past else 0
     return state
 
 
@@ -205,22 +222,6 @@ def extend(source: Source, state: State, upto: int, changes: Sequence[Change]) -
             return None
         state = apply_event(source, state, event, body)
     return state
-
-
-def keep_snapshots(state: State, kept: list[tuple[int, bytes]], size: int) -> None:
-    """Keep these states in memory, the latest first. `size` is the present one's, which sets when the next is due."""
-    state.snapshots, state.next_shot = kept, state.seq + max(SHOT_EVENTS, size // SHOT_BYTES)
-
-
-def thinned(seq: int, snapshots: list[Any], place: Callable[[Any], int], unit: int) -> list[Any]:
-    """Of states before `seq`, the latest first, the oldest for each doubling of age, so that it can age further."""
-    return list({((seq - place(shot)) // unit).bit_length(): shot for shot in snapshots}.values())
-
-
-def own_snapshots(state: State) -> Snapshots:
-    """The states kept on the way to this one."""
-    for seq, content in state.snapshots:
-        yield seq, lambda content=content: unpack(state.study, content)
 
 
 class Change(NamedTuple):
@@ -256,21 +257,24 @@ def _change(event: Event, body: dict[str, Any]) -> Change | None:
     return None
 
 
-def latest_snapshots(source: Source, spec: StudySpec, kept: Kept = (), upto: int = 2**62) -> Snapshots:
-    """States that this process packed before, and those in the store, the latest first."""
-    found = chain(_kept_snapshots(source, spec, kept), stored_snapshots(source, spec, upto))
-    return sorted(found, key=lambda shot: shot[0], reverse=True)
+def _latest(source: Source, spec: StudySpec, upto: int, kept: Kept, *, trust: bool) -> list[Snapshot]:
+    """The states in memory and, with `trust`, in the store, the latest first."""
+    found = [Snapshot(each.seq, each.knows, partial(_in_memory, source, each)) for each in kept if each.seq <= upto]
+    return sorted([*found, *(_stored(source, spec, upto) if trust else ())], key=lambda shot: shot.seq, reverse=True)
 
 
-def stored_snapshots(source: Source, spec: StudySpec, upto: int) -> Snapshots:
+def _in_memory(source: Source, kept: KeptState) -> State | None:
+    event = read_event(source.connection, source.study, kept.seq)
+    return kept.restored() if event is not None and kept.hash == event.hash else None
+
+
+def _stored(source: Source, spec: StudySpec, upto: int) -> list[Snapshot]:
     """The store's snapshots that the log confirms, by the `snapshot` event after each.
 
     Snapshots of version 1 of the rules are in no chain, so they are not used: such a log is replayed from its start.
     """
-    if spec.rules_version < 2:
-        return
-    for seq, name in snapshot_seqs(source.connection, source.study, upto):
-        yield seq, lambda seq=seq, name=name: _restored(source, spec, seq, name)
+    found = snapshot_seqs(source.connection, source.study, upto) if spec.rules_version > 1 else []
+    return [Snapshot(seq, seq, partial(_restored, source, spec, seq, name)) for seq, name in found]
 
 
 def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State | None:
@@ -288,13 +292,3 @@ def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State |
 def snapshot_body(first: Event, seq: int, name: bytes) -> dict[str, Any]:
     """The body of the event that confirms a snapshot: the state's seq, its digest, the study's first event."""
     return {"after": seq, "digest": name.hex(), "first": first.hash.hex()}
-
-
-def _kept_snapshots(source: Source, spec: StudySpec, kept: Kept) -> Snapshots:
-    for seq, content in kept:
-        yield seq, lambda seq=seq, content=content: _kept(source, spec, seq, content)
-
-
-def _kept(source: Source, spec: StudySpec, seq: int, content: bytes) -> State | None:
-    event, state = read_event(source.connection, source.study, seq), unpacked(spec, content)
-    return state if event is not None and state is not None and state.hash == event.hash else None

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from safedial.study.database import reading
+from safedial.study.kept_states import NEVER
 from safedial.study.log import read_head
-from safedial.study.replay_log import Change, Kept, Source, extend, latest_snapshots, replay_again
+from safedial.study.replay_log import Change, Kept, Source, extend, replay_again
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
 
@@ -41,7 +42,7 @@ class Ready(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Changes of `source`'s log, each for one of `jobs`; `kept` are states that this process packed before."""
+    """Changes of `source`'s log, each for one of `jobs`; `kept` are states that this process kept before."""
 
     jobs: list[Any]
     source: Source
@@ -85,10 +86,9 @@ def replay_for(engine: Any, task: Task) -> Ready:
     with reading(engine) as connection:
         source = task.source._replace(connection=connection)
         head = read_head(connection, source.study).seq
-        snapshots = latest_snapshots(source, task.spec, task.kept, head)
         placed = [change._replace(seq=head + number) for number, change in enumerate(task.changes, start=1)]
-        state = replay_again(source, task.spec, head, snapshots, changes=placed, pause=_Pauses())
-    state.next_shot = 2**62
+        state = replay_again(source, task.spec, head, task.kept, changes=placed, pause=_Pauses())
+    state.next_shot = NEVER
     for _ in range(MOST_ROUNDS):
         with reading(engine) as connection:
             source, head = task.source._replace(connection=connection), read_head(connection, source.study).seq

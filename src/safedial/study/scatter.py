@@ -45,6 +45,16 @@ class Scatter:
         del self._decisions[place], self._added[row]
         return found
 
+    @property
+    def nbytes(self) -> int:
+        return 8 * (1 + self._width) * len(self)
+
+    def copy(self) -> Scatter:
+        """The same rows, which change apart from these."""
+        made = Scatter(self._width)
+        made._decisions, made._added = self._decisions[:], self._added[:]
+        return made
+
     def arrays(self) -> tuple[Any, Any]:
         """(decisions, rows), for a snapshot; they are views, to be gone before the next row is kept."""
         return np.asarray(self._decisions), np.asarray(self._added).reshape(-1, self._width)

@@ -28,8 +28,8 @@ FLAGS = ("frozen", "broken", "stop_reason", "last_action")
 SINCE_2 = ("corrected_violations", "last_known", "resumes")
 """What studies of version 2 and later add; those that fold corrections add `frozen_at`."""
 SINCE_AMENDED = ("rounds_before", "amendments")
-EARLIER, SHARED = "before.", ("learner.", "held.", "queue", "named.")
-"""What the arrays of an earlier phase begin with, and those that are its own if learning was kept."""
+EARLIER = "before."
+"""What the arrays of an earlier phase begin with. If learning was kept, the learner and what waits for it are there."""
 WRITTEN = {"stop_reason": "stopped"}
 """Attributes that a snapshot keeps under their earlier names, so that digests stay the same."""
 
@@ -43,23 +43,18 @@ def pack(state: State) -> bytes:
 
 def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
     """(plain values, arrays) of a state, with those of the phases before it."""
-    held = list(state.held.items())
-    waiting = {"open": state.open, "expired": state.expired, "held": {seq: pair[0] for seq, pair in held}}
-    samples = _flat(state.study.rules, [sample for _, (_, sample, _) in held])
-    fates = [(sample is None, lost) for _, (_, sample, lost) in held]
     arrays = {
-        **{f"learner.{name}": value for name, value in state.learner.state().items()},
-        **{f"{name}.{part}": value for name, rounds in waiting.items() for part, value in _columns(state, rounds)},
-        "held.samples": samples,
-        "held.fates": np.array(fates, dtype=bool).reshape(-1, 2),
-        "queue": np.array(state.queue, dtype=np.int64),
+        **({} if state.kept else {f"learner.{name}": value for name, value in state.learner.state().items()}),
+        **_waiting(state, "open", state.open),
+        **_waiting(state, "expired", state.expired),
+        **({} if state.kept else _learned_later(state)),
         "recent": np.array(state.recent, dtype=bool),
         "monitor": state.watch.packed(),
     }
     if state.study.folds:
         arrays["recent_of"] = np.array(state.recent_of, dtype=np.int64)
         arrays["scatter.of"], arrays["scatter.added"] = state.scatter.arrays()
-    if state.learner.reads_questions:
+    if state.learner.reads_questions and not state.kept:
         parts = [name.split(".") for name in state.named]
         arrays["named.seqs"] = np.array([int(seq) for seq, _ in parts], dtype=np.int64)
         arrays["named.tags"] = np.array([tag for _, tag in parts], dtype="S8")
@@ -72,7 +67,6 @@ def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
     if state.study.since:
         head |= {"format": AMENDED, "since": state.study.since}
     if state.before is not None:
-        plain = {name: value for name, value in plain.items() if not (state.kept and name.startswith(SHARED))}
         earlier, its_arrays = _contents(state.before)
         head |= {"kept": state.kept, "before": earlier}
         plain |= {f"{EARLIER}{name}": value for name, value in its_arrays.items()}
@@ -105,9 +99,7 @@ def parts(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def unpack(study: StudySpec, content: bytes) -> State:
     """The state that `pack` wrote, for the same study."""
-    state = _state(study, *parts(content))
-    state.next_shot = state.seq + len(content) // 1_000
-    return state
+    return _state(study, *parts(content))
 
 
 def _state(study: StudySpec, head: dict[str, Any], arrays: dict[str, Any]) -> State:
@@ -177,18 +169,30 @@ def _sample(rules: Rules, row: list[float]) -> Sample:
     return joined({name: Sample(*row[WIDTH * at : WIDTH * (at + 1)]) for at, name in enumerate(rules.parts)})
 
 
-def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
+def _learned_later(state: State) -> dict[str, Any]:
+    """What waits to be learned from."""
+    held = list(state.held.items())
+    fates = [(sample is None, lost) for _, (_, sample, lost) in held]
+    return {
+        **_waiting(state, "held", {seq: pair[0] for seq, pair in held}),
+        "held.samples": _flat(state.study.rules, [sample for _, (_, sample, _) in held]),
+        "held.fates": np.array(fates, dtype=bool).reshape(-1, 2),
+        "queue": np.array(state.queue, dtype=np.int64),
+    }
+
+
+def _waiting(state: State, name: str, rounds: dict[int, Round]) -> dict[str, Any]:
     values = list(rounds.values())
     dim = state.study.rules.dim
     numbers = [(seq, r.number, r.watched, -2 if r.place is None else r.place) for seq, r in rounds.items()]
-    columns = [
-        ("numbers", np.array(numbers, dtype=np.int64).reshape(-1, 4)),
-        ("values", np.array([(r.action, r.baseline_cost) for r in values], dtype=np.float64).reshape(-1, 2)),
-        ("contexts", np.concatenate([np.empty(0), *(r.context for r in values)]).reshape(-1, dim)),
-    ]
+    columns = {
+        f"{name}.numbers": np.array(numbers, dtype=np.int64).reshape(-1, 4),
+        f"{name}.values": np.array([(r.action, r.baseline_cost) for r in values], dtype=np.float64).reshape(-1, 2),
+        f"{name}.contexts": np.concatenate([np.empty(0), *(r.context for r in values)]).reshape(-1, dim),
+    }
     if state.study.rules_version > 1:
-        columns.append(("times", np.array([r.at for r in values], dtype=np.int64)))
-        columns.append(("tags", np.array([r.tag for r in values], dtype="S8")))
+        columns[f"{name}.times"] = np.array([r.at for r in values], dtype=np.int64)
+        columns[f"{name}.tags"] = np.array([r.tag for r in values], dtype="S8")
     return columns
 
 

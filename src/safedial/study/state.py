@@ -44,12 +44,14 @@ class State:
     `kept`, both states have one learner, one queue and one numbering of rounds. `rounds_before` has the number of all
     earlier decisions, and the last round's number at the amendment.
 
-    `snapshots` are earlier states that are kept in memory; `replayed` counts the events that were replayed since the
-    last stored snapshot.
+    `snapshots` are earlier states that are kept in memory (study/kept_states.py), the latest first, and `next_shot` is
+    the event after which the next one is; `replayed` counts the events that were replayed since the last stored
+    snapshot.
     """
 
     def __init__(self, study: StudySpec, before: State | None = None, *, kept: bool = False) -> None:
         self.study, self.before, self.kept = study, before, kept
+        self.earlier: list[State] = [] if before is None else before.phases
         self.spec = rounded_spec(study.rules.spec)
         shared = before if kept else None
         self.learner = make_learner(study.rules) if shared is None else shared.learner
@@ -72,8 +74,8 @@ class State:
         self.scatter = Scatter(len(self.watch.tails))
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
-        self.snapshots: list[tuple[int, bytes]] = []
-        self.next_shot = 256
+        self.snapshots: list[Any] = []
+        self.next_shot = 0
         self.replayed = 0
 
     def continues(self, other: State) -> State:
@@ -110,10 +112,7 @@ class State:
     @property
     def phases(self) -> list[State]:
         """This state, the one before the amendment that began it, and so on to the first."""
-        found: list[State] = [self]
-        while (before := found[-1].before) is not None:
-            found.append(before)
-        return found
+        return [self, *self.earlier]
 
     def phase(self, seq: int) -> State:
         """The state that judges the decision at `seq`."""
@@ -156,7 +155,7 @@ class State:
         """
         guard, watch = self.study.guard, self.watch
         joint = self.study.rules_version > 5
-        parts: list[State] = self.phases if joint else [self]
+        parts: list[State] = self.phases if joint and latest else [self]
         if self.broken and not watch.crossed:
             yield "assumption_broken"
         if watch.crossed:
@@ -175,7 +174,8 @@ class State:
 
     def due_at(self, at: int) -> str:
         """`due` for a decision at a time, in microseconds, when an outcome may be overdue."""
-        hours, oldest = self.study.guard.max_open_hours, self.oldest_open
+        hours = self.study.guard.max_open_hours
+        oldest = None if hours is None else self.oldest_open
         overdue = hours is not None and oldest is not None and at - oldest > hours * HOUR
         return self.due or ("outcome_overdue" if overdue and not self.stop_reason else "")
 

@@ -11,6 +11,7 @@ from safedial.errors import InvalidInput
 from safedial.policies import Policy
 from safedial.study.database import connect, reading
 from safedial.study.errors import StoreUnavailable, StudyError
+from safedial.study.kept_states import NEVER
 from safedial.study.log import Head, find_study, read_event, read_head, removed_study
 from safedial.study.pseudonyms import read_unit_key
 from safedial.study.replay_log import Kept, NeedsReplay, Source, load_state, read_study
@@ -19,8 +20,8 @@ from safedial.study.spec import StudySpec
 from safedial.study.state import State
 from safedial.study.transaction import StudyTransaction
 
-MOST_READ = 10_000
-"""A state so many events behind is read again, from a snapshot."""
+MOST_READ, MOST_FOLLOWED = 10_000, 256
+"""A state so many events behind is read again, from a snapshot; or so many behind a state in memory, from that."""
 
 Operation = Callable[[StudyTransaction], Any]
 Answer = TypeVar("Answer")
@@ -40,7 +41,7 @@ class Job(NamedTuple):
 
 class StoreReader:
     """What reads a store. `_heads` are the last events that this process knows to be in the logs, `_shots` the states
-    that it packed on the way.
+    that it kept on the way.
     """
 
     def __init__(self, storage: str, *, create: bool, upgrade: bool, unit_keys: Iterable[str | bytes]) -> None:
@@ -109,12 +110,14 @@ class StoreReader:
             acknowledged, state = self._heads.get(study), self._read_states.pop(study, None)
             with reading(self.engine) as connection:
                 source, head = Source(connection, study, *self._about(study)), read_head(connection, study)
-                latest = max([seq for seq, _ in self._shots.get(study, ())], default=head.seq - MOST_READ)
+                kept = [each.seq - MOST_FOLLOWED for each in self._shots.get(study, ())]
+                least = max([head.seq - MOST_READ, *kept])
                 lost = acknowledged is not None and head.seq < acknowledged.seq
                 transaction = None if state is None or lost else StudyTransaction(source, state)
-                if transaction is None or transaction.state.seq < latest or not transaction.follow(head):
+                if transaction is None or transaction.state.seq < least or not _follows(transaction, head):
                     transaction = StudyTransaction(source, self._loaded(source, acknowledged))
-                    transaction.state.next_shot = 2**62  # the writer and the store keep states to replay from
+                    state = transaction.state  # the writer and the store keep states to replay from
+                    state.snapshots, state.next_shot = [], NEVER
                 _, answer, error = run(Job(study, question, Future(), None, spec), transaction)
             self._read_states[study] = transaction.state
         if error is not None:
@@ -151,6 +154,14 @@ class StoreReader:
         way_out = "the store was restored or has lost writes; restart this process if that was intended"
         self._lost = f"study {name!r}: {words}; {way_out}"
         return StudyError("store_unavailable", self._lost)
+
+
+def _follows(transaction: StudyTransaction, head: Head) -> bool:
+    """Whether a state could follow its log to the head without a replay, for which the writer keeps states."""
+    try:
+        return transaction.follow(head, replay=False)
+    except NeedsReplay:
+        return False
 
 
 def same_spec(one: StudySpec, other: StudySpec) -> bool:

@@ -9,10 +9,10 @@ from safedial.study import failpoints, log
 from safedial.study.errors import StudyError
 from safedial.study.event import Event, next_event, now
 from safedial.study.event_kinds import EVENT_KINDS
+from safedial.study.kept_states import placed, thinned
 from safedial.study.log import Head
 from safedial.study.reducer import update_state
 from safedial.study.replay_log import (
-    SHOT_EVENTS,
     Change,
     NeedsReplay,
     Source,
@@ -20,20 +20,23 @@ from safedial.study.replay_log import (
     catch_up,
     change_of,
     extend,
-    keep_snapshots,
     reached,
     snapshot_body,
-    thinned,
 )
 from safedial.study.replayer import Ready
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 
+MEMORY_BYTES = 1_000
+"""After a snapshot the next state is kept in memory after one event for this many of its bytes: a large one never."""
+
 KEY_DAYS, DAY = 30, 86_400_000_000
 """How long an idempotency key gives the same answer, in days; a day, in microseconds."""
 
-SNAPSHOT_EVENTS, SNAPSHOT_BYTES = 5_000, 4_000
-"""A snapshot is due after this many events, or after one event for this many of its bytes if that is later."""
+SNAPSHOT_EVENTS, SNAPSHOT_BYTES, REPLAYED_EVENTS = 5_000, 4_000, 256
+"""A snapshot is due after this many events, or after one event for this many of its bytes if that is later; and after
+replays of this many events, so that they need not be repeated.
+"""
 
 
 class StudyTransaction:
@@ -100,7 +103,9 @@ class StudyTransaction:
             state = extend(self.source, state, self.state.seq, ready.changes)
             if state is None:
                 raise NeedsReplay(change)
-            state.continues(self.state)
+            state.snapshots = placed(state.snapshots, self.state.seq + len(ready.changes))
+            state.next_shot = self.state.next_shot
+            state.replayed += self.state.replayed
         left = tuple(each for each in ready.changes if each[1:] != change[1:])
         self.ready = Ready(left, state) if left else None
         return state
@@ -201,12 +206,13 @@ class StudyTransaction:
 
     def finish(self) -> None:
         """Send what is left to the database. A snapshot is written if one is due, or after a replay, so that it need
-        not be repeated; of the older ones, one is kept for each doubling of age. Those kept in memory then go: what is
-        in the store need not be in memory too (a log of version 1 of the rules does not confirm its snapshots).
+        not be repeated; of the older ones, one is kept for each doubling of age. Those kept in memory from before them
+        then go: what is in the store need not be in memory too (a log of version 1 of the rules does not confirm its
+        snapshots).
         """
         self.flush()
         study, seq, replayed = self.source.study, self.state.seq, self.state.replayed
-        if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS and replayed < SHOT_EVENTS:
+        if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS and replayed < REPLAYED_EVENTS:
             return
         snapshots = [shot for shot, _ in log.snapshot_seqs(self.connection, study)]
         content = pack(self.state)
@@ -218,7 +224,8 @@ class StudyTransaction:
         log.drop_snapshots(self.connection, study, set(snapshots) - set(kept))
         first = self.event(1)
         if first is not None and self.state.study.rules_version > 1:
-            keep_snapshots(self.state, [], len(content))
+            self.state.snapshots = [each for each in self.state.snapshots if each.seq > max(kept, default=0)]
+            self.state.next_shot = seq + len(content) // MEMORY_BYTES
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")
             self.flush()
         failpoints.hit("snapshot_written")

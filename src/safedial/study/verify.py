@@ -18,6 +18,7 @@ from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.event import START, Event, canonical, follows
 from safedial.study.event_bodies import body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS
+from safedial.study.kept_states import NEVER
 from safedial.study.log import (
     keyed_events,
     read_event,
@@ -237,7 +238,7 @@ class _Check:
         self.settle()
         state = self.state
         if not self.keeps:
-            state.next_shot = 2**62
+            state.next_shot = NEVER
         due = state.due_at(event.at) if means.decides or means.stops else state.due
         if due != (body["rule"] if means.stops else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
