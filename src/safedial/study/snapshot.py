@@ -176,17 +176,18 @@ def _sample(rules: Rules, row: list[float]) -> Sample:
 
 
 def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
-    values = list(rounds.values())
-    dim = state.study.rules.dim
-    numbers = [(seq, r.number, r.watched, -2 if r.place is None else r.place) for seq, r in rounds.items()]
+    """Rounds as arrays, made field by field: many may be open."""
+    parts = Round(*(zip(*rounds.values(), strict=True) if rounds else [()] * len(Round._fields)))
+    places = [-2 if place is None else place for place in parts.place]
+    numbers = np.array([list(rounds), parts.number, parts.watched, places], dtype=np.int64)
     columns = [
-        ("numbers", np.array(numbers, dtype=np.int64).reshape(-1, 4)),
-        ("values", np.array([(r.action, r.baseline_cost) for r in values], dtype=np.float64).reshape(-1, 2)),
-        ("contexts", np.concatenate([np.empty(0), *(r.context for r in values)]).reshape(-1, dim)),
+        ("numbers", numbers.T),
+        ("values", np.array([parts.action, parts.baseline_cost], dtype=np.float64).T),
+        ("contexts", np.concatenate([np.empty(0), *parts.context]).reshape(-1, state.study.rules.dim)),
     ]
     if state.study.rules_version > 1:
-        columns.append(("times", np.array([r.at for r in values], dtype=np.int64)))
-        columns.append(("tags", np.array([r.tag for r in values], dtype="S8")))
+        columns.append(("times", np.array(parts.at, dtype=np.int64)))
+        columns.append(("tags", np.array(parts.tag, dtype="S8")))
     return columns
 
 
