@@ -83,15 +83,13 @@ def add_study(connection: Any, name: str, study: int | None = None) -> int:
 
 def lock_head(connection: Any, study: int) -> Head:
     """Read and lock the head of a log until the transaction ends, so that no other writer gets the same seq."""
-    lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
+    return read_head(connection, study, " FOR UPDATE" if connection.dialect.name == "postgresql" else "")
+
+
+def read_head(connection: Any, study: int, lock: str = "") -> Head:
     row = _direct(connection, _HEAD + lock, (study,)).fetchone()
     if row is None:
         raise StudyError("unknown_study", f"study {study}: is no longer in this store")
-    return Head(row[0], bytes(row[1]))
-
-
-def read_head(connection: Any, study: int) -> Head:
-    row = _direct(connection, _HEAD, (study,)).fetchone()
     return Head(row[0], bytes(row[1]))
 
 

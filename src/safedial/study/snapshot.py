@@ -177,7 +177,8 @@ def _sample(rules: Rules, row: list[float]) -> Sample:
 
 def _columns(state: State, rounds: dict[int, Round]) -> list[tuple[str, Any]]:
     """Rounds as arrays, made field by field: many may be open."""
-    parts = Round(*(zip(*rounds.values(), strict=True) if rounds else [()] * len(Round._fields)))
+    fields: Any = zip(*rounds.values(), strict=True) if rounds else [()] * len(Round._fields)
+    parts: Any = Round(*fields)
     places = [-2 if place is None else place for place in parts.place]
     numbers = np.array([list(rounds), parts.number, parts.watched, places], dtype=np.int64)
     columns = [
