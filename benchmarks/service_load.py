@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import psutil
+import uvloop
 
 from safedial.client import Client
 
@@ -56,7 +58,7 @@ class Wire(asyncio.Protocol):
         end = self.buffer.find(b"\r\n\r\n")
         if end < 0 or self.waiter is None:
             return
-        at = self.buffer.lower().find(b"content-length:")
+        at = self.buffer.find(b"content-length:", 0, end)
         size = int(self.buffer[at + 15 : self.buffer.find(b"\r\n", at)])
         if len(self.buffer) >= end + 4 + size:
             answer, self.buffer = self.buffer, b""
@@ -102,7 +104,8 @@ async def load(
     loop = asyncio.get_running_loop()
     drawn = contexts(2000, 1)
     asks = [post(f"/v1/studies/{study}/decisions", json.dumps({"context": x}).encode(), key) for x in drawn]
-    units = np.array(drawn) @ TRUTH + 0.2 * np.random.default_rng(2).standard_normal((len(drawn), 2))
+    noise = np.random.default_rng(2).standard_normal((len(drawn), 2))
+    units = (np.array(drawn) @ TRUTH + 0.2 * noise).tolist()
     times: list[float] = []
     end = time.perf_counter() + seconds
 
@@ -115,9 +118,9 @@ async def load(
             if status != 201:
                 raise SystemExit(f"the service answered {status}: {answer[:300]!r}")
             if tell:
-                said = json.loads(answer)
-                reward, cost = (said["intensity"] * units[at % len(asks)]).tolist()
-                content = json.dumps({"reward": reward, "cost": cost}).encode()
+                said = orjson.loads(answer)
+                reward, cost = (said["intensity"] * unit for unit in units[at % len(asks)])
+                content = orjson.dumps({"reward": reward, "cost": cost})
                 status, answer = await wire.call(post(f"/v1/decisions/{said['id']}/outcome", content, key))
                 if status != 201:
                     raise SystemExit(f"the service answered {status}: {answer[:300]!r}")
@@ -166,9 +169,9 @@ def decisions(storage: str, label: str, *, seconds: float, workers: int = 1) -> 
     with serving(storage, workers=workers) as port:
         client = Client(f"http://127.0.0.1:{port}", timeout=30)
         client.create_study("load", SPEC)
-        asyncio.run(load([port], "load", seconds=1.0, connections=16, tell=True))
+        uvloop.run(load([port], "load", seconds=1.0, connections=16, tell=True))
         for words, tell in (("each followed by its outcome", True), ("asking alone", False)):
-            row = asyncio.run(load([port], "load", seconds=seconds, connections=16, tell=tell))
+            row = uvloop.run(load([port], "load", seconds=seconds, connections=16, tell=tell))
             report(f"{label}, {words}", row)
         state = client.study("load")
         if state["stopped"]:

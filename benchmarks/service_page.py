@@ -16,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
+import uvloop
 from service_load import SPEC, TRUTH, Wire, contexts, load, report, serving
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -96,7 +97,7 @@ def beside(port: int, *, pages: int, seconds: float) -> dict[str, float]:
         readers.start()
         time.sleep(1.0)
     try:
-        return asyncio.run(load([port], "long", seconds=seconds, connections=16, tell=True))
+        return uvloop.run(load([port], "long", seconds=seconds, connections=16, tell=True))
     finally:
         if readers is not None:
             readers.join()

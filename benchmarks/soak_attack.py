@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import psutil
+import uvloop
 from benchmarks.service_load import SPEC, load, memory_mb, serving
 
 from safedial.study import Store, create_study
@@ -77,7 +78,7 @@ def _measured(port: int, key: str, seconds: float, server: psutil.Process, attac
         return attack is wrong_keys and attacker is not None and attacker.is_alive() and done.value < many
 
     try:
-        row = asyncio.run(load([port], "load", seconds=seconds, connections=16, tell=True, key=key, goes_on=goes_on))
+        row = uvloop.run(load([port], "load", seconds=seconds, connections=16, tell=True, key=key, goes_on=goes_on))
     finally:
         over.set()
         watching.join()

@@ -249,7 +249,7 @@ def test_a_store_on_a_medium_that_cannot_be_written_is_read_verified_and_exporte
         fill(open_study("trial", storage=store), 2)
         first = id_at(open_study("trial", storage=store), 2)
         if len(ends) == 1:
-            store.engine.dispose()
+            store.close()
         url = put_away(shelf, file, ends)
     commands = [["list"], ["status", "trial"], ["explain", first], ["export", "trial", tmp_path / "out.csv"]]
     commands += [["verify", "trial"], ["ask", "trial", "[0.1, 0.1]"]]

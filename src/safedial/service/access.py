@@ -20,6 +20,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 
 from safedial.service.problem import Problem
+from safedial.service.request_body import headers_of
 from safedial.study.errors import StudyError
 from safedial.study.keys import ROLES, Key, hash_key, list_keys, live_keys
 from safedial.study.store import Store
@@ -100,12 +101,12 @@ class Access:
         return caller
 
     async def _caller(self, request: Request) -> Caller:
-        words = request.headers.get("authorization")
+        words = headers_of(request).get(b"authorization")
         if words is None:
             if self.allow_keyless and _from_here(request) and await self._no_keys():
                 return Caller("local", "admin", "")
             raise Problem("unauthenticated")
-        scheme, _, text = words.partition(" ")
+        scheme, _, text = words.decode("latin-1").partition(" ")
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
             raise Problem("unauthenticated")
@@ -159,7 +160,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+FORWARDED = frozenset((b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"))
 
 
 def _from_here(request: Request) -> bool:
@@ -167,9 +168,9 @@ def _from_here(request: Request) -> bool:
 
     A proxy that does not announce itself cannot be detected, so a service behind one needs a key.
     """
-    headers, client = request.headers, request.client
-    here = client is not None and is_loopback(client.host)
-    return here and _is_local(headers.get("host", "")) and not any(name in headers for name in FORWARDED)
+    headers, client = headers_of(request), request.scope.get("client")
+    here = client is not None and is_loopback(client[0])
+    return here and _is_local(headers.get(b"host", b"").decode("latin-1")) and FORWARDED.isdisjoint(headers)
 
 
 @lru_cache(100)

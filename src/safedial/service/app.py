@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from safedial.service import read_routes, routes, schemas
@@ -59,11 +59,10 @@ class App(FastAPI):
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        for route in quick.get(scope.get("method", ""), ()):
-            match, found = route.matches(scope)
-            if match is Match.FULL:
-                scope.update(found, app=self)
-                response = await found["endpoint"](Request(scope, receive, send))
+        for pattern, endpoint in () if scope.get("root_path") else quick.get(scope.get("method", ""), ()):
+            if found := pattern.match(scope["path"]):
+                scope["app"], scope["path_params"] = self, found.groupdict()
+                response = await endpoint(Request(scope, receive, send))
                 return await response(scope, receive, send)
         return await super().__call__(scope, receive, send)
 

@@ -38,6 +38,7 @@ class LimitedProtocol(Base):
     seconds = HEADER_SECONDS
     idle: ClassVar[dict[Any, None]] = {}
     timer: TimerHandle | None = None
+    begun = False
     size = 0
 
     def connection_made(self, transport: Transport) -> None:
@@ -54,6 +55,8 @@ class LimitedProtocol(Base):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self.begun and self.timer is None:
+            self.begin_headers()
         if self.timer is not None:
             self.size += len(data)
             if self.size > LARGEST_HEADERS:
@@ -61,8 +64,7 @@ class LimitedProtocol(Base):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self.timer is None:
-            self.begin_headers()
+        self.begun = True
 
     def on_headers_complete(self) -> None:
         self.end_headers()
@@ -80,6 +82,7 @@ class LimitedProtocol(Base):
 
     def end_headers(self) -> None:
         """The headers are complete, or the connection ends."""
+        self.begun = False
         self.idle.pop(self, None)
         if self.timer is not None:
             self.timer.cancel()

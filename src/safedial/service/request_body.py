@@ -1,4 +1,4 @@
-"""A request's body: limits on size, time and depth; JSON with finite numbers; an object of known fields."""
+"""A request's headers and body: limits on size, time and depth; JSON with finite numbers; an object of known fields."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import json
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from safedial.service.problem import Problem
 from safedial.study.event import orjson
@@ -24,31 +24,55 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
+def headers_of(request: Request) -> dict[bytes, bytes]:
+    """The headers by their names in lower case; of equal names the first."""
+    known = request.scope.get("safedial.headers")
+    if known is None:
+        known = request.scope["safedial.headers"] = dict(reversed(request.scope["headers"]))
+    return known
+
+
 async def read_json(request: Request, *, seconds: float = BODY_SECONDS) -> Any:
     """The body as plain values, or an error that reveals nothing of its content."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
+    kind = headers_of(request).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json" and not kind.endswith(b"+json"):
         raise Problem("not_json")
     return parse(await _receive(request, seconds))
 
 
 async def _receive(request: Request, seconds: float) -> bytes:
-    stated = request.headers.get("content-length", "")
-    if stated.isascii() and stated.isdigit() and int(stated) > LARGEST:
+    stated = headers_of(request).get(b"content-length", b"")
+    if stated.isdigit() and int(stated) > LARGEST:
         raise Problem("too_large", f"at most {LARGEST} bytes")
-    parts, size = [], 0
+    content, more, end = b"", True, asyncio.get_running_loop().time() + seconds
+    while more:
+        message = _arrived(request)
+        if message is None:
+            try:
+                async with asyncio.timeout_at(end):
+                    message = await request.receive()
+            except TimeoutError:
+                raise Problem("slow_body", f"within {seconds:g} seconds") from None
+        if message["type"] == "http.disconnect":
+            raise Problem("malformed")
+        content += message.get("body", b"")
+        if len(content) > LARGEST:
+            raise Problem("too_large", f"at most {LARGEST} bytes")
+        more = message.get("more_body", False)
+    return content
+
+
+def _arrived(request: Request) -> Any:
+    """The next part of the body if it is here, as it mostly is: a timer would take longer than reading it. Otherwise
+    None.
+    """
+    waiting: Any = request.receive()
     try:
-        async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                size += len(part)
-                if size > LARGEST:
-                    raise Problem("too_large", f"at most {LARGEST} bytes")
-                parts.append(part)
-    except TimeoutError:
-        raise Problem("slow_body", f"within {seconds:g} seconds") from None
-    except ClientDisconnect:
-        raise Problem("malformed") from None
-    return b"".join(parts)
+        waiting.send(None)
+    except StopIteration as done:
+        return done.value
+    waiting.close()
+    return None
 
 
 def parse(content: bytes) -> Any:
@@ -103,19 +127,30 @@ def _has_nonfinite_number(content: bytes) -> bool:
     return bool(odd)
 
 
-def take(model: type[BaseModel], given: Any) -> dict[str, Any]:
+class Fields(NamedTuple):
+    """The names of a request's fields, and those of them that it must have."""
+
+    known: tuple[str, ...]
+    required: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: type[BaseModel] | None) -> Fields:
+        fields = {} if model is None else model.model_fields
+        return cls(tuple(fields), tuple(name for name, field in fields.items() if field.is_required()))
+
+
+def take(named: Fields, given: Any) -> dict[str, Any]:
     """The fields of a request. Unknown and missing names are refused; null means absent.
 
     The study checks the values of the fields, so that each is checked only once.
     """
     if not isinstance(given, dict):
         raise Problem("invalid_input", "the body must be an object")
-    known = model.model_fields
-    unknown = [name for name in given if name not in known]
+    unknown = [name for name in given if name not in named.known]
     if unknown:
-        raise Problem("invalid_input", f"{len(unknown)} unknown field(s); known are " + ", ".join(known))
+        raise Problem("invalid_input", f"{len(unknown)} unknown field(s); known are " + ", ".join(named.known))
     fields = {name: value for name, value in given.items() if value is not None}
-    for name, field in known.items():
-        if field.is_required() and name not in fields:
+    for name in named.required:
+        if name not in fields:
             raise Problem("invalid_input", f"{name} is missing", field=name)
     return fields

@@ -94,18 +94,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
     `stopped` says whether the study has stopped since.
     """
     study = service.studies.get(request.path_params["name"]) or await service.study(request.path_params["name"])
-    ask = partial(
-        study.ask,
-        fields["context"],
-        baseline_cost=fields.get("baseline_cost", 0.0),
-        meta=fields.get("meta"),
-        allow_extrapolation=fields.get("allow_extrapolation", False),
-        proposal=fields.get("proposal"),
-        unit=fields.get("unit"),
-        visit=fields.get("visit"),
-        key=idempotency_key(request),
-        actor=caller.actor,
-    )
+    ask = partial(study.ask, **fields, key=idempotency_key(request), actor=caller.actor)
     made = await service.writer.call(ask)
     return reply(made.to_dict(shared=True), 201, replayed=made.replayed)
 

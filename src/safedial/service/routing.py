@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,23 +11,24 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import compile_path
 
 from safedial.service import schemas
 from safedial.service.access import Caller
 from safedial.service.app_state import Service
 from safedial.service.problem import Problem, answer_error
-from safedial.service.request_body import read_json, take
+from safedial.service.request_body import Fields, headers_of, read_json, take
 from safedial.study.event import orjson
 
 router = APIRouter()
-quick: dict[str, list[Route]] = {}
+quick: dict[str, list[tuple[re.Pattern[str], Callable[[Request], Awaitable[Response]]]]] = {}
 """The same routes by their methods, for `App`, which answers requests by them; FastAPI only describes them."""
 
 Handler = Callable[[Service, Request, Caller, dict[str, Any]], Awaitable[Response]]
 
-PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 """Answers hold contexts and outcomes, so no cache may keep them."""
+REPLAYED, JSON = (b"idempotent-replayed", b"true"), (b"content-type", b"application/json")
 
 
 def route(
@@ -45,23 +47,22 @@ def route(
     The parameters also describe the route in the OpenAPI document.
     """
     status = 201 if method == "POST" else 200
+    named = Fields.of(takes)
 
     def put(handler: Handler) -> Handler:
         async def endpoint(request: Request) -> Response:
             started = time.perf_counter()
             service: Service = request.app.state.service
             try:
-                response = await _serve(service, request, handler, role, takes)
+                response = await _serve(service, request, handler, role, named)
             except Exception as error:
-                fields = takes.model_fields if takes else ()
-                response = answer_error(error, fields, whole=takes in (schemas.NewStudy, schemas.Amendment))
+                response = answer_error(error, named.known, whole=takes in (schemas.NewStudy, schemas.Amendment))
             service.metrics.answered(method, path, response.status_code, time.perf_counter() - started)
             return response
 
         endpoint.__name__, endpoint.__doc__ = handler.__name__, handler.__doc__
-        made = Route(path, endpoint, methods=[method])
-        for each in made.methods or ():
-            quick.setdefault(each, []).append(made)
+        for each in ("GET", "HEAD") if method == "GET" else (method,):
+            quick.setdefault(each, []).append((compile_path(path)[0], endpoint))
         described = describe(takes=takes, key=key, query=query or {}, needs_key=role is not None)
         answers: dict[int | str, Any] = {status: {"model": gives} if gives else {"description": "text"}}
         for code, words in (also or {}).items():
@@ -74,15 +75,13 @@ def route(
     return put
 
 
-async def _serve(
-    service: Service, request: Request, handler: Handler, role: str | None, takes: type[BaseModel] | None
-) -> Response:
+async def _serve(service: Service, request: Request, handler: Handler, role: str | None, named: Fields) -> Response:
     caller = Caller("", "read", "")
     if role is not None:
         caller = await service.access.admit(request, role, request.path_params.get("name") or _study_of(request))
     fields: dict[str, Any] = {}
-    if takes is not None:
-        fields = take(takes, await read_json(request, seconds=service.limits.body_seconds))
+    if named.known:
+        fields = take(named, await read_json(request, seconds=service.limits.body_seconds))
     if service.waiting >= service.limits.waiting:
         raise Problem("overloaded")
     service.waiting += 1
@@ -125,16 +124,23 @@ def describe(*, takes: type[BaseModel] | None, key: bool, query: dict[str, str],
 
 def reply(content: Any, status: int = 200, *, replayed: bool = False) -> Response:
     """An answer; `replayed` marks a repeated one."""
-    headers = {**PRIVATE, "Idempotent-Replayed": "true"} if replayed else PRIVATE
-    return Response(orjson.dumps(content), status, headers, "application/json")
+    return Reply(orjson.dumps(content), status, [*PRIVATE, REPLAYED] if replayed else PRIVATE)
+
+
+class Reply(Response):
+    """An answer in JSON; its headers are written as they are sent, which Starlette would take longer for."""
+
+    def __init__(self, body: bytes, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.body, self.status_code, self.background = body, status, None
+        self.raw_headers = [*headers, (b"content-length", b"%d" % len(body)), JSON]
 
 
 def idempotency_key(request: Request) -> str | None:
     """The header, checked."""
-    key = request.headers.get("idempotency-key")
+    key = headers_of(request).get(b"idempotency-key")
     if key is not None and not 0 < len(key) <= 200:
         raise Problem("invalid_input", "Idempotency-Key: must have 1 to 200 characters")
-    return key
+    return None if key is None else key.decode("latin-1")
 
 
 def number(request: Request, name: str, default: int | None, most: int) -> Any:

@@ -72,7 +72,9 @@ def worker() -> Any:
     store = Store(os.environ[STORAGE], unit_keys=os.environ.get(UNIT_KEYS, "").splitlines())
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
-    return make_app(store, allow_keyless=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)
+    app = make_app(store, allow_keyless=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)
+    gc.freeze()  # what a worker starts with stays: to look through it for cycles takes longer than many decisions
+    return app
 
 
 @contextlib.contextmanager

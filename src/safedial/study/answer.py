@@ -90,36 +90,47 @@ class StudyDecision(NamedTuple):
     def _certificate(self, *, shared: bool) -> Certificate:
         facts = certificate(self.decision, shared=shared)
         rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
-        rules = self.decision.rules
+        rules, body = self.decision.rules, self.body
         leaves_out = rules.version > 1 and not rules.learner.in_order
-        if rests and self.body["void"]:
+        if rests and body["void"]:
             rests.append(LEFT_OUT if leaves_out else VOIDED)
-        amended = [dict(zip(AMENDED, (*a, True)[:6], strict=True)) for a in self.body.get("amended", ())]
+        amended = [dict(zip(AMENDED, (*a, True)[:6], strict=True)) for a in body.get("amended", ())]
         begun = [each for each in amended if each["begins_phase"]]
         if rests and begun and begun[-1]["keep_learning"]:
             rests.append(KEPT)
-        if rests and self.body["imported"] and rules.learner.history_counts(rules):
+        if rests and body["imported"] and rules.learner.history_counts(rules):
             rests.append(IMPORTED)
-        recorded = {name: self.body[name] for name in ("model_seq", "open", "void", "imported", "habit", "version")}
-        if self.decision.rules.version > 1:
-            resumed = [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in self.body["resumed"]]
-            recorded |= {"rules": self.decision.rules.version, "resumed": resumed}
-            recorded |= {name: self.body[name] for name in ("frozen", "unwatched", "corrected_violations")}
-            recorded |= {name: self.body.get(name) for name in ("key", "meta")}
-        if amended:
-            recorded["amended"] = [{**each, "at": moment(each["at"])} for each in amended]
-        recorded |= {name: self.body[name] for name in QUESTION if name in self.body}
-        if "exceeding" in self.body["prediction"]:
+        if "exceeding" in body["prediction"]:
             ids = [f"{self.study}.{each}" for each in facts["count"]["exceeding"]]
             facts["count"] = {**facts["count"], "exceeding": ids}
-        named = {
+        facts |= {
             "id": self.id,
             "study": self.study,
             "seq": self.seq,
             "at": moment(self.at),
             "folding": self.learning_order,
+            "model_seq": body["model_seq"],
+            "open": body["open"],
+            "void": body["void"],
+            "imported": body["imported"],
+            "habit": body["habit"],
+            "version": body["version"],
         }
-        return Certificate({**facts, **named, **recorded, "raw_context": self._raw(), "assumptions": rests})
+        if rules.version > 1:
+            facts |= {
+                "rules": rules.version,
+                "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
+                "frozen": body["frozen"],
+                "unwatched": body["unwatched"],
+                "corrected_violations": body["corrected_violations"],
+                "key": body.get("key"),
+                "meta": body.get("meta"),
+            }
+        if amended:
+            facts["amended"] = [{**each, "at": moment(each["at"])} for each in amended]
+        facts |= {name: body[name] for name in QUESTION if name in body}
+        facts |= {"raw_context": self._raw(), "assumptions": rests}
+        return facts
 
     def _repr_html_(self) -> str:
         return self.certificate._repr_html_()
@@ -224,17 +235,17 @@ def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) 
 
 
 def decided(
-    spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None
+    spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None, **about: Any
 ) -> StudyDecision:
     """The answer for a `decided` event. It is made from the body, so that a new decision and the same one read later
-    agree, whatever numbers your own policy or learner uses.
+    agree, whatever numbers your own policy or learner uses. `about` is what else is known: `replayed`, `stop_reason`.
     """
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
     learning_order = spec.learning_order if spec.learner.in_order else "prefix"
-    named = id_text(spec.rules_version, name, event.seq, event.hash)
-    made = StudyDecision(named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
-    return made._replace(labels=spec.fields.get("labels", {}))
+    named, labels = id_text(spec.rules_version, name, event.seq, event.hash), spec.fields.get("labels", {})
+    given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
+    return StudyDecision(*given, labels=labels, **about)
 
 
 def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:

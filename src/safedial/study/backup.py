@@ -59,7 +59,7 @@ def _copy_file(store: Store, file: Path) -> None:
     raw = store.engine.raw_connection()
     try:
         with replacing(file) as partial:
-            with unavailable(), closing(sqlite3.connect(partial)) as copy:
+            with unavailable(store.engine), closing(sqlite3.connect(partial)) as copy:
                 raw.driver_connection.backup(copy)
             with open(partial, "rb") as written:
                 os.fsync(written.fileno())

@@ -9,7 +9,8 @@ server's default; a writer that hangs in a transaction is disconnected after a m
 
 from __future__ import annotations
 
-import sqlite3
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ from safedial.errors import InvalidInput
 from safedial.study.errors import StoreUnavailable
 from safedial.study.schema import SCHEMA, check_version, prepare, sa
 from safedial.study.sqlite_file import FileLost, SqliteFile
+
+KEPT_SECONDS = 1.0
+"""For how long a writer keeps an unused connection; the pool checks one that it gives out."""
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process's lock before it reports the store as unavailable."""
@@ -90,34 +94,73 @@ def is_read_only(engine: Any) -> bool:
     return file is not None and file.read_only
 
 
+class Writer:
+    """Write transactions of one thread. Its connection is kept from one to the next, if that follows soon and the last
+    one did not fail: taking it from the pool and giving it back takes about as long as a decision.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self.engine, self._connection, self._used = engine, None, -math.inf
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def begin(self) -> Iterator[Any]:
+        """A connection in a write transaction, which is committed at the end or rolled back."""
+        if is_read_only(self.engine):
+            raise StoreUnavailable("storage: can only be read here; copy the store to a writable folder")
+        if time.monotonic() - self._used > KEPT_SECONDS:
+            self.close()
+        with unavailable(self.engine):
+            if self._connection is None:
+                self._connection = self.engine.connect().execution_options(safedial_write=True)
+            try:
+                with _transaction(self.engine, self._connection):
+                    yield self._connection
+            except BaseException:
+                self.close()
+                raise
+        self._used = time.monotonic()
+
+
+@contextmanager
+def _transaction(engine: Any, connection: Any) -> Iterator[None]:
+    file: SqliteFile | None = getattr(engine, "safedial_file", None)
+    if file is None:
+        with connection.begin():
+            yield
+        return
+    raw = connection.connection.driver_connection
+    try:
+        with connection.begin():
+            start = file.begin(raw)
+            yield
+            written = file.count(raw, start)
+        file.check(written)
+    except FileLost:
+        file.save(raw)
+        raise
+
+
 @contextmanager
 def writing(engine: Any) -> Iterator[Any]:
-    """A connection in a write transaction, which is committed at the end or rolled back."""
-    file: SqliteFile | None = getattr(engine, "safedial_file", None)
-    if is_read_only(engine):
-        raise StoreUnavailable("storage: can only be read here; copy the store to a writable folder")
-    with unavailable(), engine.connect().execution_options(safedial_write=True) as connection:
-        if file is None:
-            with connection.begin():
-                yield connection
-            return
-        raw = connection.connection.driver_connection
-        try:
-            with connection.begin():
-                start = file.begin(raw)
-                yield connection
-                written = file.count(raw, start)
-            file.check(written)
-        except FileLost:
-            file.save(raw)
-            raise
+    """`Writer.begin` once."""
+    writer = Writer(engine)
+    try:
+        with writer.begin() as connection:
+            yield connection
+    finally:
+        writer.close()
 
 
 @contextmanager
 def reading(engine: Any) -> Iterator[Any]:
     """A connection in a transaction that reads one moment of the store and never waits for a writer."""
     file: SqliteFile | None = getattr(engine, "safedial_file", None)
-    with unavailable(), engine.connect() as connection:
+    with unavailable(engine), engine.connect() as connection:
         if file is not None:
             file.check()
         else:
@@ -127,11 +170,11 @@ def reading(engine: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def unavailable() -> Iterator[None]:
+def unavailable(engine: Any) -> Iterator[None]:
     """Turn database errors into `StoreUnavailable`, without SQL, values or passwords in the message."""
     try:
         yield
-    except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+    except (sa.exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
         original = getattr(error, "orig", error)
         words = str(original or type(error).__name__).splitlines()[0][:200]
         raise StoreUnavailable(f"storage: {type(original or error).__name__}: {words}") from error
@@ -148,4 +191,4 @@ def _wait_for_disk(connection: Any, _: Any) -> None:
 def _begin(connection: Any) -> None:
     if connection.dialect.name == "sqlite":
         write = connection.get_execution_options().get("safedial_write")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        connection.connection.driver_connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
@@ -25,8 +26,8 @@ _REVISIONS = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN :
 _TRAIL = sa.text(f"{_EVENTS} AND seq < :before AND kind NOT IN :routine ORDER BY seq DESC LIMIT :most").bindparams(
     sa.bindparam("routine", expanding=True)
 )
-_KEYS = "SELECT key, digest, seq FROM idempotency WHERE study_id = {} AND key IN ({})"
-_ADD_KEY = "INSERT INTO idempotency (study_id, key, digest, seq) VALUES ({})"
+_KEYS = "SELECT key, digest, seq FROM idempotency WHERE study_id = ? AND key IN "
+_ADD_KEYS = "INSERT INTO idempotency (study_id, key, digest, seq) VALUES "
 _KEYED = sa.text(
     "SELECT k.seq, k.key, k.digest, e.kind, e.decision, e.at, e.actor, e.reason, e.body, e.hash FROM idempotency AS k "
     "LEFT JOIN events AS e ON e.study_id = k.study_id AND e.seq = k.seq WHERE k.study_id = :study ORDER BY k.seq"
@@ -34,12 +35,14 @@ _KEYED = sa.text(
 _HASHES = sa.text("SELECT seq, hash FROM events WHERE study_id = :study AND seq IN :seqs").bindparams(
     sa.bindparam("seqs", expanding=True)
 )
-_HEAD = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study")
-_LOCKED = sa.text("SELECT head_seq, head_hash FROM studies WHERE id = :study FOR UPDATE")
-_MOVE = sa.text("UPDATE studies SET head_seq = :seq, head_hash = :hash WHERE id = :study")
+_HEAD = "SELECT head_seq, head_hash FROM studies WHERE id = ?"
+_MOVE = "UPDATE studies SET head_seq = ?, head_hash = ? WHERE id = ?"
 _SHOTS = sa.text("SELECT seq, digest FROM snapshots WHERE study_id = :study AND seq <= :upto ORDER BY seq DESC")
 _SHOT = sa.text("SELECT content FROM snapshots WHERE study_id = :study AND seq = :seq")
-_INSERT = "INSERT INTO events (study_id, seq, kind, decision, at, actor, reason, body, hash) VALUES ({})"
+_INSERT = "INSERT INTO events (study_id, seq, kind, decision, at, actor, reason, body, hash) VALUES "
+
+ROWS = 100
+"""Rows that one statement inserts: fewer than a thousand values, which every SQLite takes."""
 
 
 class Head(NamedTuple):
@@ -80,22 +83,20 @@ def add_study(connection: Any, name: str, study: int | None = None) -> int:
 
 def lock_head(connection: Any, study: int) -> Head:
     """Read and lock the head of a log until the transaction ends, so that no other writer gets the same seq."""
-    statement = _LOCKED if connection.dialect.name == "postgresql" else _HEAD
-    row = connection.execute(statement, {"study": study}).one_or_none()
+    return read_head(connection, study, " FOR UPDATE" if connection.dialect.name == "postgresql" else "")
+
+
+def read_head(connection: Any, study: int, lock: str = "") -> Head:
+    row = _direct(connection, _HEAD + lock, (study,)).fetchone()
     if row is None:
         raise StudyError("unknown_study", f"study {study}: is no longer in this store")
     return Head(row[0], bytes(row[1]))
 
 
-def read_head(connection: Any, study: int) -> Head:
-    row = connection.execute(_HEAD, {"study": study}).one()
-    return Head(row[0], bytes(row[1]))
-
-
 def append_events(connection: Any, study: int, rows: list[Event]) -> None:
     """Write events and move the head to the last of them."""
-    connection.exec_driver_sql(_INSERT.format(_marks(connection, 9)), [(study, *row) for row in rows])
-    connection.execute(_MOVE, {"study": study, "seq": rows[-1].seq, "hash": rows[-1].hash})
+    _insert(connection, _INSERT, [(study, *row) for row in rows])
+    _direct(connection, _MOVE, (rows[-1].seq, rows[-1].hash, study))
 
 
 def read_events(connection: Any, study: int, after: int = 0, upto: int = 2**62) -> Iterator[Event]:
@@ -139,8 +140,7 @@ def trail(connection: Any, study: int, before: int, most: int, *, whole: bool) -
 
 def find_keys(connection: Any, study: int, keys: list[str]) -> dict[str, tuple[bytes, int]]:
     """(digest of the request, seq of its event) for each of the idempotency keys that was used."""
-    statement = _KEYS.format(_marks(connection, 1), _marks(connection, len(keys)))
-    rows = connection.exec_driver_sql(statement, (study, *keys))
+    rows = _direct(connection, _KEYS + _marks(len(keys)), (study, *keys)).fetchall()
     return {key: (bytes(digest), seq) for key, digest, seq in rows}
 
 
@@ -154,13 +154,25 @@ def keyed_events(connection: Any, study: int) -> Any:
 
 def add_keys(connection: Any, study: int, keys: Mapping[str, tuple[bytes, int]]) -> None:
     """Keep idempotency keys with the digest of the request and the seq of its event."""
-    rows = [(study, key, digest, seq) for key, (digest, seq) in keys.items()]
-    connection.exec_driver_sql(_ADD_KEY.format(_marks(connection, 4)), rows)
+    _insert(connection, _ADD_KEYS, [(study, key, digest, seq) for key, (digest, seq) in keys.items()])
 
 
-def _marks(connection: Any, count: int) -> str:
-    """Placeholders for a statement that goes straight to the driver, the fastest way for what every write needs."""
-    return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
+def _insert(connection: Any, statement: str, rows: list[tuple[Any, ...]]) -> None:
+    """Insert rows, many with one statement: the driver gives other threads the interpreter once for each."""
+    for start in range(0, len(rows), ROWS):
+        some = rows[start : start + ROWS]
+        marks = ", ".join([_marks(len(some[0]))] * len(some))
+        _direct(connection, statement + marks, tuple(chain.from_iterable(some)))
+
+
+def _marks(count: int) -> str:
+    return f"({', '.join('?' * count)})"
+
+
+def _direct(connection: Any, statement: str, values: tuple[Any, ...]) -> Any:
+    """Run a statement that every write needs straight on the driver; SQLAlchemy would take longer than the database."""
+    words = statement if connection.dialect.name == "sqlite" else statement.replace("?", "%s")
+    return connection.connection.driver_connection.execute(words, values)
 
 
 def drop_keys(connection: Any, study: int, keys: list[str]) -> None:

@@ -41,17 +41,18 @@ def read_request(
     rules: Rules, context: Any, noted: Noted, baseline_cost: Any = 0.0, *, allow_extrapolation: bool = False
 ) -> Request:
     """A new question, checked, with what else came with it."""
-    meta = None if noted.meta is None else read_meta(rules.version, noted.meta)
-    noted = noted._replace(key=read_key(rules.version, noted.key), meta=meta)
+    key, meta, proposal, unit, visit = noted
+    meta = None if meta is None else read_meta(rules.version, meta)
+    key = read_key(rules.version, key)
     values = context if rules.features is None else rules.features.values(context)
-    if noted.proposal is not None:
-        noted = noted._replace(proposal=real("proposal", noted.proposal))
-    for name in ("unit", "visit"):
-        read_label(rules.version, name, getattr(noted, name))
-    given = read_by_learner(rules, noted._asdict())
+    if proposal is not None:
+        proposal = real("proposal", proposal)
+    read_label(rules.version, "unit", unit)
+    read_label(rules.version, "visit", visit)
+    given = read_by_learner(rules, {"proposal": proposal, "unit": unit})
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
     raw = asked.vector if rules.features is None else values
-    return Request(raw.tolist(), asked, noted)
+    return Request(raw.tolist(), asked, Noted(key, meta, proposal, unit, visit))
 
 
 def prepared(spec: StudySpec, read: Callable[[StudySpec], Read]) -> Callable[[StudySpec], Read]:

@@ -182,17 +182,18 @@ def _learned_later(state: State) -> dict[str, Any]:
 
 
 def _waiting(state: State, name: str, rounds: dict[int, Round]) -> dict[str, Any]:
-    values = list(rounds.values())
-    dim = state.study.rules.dim
-    numbers = [(seq, r.number, r.watched, -2 if r.place is None else r.place) for seq, r in rounds.items()]
+    """Rounds as arrays, made field by field: many may be open."""
+    fields: Any = zip(*rounds.values(), strict=True) if rounds else [()] * len(Round._fields)
+    parts: Any = Round(*fields)
+    places = [-2 if place is None else place for place in parts.place]
     columns = {
-        f"{name}.numbers": np.array(numbers, dtype=np.int64).reshape(-1, 4),
-        f"{name}.values": np.array([(r.action, r.baseline_cost) for r in values], dtype=np.float64).reshape(-1, 2),
-        f"{name}.contexts": np.concatenate([np.empty(0), *(r.context for r in values)]).reshape(-1, dim),
+        f"{name}.numbers": np.array([list(rounds), parts.number, parts.watched, places], dtype=np.int64).T,
+        f"{name}.values": np.array([parts.action, parts.baseline_cost], dtype=np.float64).T,
+        f"{name}.contexts": np.concatenate([np.empty(0), *parts.context]).reshape(-1, state.study.rules.dim),
     }
     if state.study.rules_version > 1:
-        columns[f"{name}.times"] = np.array([r.at for r in values], dtype=np.int64)
-        columns[f"{name}.tags"] = np.array([r.tag for r in values], dtype="S8")
+        columns[f"{name}.times"] = np.array(parts.at, dtype=np.int64)
+        columns[f"{name}.tags"] = np.array(parts.tag, dtype="S8")
     return columns
 
 

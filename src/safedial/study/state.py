@@ -155,7 +155,7 @@ class State:
         """
         guard, watch = self.study.guard, self.watch
         joint = self.study.rules_version > 5
-        parts: list[State] = self.phases if joint and latest else [self]
+        parts: list[State] = self.phases if joint and latest and self.before is not None else [self]
         if self.broken and not watch.crossed:
             yield "assumption_broken"
         if watch.crossed:
@@ -245,5 +245,5 @@ class State:
 
 
 def _is_blind(parts: list[State], share: float) -> bool:
-    unwatched, watched = (sum(getattr(each.watch, name) for each in parts) for name in ("new_unwatched", "new_watched"))
-    return unwatched > max(FEW_UNWATCHED, share * watched)
+    unwatched = sum([each.watch.new_unwatched for each in parts])
+    return unwatched > FEW_UNWATCHED and unwatched > share * sum([each.watch.new_watched for each in parts])

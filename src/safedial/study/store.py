@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from safedial.study import failpoints
-from safedial.study.database import is_read_only, reading, shown, writing
+from safedial.study.database import Writer, is_read_only, reading, shown, writing
 from safedial.study.errors import StoreUnavailable
 from safedial.study.log import Head, lock_head
 from safedial.study.replay_log import Change, NeedsReplay, Source
@@ -56,7 +57,8 @@ class Store(StoreReader):
         self, storage: str, *, create: bool = True, upgrade: bool = True, unit_keys: Iterable[str | bytes] = ()
     ) -> None:
         super().__init__(storage, create=create, upgrade=upgrade, unit_keys=unit_keys)
-        self._begin = reading if is_read_only(self.engine) else writing
+        self._writer = Writer(self.engine)
+        self._begin = partial(reading, self.engine) if is_read_only(self.engine) else self._writer.begin
         self._states: dict[int, State] = {}
         self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._held: list[Job] | None = None
@@ -87,6 +89,7 @@ class Store(StoreReader):
             self._jobs.put(None)
             self._thread.join()
         self._replayer.close()
+        self._writer.close()
         self.engine.dispose()
 
     def submit(
@@ -222,7 +225,7 @@ class Store(StoreReader):
                 states = {study: self._load(study) for study in wanted}
 
     def _write(self, jobs: list[Job], states: dict[int, State]) -> list[tuple[Job, Any, Exception | None]]:
-        with self._begin(self.engine) as connection:
+        with self._begin() as connection:
             transactions = {
                 study: self._transaction(Source(connection, study, *self._about(study)), state)
                 for study, state in states.items()
