@@ -1,5 +1,6 @@
 """The JAX engine: the NumPy engine's answers from its draws; from counters, worlds of the same law."""
 
+import sys
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy import stats
 from safedial import Dose, DoseCurve, InvalidInput, LinearWorld, hill, identity, make_policy, simulate
 from safedial.core.dose import as_dose
 from safedial.core.scale import own_scale, power_scale, with_any_sensor
+from safedial.errors import MissingExtra
 from safedial.simulation import counter, fused_rounds, jax_engine
 from safedial.simulation.loop import Setting
 from safedial.worlds import NonlinearWorld
@@ -178,6 +180,17 @@ def test_counter_worlds_have_the_law_of_numpy_s(noise):
     np.testing.assert_allclose(np.linalg.norm(np.asarray(drawn["context"]), axis=-1), 2.0, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["hp_probe", "hp_ucb", "on_expectation", "epsilon_greedy", "thompson", "fixed"])
+def test_rates_from_counters_are_those_from_numpy_s_draws(name):
+    """Studies with an excess, and with more than half of the studies have: Fisher's exact test, each at level 1e-6."""
+    given = (make_policy(name), LinearWorld(dim=3), make_spec(violation_risk=0.3))
+    told = {"rounds": 40, "seeds": 400, "points": 1, "engine": "jax"}
+    drawn, counted = (simulate(*given, **told, draws=draws).violations[0] for draws in ("numpy", "counter"))
+    for least in (0, int(np.median(drawn))):
+        table = [[(part > least).sum(), (part <= least).sum()] for part in (drawn, counted)]
+        assert stats.fisher_exact(table).pvalue > 1e-6
+
+
 def test_auto_compiles_where_it_pays_and_can(monkeypatch):
     from safedial.simulation import engines
 
@@ -186,6 +199,18 @@ def test_auto_compiles_where_it_pays_and_can(monkeypatch):
     monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
     assert simulate("hp_probe", world, make_spec(), rounds=20, seeds=2, engine="auto").engine == "jax"
     assert simulate("hp_bayes", world, make_spec(), rounds=20, seeds=2, engine="auto").engine == "numpy"
+
+
+def test_without_jax_the_extra_is_named_and_auto_plays_in_numpy(monkeypatch):
+    from safedial.simulation import engines
+
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "safedial.simulation.jax_engine")
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    given, told = ("hp_probe", LinearWorld(dim=2), make_spec()), {"rounds": 5, "seeds": 1}
+    with pytest.raises(MissingExtra, match=r"safedial\[jax\]"):
+        simulate(*given, **told, engine="jax")
+    assert simulate(*given, **told, engine="auto").engine == "numpy"
 
 
 REFUSED = [

@@ -44,8 +44,8 @@ def threefry(key: tuple[Any, Any], counter: tuple[Any, Any]) -> tuple[Any, Any]:
 
 def halves(seeds: list[int]) -> tuple[Any, Any]:
     """The low and the high 32 bits of every seed."""
-    low = np.array([seed & 0xFFFFFFFF for seed in seeds], dtype=np.uint32)
-    return low, np.array([seed >> 32 for seed in seeds], dtype=np.uint32)
+    whole = np.array(seeds, dtype=np.uint64)
+    return whole.astype(np.uint32), (whole >> np.uint64(32)).astype(np.uint32)
 
 
 def uniforms(seeds: Any, rounds: Any, places: Any, dtype: Any) -> Any:

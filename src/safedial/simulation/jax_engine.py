@@ -131,11 +131,12 @@ class JaxBatch(Batch):
 
     def _blocks(self) -> list[Block]:
         """The seeds before their first round. All blocks have one size: the last may repeat seeds of the one before."""
-        put, made = partial(np.asarray, dtype=self.dtype), []
+        put, made = partial(jnp.asarray, dtype=self.dtype), []
         with self._session():
             numbers = _numbers(self.spec), _numbers(self.rule.stated), _margin(self.world, self.spec)
             always = {"rounds": np.int64(self.setting.rounds), "numbers": jax.tree.map(put, numbers)}
-            state, truth = jax.tree.map(put, self.state), self.truth if self.counted or self.world.adversarial else ()
+            whole, truth = self.size == len(self.seeds), self.truth if self.counted or self.world.adversarial else ()
+            state = self.state if whole else jax.tree.map(np.asarray, self.state)  # each block gets buffers of its own
             for start in range(0, len(self.seeds), self.size):
                 first = min(start, len(self.seeds) - self.size)
                 where = slice(first, first + self.size)
