@@ -156,9 +156,8 @@ class StoreReader:
 def same_spec(one: StudySpec, other: StudySpec) -> bool:
     if one is other:
         return True
-    return all(
-        getattr(one, name) == getattr(other, name) for name in ("rules_version", "fields", "unit_check", "since")
-    )
+    names = ("rules_version", "fields", "unit_check", "since", "began")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def leads_to(one: StudySpec, other: StudySpec) -> bool:
