@@ -10,6 +10,7 @@ from safedial.study.amendment import amended_spec, new_fields
 from safedial.study.event import orjson
 from safedial.study.snapshot import pack, unpack
 from safedial.study.spec import read_spec
+from safedial.study.store_reader import same_spec
 from tests.study.conftest import SPEC
 from tests.study.test_hidden_excesses import CERTIFIED, KINDS, SEVERAL, ask, tell
 
@@ -157,3 +158,66 @@ def test_a_resume_clears_only_the_rule_that_it_names(lite):
     assert study.status()["stopped"] != "alarm"
     with pytest.raises(InvalidInput, match="is not stopped"):
         create_study("calm", MILD, storage=lite.store).resume("looked at it", rule="alarm")
+
+
+@pytest.mark.parametrize("kind", ["certified", "shield", "conformal"])
+def test_a_guard_that_is_written_otherwise_begins_no_phase(lite, kind):
+    cap = {"when": {"0": {"min": 0.4}}, "limit": 0.4}
+    study = create_study("written", {**ALL[kind], "guard": {"caps": [cap]}}, storage=lite.store)
+    tell(study, 0.1)
+    with pytest.raises(InvalidInput, match="changes nothing"):
+        study.amend(changes={"guard": {"caps": (cap,)}}, **WHY)
+    study.amend(changes={"guard": {"caps": [{**cap, "name": "elderly"}]}}, **WHY)
+    study.amend(changes={"guard": {"caps": []}}, reason="no cap any more")
+    tell(study, 0.1)
+    assert study.status()["since_round"] == 2
+    study.amend(changes={"guard": {"caps": None}}, **WHY)
+    with pytest.raises(InvalidInput, match="changes nothing"):
+        study.amend(changes={"guard": {"caps": None}}, **WHY)
+    assert study.status()["since_round"] == len(study.spec.phases) == 2
+    assert open_study("written", storage=lite.store).state_digest() == study.state_digest()
+    assert study.verify().ok
+
+
+def test_each_outcome_is_due_as_it_was_stated_when_it_was_decided(lite):
+    study = create_study("due", CERTIFIED, storage=lite.store)
+    ask(study)
+    study.amend(changes={"guard": {"due_after": 1e-9}}, **WHY)
+    assert study.status()["overdue"] == 0
+    ask(study)
+    due = study.status()["overdue_since"]
+    study.amend(changes={"guard": {"due_after": 5}}, **WHY)
+    ask(study)
+    status, track = study.status(), Track(study)
+    track.refresh()
+    shown = orjson.loads(draw(track, 50))["counts"]
+    assert (status["overdue"], status["overdue_since"]) == (shown["overdue"], shown["overdue_since"]) == (1, due)
+
+
+def test_a_key_is_for_one_rule(lite):
+    study = create_study("keys", {**CERTIFIED, "guard": {"max_open": 1}}, storage=lite.store)
+    [ask(study), ask(study)]
+    first = study.resume("looked at it", rule="too_many_open", key="a")
+    assert study.resume("looked at it", rule="too_many_open", key="a").seq == study.resume("looked at it", key="a").seq
+    with pytest.raises(StudyError, match=r"key = 'a': was used for another rule; give a new key") as found:
+        study.resume("looked at it", rule="alarm", key="a")
+    assert (found.value.code, first.created) == ("key_reused", True)
+
+
+def test_specifications_of_logs_that_were_amended_in_another_order_differ():
+    """After a restore others may make the same amendments in another order, at the same events."""
+    first, found = read_spec(CERTIFIED), []
+    for order in (({"labels": {"unit": "bed"}}, {"threshold": 0.6}), ({"threshold": 0.6}, {"labels": {"unit": "bed"}})):
+        spec = first
+        for since, changes in zip((5, 9), order, strict=True):
+            spec = amended_spec(spec, new_fields(spec, changes, whole=False), since=since)
+        found.append(spec)
+    assert found[0].fields == found[1].fields
+    assert not same_spec(*found)
+
+
+def test_a_whole_specification_of_earlier_rules_keeps_their_defaults():
+    for version, share in ((2, 0.5), (6, 0.5), (7, 0.25)):
+        spec = read_spec(CERTIFIED, version=version)
+        after = amended_spec(spec, new_fields(spec, {**CERTIFIED, "threshold": 0.6}, whole=True), since=9)
+        assert spec.guard.max_unwatched == after.guard.max_unwatched == share

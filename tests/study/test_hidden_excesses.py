@@ -6,6 +6,7 @@ import pytest
 from safedial.decision.outcome import for_the_watch
 from safedial.decision.rounds import Round
 from safedial.decision.watch import Watch
+from safedial.service.charts import counts
 from safedial.service.evidence_path import unwatched
 from safedial.service.timeline import Track
 from safedial.study import create_study, open_study
@@ -91,6 +92,19 @@ def test_more_than_the_advice_of_several_costs_is_judged_at_the_advice(lite):
     tell(study, 0.1, applied_action=0.5)
     assert (study.status()["outcomes"], study.status()["unwatched"]) == (1, 0)
     assert study.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["certified several", *KINDS])
+@pytest.mark.parametrize("way", [{"applied_action": 1.0}, {"throttled": True}], ids=["above", "throttled"])
+def test_the_page_counts_as_the_study_where_a_setting_was_changed(lite, kind, way):
+    study = create_study("changed", {**KINDS, "certified several": SEVERAL}[kind], storage=lite.store)
+    tell(study, 0.9, **way)
+    study.void(tell(study, 0.9, **way), reason="not wanted", unrelated=True)
+    track, status = Track(study), study.status()
+    track.refresh()
+    shown = counts(track)
+    names = ("outcomes", "violations", "unwatched", "void")
+    assert [shown[name] for name in names] == [status[name] for name in names]
 
 
 @pytest.mark.parametrize("kind", ["certified", *KINDS])

@@ -25,6 +25,13 @@ def test_a_study_answers_as_an_agent_with_the_same_outcomes_does(study):
     assert study.status()["evidence"] == pytest.approx(agent.evidence)
 
 
+def test_the_trail_gives_what_stands_out_or_the_whole_log(study):
+    study.tell(study.ask([0.5, 0.1]).id, reward=0.1, cost=0.2)
+    study.amend(changes={"labels": {"cost": "trough"}}, reason="a better name")
+    assert [event["kind"] for event in study.trail()] == ["amended", "study_created"]
+    assert [event["kind"] for event in study.trail(whole=True)] == ["amended", "outcome", "decided", "study_created"]
+
+
 def test_the_log_holds_every_step_and_verifies(study):
     first, second = study.ask([0.5, 0.1]), study.ask([0.1, 0.5], key="visit-2")
     study.tell(second.id, reward=0.1, cost=0.2, applied_action=second.action / 2, observed_at="2025-01-31T14:05:00Z")

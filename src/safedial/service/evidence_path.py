@@ -16,8 +16,8 @@ from safedial.service.timeline import EXPIRED, KNOWN, NOTHING, THROTTLED, VOID, 
 def log_path(track: Track) -> tuple[Any, Any]:
     """(seq, ln E_t(m) for each odds multiple m), one row per event that changed it; a resume restarts it.
 
-    The last row is the evidence in `Study.status`, which counts from the last amendment on. HP-Conformal has another
-    watch, whose evidence its decisions state.
+    The last row is the evidence in `Study.status`, which counts from the start of the last phase on. HP-Conformal has
+    another watch, whose evidence its decisions state.
     """
     track = track.phases[-1]
     if track.study.spec.learner.watches_itself:
@@ -113,6 +113,8 @@ def _judged(track: Track) -> tuple[Any, Any]:
         silent |= np.isnan(costs)
         if not rules.learner.watches_itself:
             over |= costs > counted_from(spec, number)
+        else:  # one excess in spite of the throttle tells, whatever the other costs are
+            over |= throttled & ~np.isnan(costs)
     return over, silent & ~over
 
 
@@ -133,8 +135,9 @@ def _above_advice(track: Track) -> Iterator[tuple[int, Sample, float]]:
     """The rounds for which more was applied than advised, as samples for the watch, with their advice."""
     cost, applied, action, baseline = (track.column(name) for name in ("cost", "applied", "action", "baseline_cost"))
     rules = track.study.spec.rules
+    names = rules.spec.costs or ()
     for row in np.flatnonzero(applied > action):
-        told = {name: costs[row] for name, costs in track.costs.items()} if rules.parts else cost[row]
+        told = {name: track.costs[name][row] for name in names} if names else cost[row]
         yield int(row), for_the_watch(rules, applied[row], told, baseline[row]), action[row]
 
 

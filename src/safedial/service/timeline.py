@@ -124,8 +124,9 @@ class Track:
 
     def late(self) -> NDArray[np.bool_]:
         """By row, whether the outcome is open and overdue by now."""
-        hours = [(part.study.spec.guard.deadline, part.rows) for part in self.phases]
-        most = np.concatenate([np.full(rows, np.inf if each is None else each * HOUR) for each, rows in hours])
+        specs = list(self.study.spec.chain)[::-1]
+        waits = [np.inf if (hours := spec.guard.deadline) is None else hours * HOUR for spec in specs]
+        most = np.array(waits)[np.searchsorted([spec.since for spec in specs], self.column("seq")) - 1]
         return self.has_status(OPEN) & (time.time() * 1e6 - self.column("at") > most)
 
     def value(self, name: str, row: int) -> float:

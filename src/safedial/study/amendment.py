@@ -34,7 +34,7 @@ from safedial.core.spec import NAMES, SafetySpec
 from safedial.errors import require
 from safedial.policies import FACTORIES
 from safedial.study.event import Event
-from safedial.study.guard import DEFAULTS, STATED
+from safedial.study.guard import DEFAULTS, STATED, Guard
 from safedial.study.spec import StudySpec, check_fallback, read_spec
 from safedial.study.state import State
 
@@ -91,10 +91,14 @@ def _goes_on(before: StudySpec, after: StudySpec) -> bool:
 
 def _bound(before: StudySpec, after: StudySpec, kept_through: tuple[str, ...] = ()) -> list[str]:
     """The changed fields on which learning may depend: all but those that are shown, stop a study or are named."""
-    old, new = before.fields["guard"], after.fields["guard"]
-    limits = all(old.get(name) == new.get(name) for name in {*old, *new} if name not in STOPS)
-    free = (*kept_through, *(("guard",) if limits else ()), *SHOWN)
+    same = _limits(before.guard) == _limits(after.guard)
+    free = (*kept_through, *(("guard",) if same else ()), *SHOWN)
     return [name for name in changed_in(before, after) if name not in free]
+
+
+def _limits(guard: Guard) -> tuple[Any, ...]:
+    """What of a guard lowers an action, however it is written; a cap's name is only shown."""
+    return guard.max_step, *((cap.limit, sorted(cap.ranges)) for cap in guard.caps)
 
 
 def check_amendable(name: str, state: State) -> None:

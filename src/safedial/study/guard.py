@@ -52,6 +52,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """The guard of a new study, unless it states otherwise."""
 
+EARLIER: Mapping[str, Any] = {"max_unwatched": 0.5}
+"""What differs before version 7 of the rules."""
+
 STATED = ("due_after",)
 """Rules of a new study that stand in its log only where they are stated."""
 
@@ -108,7 +111,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     known = ("alarm_level", "max_open", "max_void", "max_step", "caps", "stop")
     if rules.version > 1:
         known = (*known, "max_unwatched", "max_open_hours", *STATED)
-        fields = {**DEFAULTS, **fields}
+        fields = {**DEFAULTS, **(EARLIER if rules.version < 7 else {}), **fields}
     unknown = sorted(set(fields) - set(known))
     require(not unknown, "guard", unknown, "has unknown rules", "choose from " + ", ".join(known))
     level = real("guard.alarm_level", fields.get("alarm_level", 0.01))

@@ -24,7 +24,7 @@ _REVISIONS = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN :
     sa.bindparam("kinds", REVISIONS, expanding=True)
 )
 _TRAIL = sa.text(f"{_EVENTS} AND seq < :before AND kind NOT IN :routine ORDER BY seq DESC LIMIT :most").bindparams(
-    sa.bindparam("routine", expanding=True)
+    sa.bindparam("routine", type_=sa.Text, expanding=True)  # it may be empty, and PostgreSQL compares equal types
 )
 _KEYS = "SELECT key, digest, seq FROM idempotency WHERE study_id = ? AND key IN "
 _ADD_KEYS = "INSERT INTO idempotency (study_id, key, digest, seq) VALUES "

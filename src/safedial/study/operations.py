@@ -256,7 +256,10 @@ def resume(
         body = {"rule": state.stop_reason, "forget": forget}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 
-    return receipt(None, *once(transaction, key, ["resume", forget, reason], make))
+    event, created = once(transaction, key, ["resume", forget, reason], make)
+    if rule not in (None, event.fields()["rule"]):
+        raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another rule; give a new key")
+    return receipt(None, event, created)
 
 
 def amend(

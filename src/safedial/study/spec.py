@@ -125,7 +125,14 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
     require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
     written = _written(rules, guard, learning_order) | ({"high_fallback": True} if confirmed else {})
     written |= {"labels": labels} if (labels := _labels(fields.get("labels", {}), rules)) else {}
-    return StudySpec(rules=rules, guard=guard, learning_order=learning_order, fields=written)
+    return StudySpec(rules=rules, guard=guard, learning_order=learning_order, fields=_as_logged(written))
+
+
+def _as_logged(value: Any) -> Any:
+    """Plain values as a log gives them back, so that equal specifications have equal fields."""
+    if isinstance(value, Mapping):
+        return {str(name): _as_logged(each) for name, each in value.items()}
+    return [_as_logged(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ An amendment (study/amendment.py) may begin a new state; the one before it, `bef
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -195,9 +194,10 @@ class State:
         """The times, in microseconds, since when outcomes that are open at a time have been overdue: each by the
         deadline that was stated when it was decided, in the order of the decisions.
         """
-        before, hours = [] if self.before is None else self.before.overdue_at(at), self.study.guard.deadline
-        wait = math.inf if hours is None else hours * HOUR
-        return before + [one.at + int(wait) for one in self.open.values() if at - one.at > wait]
+        before = [] if self.before is None else self.before.overdue_at(at)
+        stated = ((one.at, self.study.at(seq).guard.deadline) for seq, one in self.open.items())
+        waits = ((asked, hours * HOUR) for asked, hours in stated if hours is not None)
+        return before + [asked + int(wait) for asked, wait in waits if at - asked > wait]
 
     def restart_counts(self, rule: str) -> None:
         """Restart what a resumed rule counts outside the watch."""

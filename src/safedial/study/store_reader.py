@@ -167,9 +167,8 @@ def _follows(transaction: StudyTransaction, head: Head) -> bool:
 def same_spec(one: StudySpec, other: StudySpec) -> bool:
     if one is other:
         return True
-    return all(
-        getattr(one, name) == getattr(other, name) for name in ("rules_version", "fields", "unit_check", "since")
-    )
+    names = ("rules_version", "fields", "unit_check", "since", "began")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def leads_to(one: StudySpec, other: StudySpec) -> bool:
