@@ -9,7 +9,7 @@ import typer
 
 from safedial.cli.inputs import Json
 
-bench = typer.Typer(no_args_is_help=True, help="Measure speed on this machine, beside the bare arithmetic.")
+bench = typer.Typer(no_args_is_help=True)
 
 
 ENGINES = {

@@ -23,7 +23,7 @@ from safedial.cli.study_output import (
     without_outcome,
 )
 
-study = typer.Typer(no_args_is_help=True, help="Run a study: an append-only log of decisions and outcomes.")
+study = typer.Typer(no_args_is_help=True)
 
 
 @study.command()
