@@ -174,7 +174,7 @@ def test_a_lost_outcome_is_left_out_or_tolerates_nothing():
         told = agent.decide(Patients(2).context()).certificate
         assert told["count"]["unknown"] == (0 if vouched else 1)
         assert (told["model"]["known_outcomes"], told["adaptive"]["open"]) == (60, 0)
-    with pytest.raises(InvalidInput, match="reward = None: must be a number"):
+    with pytest.raises(InvalidInput, match="cost = None: must be a number"):
         agents[True].update(agents[True].decide(Patients(3).context()))
     with pytest.raises(InvalidInput, match="cost = None: must be a number"):
         agents[True].update(agents[True].decide(Patients(3).context()), reward=1.0, unrelated=True)

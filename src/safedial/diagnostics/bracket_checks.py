@@ -106,7 +106,7 @@ def check_information(walked: BracketRounds, name: str) -> Finding:
     cost, measured = walked.costs[name], walked.outcome[name]
     values, counts = np.unique(measured[np.isfinite(measured)], return_counts=True)
     value, count, known = float(values[np.argmax(counts)]), int(counts.max()), int(counts.sum())
-    piled = count > MOST_TIED * known and cost.growth.name != "spread"
+    piled = count > max(MOST_TIED * known, 1) and cost.growth.name != "spread"
     means = "Costs differ enough from round to round to tell what rounds tolerate."
     if piled and cost.exceeded(value):
         means = (

@@ -126,6 +126,11 @@ class Learner(ABC):
         return False
 
     @classmethod
+    def needs_reward(cls, rules: Rules) -> bool:
+        """Whether it chooses by rewards. Where it does not, a report may leave the reward out, and 0 is recorded."""
+        return True
+
+    @classmethod
     def least_setting(cls, rules: Rules) -> float | None:
         """The lowest setting given for a positive intensity; None: it may round down to nothing."""
         return None
