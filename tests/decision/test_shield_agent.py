@@ -153,7 +153,7 @@ def test_open_rounds_count_as_exceeding_unless_they_are_within_the_lag_or_vouche
 
     unreported = actions(0, lambda agent, decision: None)
     assert (unreported.promise, unreported.action) == ("declared", 1.0)
-    assert "tolerate nothing beyond the start, or are not known" in unreported.explain()
+    assert "tolerate no more than the start, or are not known" in unreported.explain()
     assert actions(4, lambda agent, decision: None).action > 2.0
 
     def vouch(agent, decision):

@@ -1,4 +1,4 @@
-"""How long one online decision and one update take: beside the bare arithmetic, and after many rounds of HP-Conformal.
+"""How long one online decision and one update take, compared with the bare arithmetic; and after many rounds.
 
 `bare` is the shortest BLAS code for the same arithmetic as `Agent`: direction, residual and the dot products of
 core.rounding for a decision; the same, two rank-one updates and two axpys for an update. An agent does less: it reuses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import signal
 import sys
@@ -52,7 +53,7 @@ COMMANDS = {
     "doctor": ("doctor", "List what is installed and what each missing extra would add."),
     "arena": (
         "arena",
-        "Compare policies and peers on worlds: excesses and reward. After an interruption, run it again to continue.",
+        "Compare policies with other packages in simulated worlds. After an interruption, run it again to continue.",
     ),
     "compare": (
         "compare_policies",
@@ -62,7 +63,7 @@ COMMANDS = {
     "sweep": ("sweep", "Run grids of simulations; an interrupted sweep continues where it stopped."),
     "battery": ("battery", "NASA's battery data: download it, list it, embed its texts."),
     "study": ("study", "Run a study: an append-only log of decisions and outcomes."),
-    "bench": ("bench", "Measure speed on this machine, beside the bare arithmetic."),
+    "bench": ("bench", "Measure speed on this machine, compared with the bare arithmetic."),
     "key": ("service", "Make, list and revoke the keys of a store."),
 }
 """Every command, then every group: the file that holds it, and its line in the program's help, for which no such file
@@ -104,10 +105,17 @@ def make_app(wanted: str = "") -> typer.Typer:
             continue
         part = getattr(import_module(f"safedial.cli.{file}"), name)
         if isinstance(part, typer.Typer):
+            for each in part.registered_commands:
+                each.help = each.help or _paragraphs(each.callback)
             made.add_typer(part, name=name, help=line)
         else:
-            made.command(name)(part)
+            made.command(name, help=_paragraphs(part))(part)
     return made
+
+
+def _paragraphs(command: Any) -> str:
+    """A command's docstring, each paragraph in one line: the library breaks lines where the source does."""
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`safedial bench`: speed on this machine, beside the bare arithmetic."""
+"""`safedial bench`: speed on this machine, compared with the bare arithmetic."""
 
 from __future__ import annotations
 
