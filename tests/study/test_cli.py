@@ -164,7 +164,7 @@ def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["ask", "trial", "0.6"], "shape"),
+        (["ask", "trial", "0.6"], "must have 2 numbers"),
         (["ask", "trial", "a,b"], "comma-separated numbers"),
         (["ask", "trial", "NaN,0.1"], "finite"),
         (["ask", "none", "0.1,0.1"], "no such study"),

@@ -25,10 +25,10 @@ DECISIONS = 2000
 """Decisions of HP-Conformal that are timed."""
 
 
-def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:
+def bench_online(dim: int) -> dict[str, Any]:
     """Microseconds for `Agent.decide` and `Agent.update` (hp_probe, unit noise), and for the bare arithmetic."""
     require(dim >= 1, "dim", dim, "must be a whole number >= 1")
-    count = rounds or max(60, min(4000, 40_000_000 // dim**2))
+    count = max(60, min(4000, 40_000_000 // dim**2))
     spec = synthetic_spec()
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((count, dim))
