@@ -108,6 +108,11 @@ def gallery_pictures(app: Any, doctree: Any) -> None:
         box += picture
 
 
+def page_titles(app: Any, docname: str, source: list[str]) -> None:
+    """A link whose text is a file's name, as it reads best in the repository, has the title of its page here."""
+    source[0] = re.sub(r"\[[a-z_]+\.md\]\(((?:\.\./)?[a-z_]+\.md(?:#[\w-]+)?)\)", r"[](\1)", source[0])
+
+
 def setup(app: Any) -> None:
     """Add what is generated from the package to the pages of the reference."""
     import reference_pages
@@ -115,4 +120,5 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", terminal_commands)
     app.connect("doctree-read", gallery_pictures)
     app.connect("source-read", reference_pages.fill)
+    app.connect("source-read", page_titles)
     app.connect("autodoc-process-docstring", literal_formulas, priority=400)

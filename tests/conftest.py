@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import jax
@@ -15,6 +16,8 @@ from tests.processors import PORTABLE
 jax.config.update("jax_enable_x64", True)
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background jobs so, and children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FULL = os.environ.get("SAFEDIAL_FULL") == "1"
 

@@ -133,7 +133,7 @@ def test_proposals_have_tables():
     numbers = {"round": np.arange(100), "advised": np.nan * one, "baseline_cost": 0 * one}
     pilot = Log(names=("one",), context=one[:, None], action=dose, reward=dose, cost=cost, **numbers)
     assert "cost_noise" in words(calibrate(pilot, resamples=5, curve="identity", outcomes=("cost",)))
-    assert "the risk is then δ + q" in words(calibrate_bracket(pilot, threshold=20))
+    assert "the risk is δ + q" in words(calibrate_bracket(pilot, threshold=20))
     offers = choose(curve="exact", noise="gaussian", linear=True, threshold=0.5, rounds=20, dim=2, start=0.05, seeds=2)
     assert "hp_student" in words(offers)
     assert "What is promised:" in words(offers)

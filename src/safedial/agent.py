@@ -266,8 +266,8 @@ class Agent(InMemoryRounds):
             context: the round's context, or, better, the `Decision` itself, which knows its context, its action and
                 its baseline cost: `agent.update(decision, reward=0.7, cost=0.4)`.
             action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
-            reward, cost: as measured; `cost` is a mapping with each of the spec's `costs`, where it states them, None
-                where one is not known.
+            reward, cost: as measured; `reward` may be left out where the policy does not choose by it (`hp_shield`).
+                `cost` is a mapping with each of the spec's `costs`, where it states them, None where one is not known.
             baseline_cost: as given to `decide`.
             round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
                 outcome is assigned to the oldest open round.

@@ -55,7 +55,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
     return path
 
 
-def read_text(path: str | os.PathLike[str], argument: str, way_out: str = "") -> str:
+def read_text(path: str | os.PathLike[str], argument: str) -> str:
     """The text of a file, or an error that says which argument could not be read and why.
 
     >>> read_text("no_such_file.toml", "spec")
@@ -66,10 +66,11 @@ def read_text(path: str | os.PathLike[str], argument: str, way_out: str = "") ->
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{argument} = {str(path)!r}: is not UTF-8 text ({error.reason})") from error
+        raise InvalidInput(
+            f"{argument} = {str(path)!r}: is not UTF-8 text ({error.reason}); save it as UTF-8"
+        ) from error
     except OSError as error:
-        words = f"; {way_out}" if way_out else ""
-        raise InvalidInput(f"{argument} = {str(path)!r}: cannot be read ({error.strerror or error}){words}") from error
+        raise InvalidInput(f"{argument} = {str(path)!r}: cannot be read ({error.strerror or error})") from error
 
 
 def write_archive(

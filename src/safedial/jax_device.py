@@ -31,7 +31,10 @@ def device_named(name: str | None) -> Any:
 
 def triton(warps: int) -> Any:
     """The compiler parameters that choose Triton, under the name this JAX has for them."""
-    from jax.experimental.pallas import triton as backend
+    try:
+        from jax.experimental.pallas import triton as backend
+    except ImportError:  # up to 0.4.34
+        from jax.experimental.pallas import gpu as backend  # pyright: ignore
 
     parameters = getattr(backend, "CompilerParams", None) or backend.TritonCompilerParams  # pyright: ignore
     return parameters(num_warps=warps, num_stages=1)

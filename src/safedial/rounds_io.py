@@ -221,8 +221,8 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
     twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
     require(not twice, "log", twice, "has columns with the same name, or without one", "give each column its own name")
     for number, row in enumerate(lines[1:], start=1):
-        whole = len(row) == len(heads)
-        require(whole, f"log row {number}", f"{len(row)} cells", f"must have {len(heads)}, like the header")
+        rule = f"must have {len(heads)}, like the header"
+        require(len(row) == len(heads), f"log row {number}", f"{len(row)} cells", rule, "write points in numbers")
     rows = len(lines) - 1
     rule = f"has too few rows: at least {least_rows} are needed"
     require(rows >= least_rows, "log", f"{rows} rows", rule, "give one row per decision")

@@ -48,7 +48,7 @@ def test_costs_in_proportion_give_a_relative_bracket_around_1_a_floor_and_a_star
     settings = 10.0 * log.action
     assert np.all(found.cost.tolerated(log.cost, settings) >= found.start * log.context[:, 0])
     words = " ".join(found.words())
-    for told in ("Settings chosen by the expected outcome mislead", "not each unit's own", "at most 1/401", "δ + q"):
+    for told in ("chosen by the expected outcome mislead", "for the average unit", "at most 1/401", "δ + q"):
         assert told in words
     assert not found.confounding.flagged, "settings are shares of the protocol's at random"
     wider = propose(log, caution=2.0).growth.parameters

@@ -135,7 +135,7 @@ def test_a_pilot_gives_numbers_and_can_only_contradict():
     against = choose(bent, threshold=2.0, linear=True, dose=identity(), rounds=40, seeds=3)
     assert "linear" in against.user.against
     assert "linear cost" in against.refused["hp_probe"]
-    assert any(line.startswith("The pilot speaks against linear cost") for line in against.words())
+    assert any(line.startswith("The pilot contradicts linear cost") for line in against.words())
 
 
 @pytest.mark.parametrize(

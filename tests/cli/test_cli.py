@@ -13,7 +13,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from safedial.cli import COMMANDS, make_app, simulate
+from safedial.cli import make_app, simulate
 from safedial.core.confidence import NAMES
 from safedial.policies import POLICIES
 from safedial.worlds.noise import NOISES
@@ -46,12 +46,12 @@ def test_help_names_every_policy_radius_and_noise():
 def test_a_command_loads_its_own_file_and_no_other():
     program = (
         "import atexit, sys; from safedial.cli import COMMANDS, main; "
-        "files = lambda: sorted({name for name in COMMANDS.values() if f'safedial.cli.{name}' in sys.modules}); "
+        "files = lambda: sorted({name for name, _ in COMMANDS.values() if f'safedial.cli.{name}' in sys.modules}); "
         "atexit.register(lambda: print(files(), 'numpy' in sys.modules)); main()"
     )
     for words, loaded in (
         (["--version"], "[] False"),
-        (["--help"], f"{sorted(set(COMMANDS.values()))} False"),
+        (["--help"], "[] False"),
         (["doctor"], "['doctor'] False"),
         (["study"], "['study'] False"),
     ):

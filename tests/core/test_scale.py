@@ -273,7 +273,7 @@ def test_an_agent_with_a_scale_of_ones_own_is_saved_and_loaded(tmp_path):
     assert twin.decide([0.3, 0.2]).certificate == agent.decide([0.3, 0.2]).certificate
     with pytest.raises(InvalidInput, match=r"give it again: Agent.load\(path, noise_scale"):
         Agent.load(tmp_path / "agent")
-    with pytest.raises(InvalidInput, match="is how far this function differs from the saved one"):
+    with pytest.raises(InvalidInput, match="is the distance of this function from the saved one"):
         Agent.load(tmp_path / "agent", noise_scale=own_scale(other))
     for wrong in (own_scale(falling), with_sensor(0.1), mine):
         with pytest.raises(InvalidInput, match="must be the saved one"):

@@ -201,9 +201,9 @@ def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
     by_order = Agent(3, make_spec(context_bound=1.5), features=features).decide([65, 90])
     assert by_name.prediction == by_order.prediction
     assert by_name.prediction.norm == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
-    with pytest.raises(InvalidInput, match="missing"):
+    with pytest.raises(InvalidInput, match="lacks the features weight"):
         agent.decide({"age": 65})
-    with pytest.raises(InvalidInput, match="unknown"):
+    with pytest.raises(InvalidInput, match="has unknown features"):
         agent.decide({"age": 65, "weight": 80, "height": 1})
 
 

@@ -135,7 +135,7 @@ def test_a_dose_curve_of_ones_own_must_be_given_again_and_be_the_saved_one(with_
         with pytest.raises(InvalidInput, match="must be the saved one"):
             Agent.load(path, dose=wrong)
     for by in (2.0 + 1e-9, 3.0):
-        with pytest.raises(InvalidInput, match="is how far this function differs from the saved one"):
+        with pytest.raises(InvalidInput, match="is the distance of this function from the saved one"):
             Agent.load(path, dose=Dose(hill(0.5), squared(by=by)))
 
 

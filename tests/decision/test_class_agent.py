@@ -154,7 +154,7 @@ def test_an_agent_that_was_saved_with_a_noise_scale_and_a_class_is_loaded_with_a
     header["spec"]["noise_scale"] = {"scale": "power_scale", "exponent": 2.0}
     del header["rules"]  # as an earlier version wrote it
     io.write_archive(tmp_path / "agent", header, arrays, form=FORM, version=FORM_VERSION)
-    with pytest.warns(UserWarning, match=r"no proof with function classes.*saved before"):
+    with pytest.warns(UserWarning, match=r"no proof with function classes.*saved by a version"):
         twin = Agent.load(tmp_path / "agent", policy=nonlinear_hp_probe())
     assert twin.decisions == 20
     assert twin.decide([0.3, 0.1]).certified

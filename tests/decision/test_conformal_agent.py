@@ -245,7 +245,7 @@ def test_an_agent_with_a_confidence_in_the_full_form_is_refused():
 
 def test_an_agent_that_was_saved_with_that_pair_is_loaded_with_a_warning_and_goes_on():
     """data/full-confidence.agent is a file as version 0.1.0 wrote it before the pair was refused."""
-    with pytest.warns(UserWarning, match=r"has no proof with form='full'.*saved before this was known"):
+    with pytest.warns(UserWarning, match=r"has no proof with form='full'.*saved by a version that did not check"):
         agent = Agent.load(Path(__file__).parent / "data" / "full-confidence.agent")
     assert agent.decisions == 24
     decision = agent.decide([0.3, 0.3])

@@ -153,7 +153,7 @@ def test_open_rounds_count_as_exceeding_unless_they_are_within_the_lag_or_vouche
 
     unreported = actions(0, lambda agent, decision: None)
     assert (unreported.promise, unreported.action) == ("declared", 1.0)
-    assert "tolerate nothing beyond the start, or are not known" in unreported.explain()
+    assert "tolerate no more than the start, or are not known" in unreported.explain()
     assert actions(4, lambda agent, decision: None).action > 2.0
 
     def vouch(agent, decision):
@@ -174,7 +174,7 @@ def test_a_lost_outcome_is_left_out_or_tolerates_nothing():
         told = agent.decide(Patients(2).context()).certificate
         assert told["count"]["unknown"] == (0 if vouched else 1)
         assert (told["model"]["known_outcomes"], told["adaptive"]["open"]) == (60, 0)
-    with pytest.raises(InvalidInput, match="reward = None: must be a number"):
+    with pytest.raises(InvalidInput, match="cost = None: must be a number"):
         agents[True].update(agents[True].decide(Patients(3).context()))
     with pytest.raises(InvalidInput, match="cost = None: must be a number"):
         agents[True].update(agents[True].decide(Patients(3).context()), reward=1.0, unrelated=True)

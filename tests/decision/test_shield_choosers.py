@@ -266,3 +266,22 @@ def test_rounds_that_were_given_nothing_tell_no_reward():
     assert agent._learner.chooser.outcomes == []
     agent._learner.restore(agent._learner.state())
     assert agent._learner.chooser.predict is None
+
+
+@pytest.mark.parametrize("chooser", ["largest", "request"])
+def test_a_reward_may_be_left_out_where_nothing_is_chosen_by_it(chooser, tmp_path):
+    """0 is recorded then."""
+    given = {"proposal": 3.0} if chooser == "request" else {}
+    for name, reward in (("silent", {}), ("told", {"reward": 0.0})):
+        agent = make_agent(options={"chooser": chooser})
+        agent.update(agent.decide({"dose": 4.0, "weight": 70.0, "steep": 0.0}, **given), cost=1.0, **reward)
+        agent.save(tmp_path / f"{name}.npz")
+    assert (tmp_path / "silent.npz").read_bytes() == (tmp_path / "told.npz").read_bytes()
+
+
+@pytest.mark.parametrize("chooser", ["sign", "target"])
+def test_a_reward_must_be_reported_where_it_is_learned_from(chooser):
+    agent = make_agent(options={"chooser": chooser})
+    decision = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 0.0})
+    with pytest.raises(InvalidInput, match="reward = None: must be reported: hp_shield learns from it"):
+        agent.update(decision, cost=1.0)

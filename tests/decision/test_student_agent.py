@@ -292,7 +292,7 @@ def test_the_start_follows_from_the_constants_or_is_declared():
     assert make_agent(start_action=None, start_dose=0.07).decide([1.0, 0.5, 0.2]).action == pytest.approx(0.07)
     assert np.all(make_agent().cost_coef == 0)
     declared = make_agent().decide([1.0, 0.5, 0.2])
-    assert "nothing is proved yet" in declared.explain()
+    assert "none is proved yet" in declared.explain()
     assert declared.certificate["model"]["condition"] is None
     with pytest.raises(InvalidInput, match="start_action"):
         make_agent(start_action=None)

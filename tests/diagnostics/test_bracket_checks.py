@@ -57,7 +57,7 @@ def test_a_true_bracket_is_ok_and_the_watch_is_that_of_an_agent():
     walked, findings = check_log(log, SPEC, policy=shield(), dial=DIAL, features=NAMES)
     assert {each.word for each in findings} == {"ok"}
     assert findings[1].details["interval"][0] < 1.0 < findings[1].details["interval"][1]
-    assert verdict(findings).startswith("No check raised a flag: nothing")
+    assert verdict(findings).startswith("No check raised a flag: this log")
     agent = Agent(2, SPEC, policy=shield(), dial=DIAL, features=NAMES)
     for context, action, cost in zip(log.context, log.action, log.cost, strict=True):
         raw = {"dose": 4.0 + 2.0 * context[0], "weight": float(context[1])}

@@ -137,7 +137,7 @@ def test_the_monitor_is_that_of_an_agent_and_excesses_are_counted_not_bet_on():
     told = watch.to_dict()
     low, high = binomtest(watch.violations, 300).proportion_ci(0.95, method="exact")
     assert (told["violation_rate_low"], told["violation_rate_high"]) == (pytest.approx(low), pytest.approx(high))
-    assert "not evidence, because the promise is marginal" in watch.verdict()
+    assert "The rate alone is no evidence: the promise is an average" in watch.verdict()
     assert "No alarm" in watch.verdict()
 
 
@@ -220,4 +220,7 @@ def test_the_commands_take_a_conformal_spec(tmp_path):
     done = run("monitor", "log.csv", "--spec", "spec.toml", "--out", "watch.png", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["alarm_round"] is None
-    assert "not evidence" in run("monitor", "log.csv", "--spec", "spec.toml", cwd=tmp_path).stdout
+    assert (
+        "no evidence: the promise is an average"
+        in run("monitor", "log.csv", "--spec", "spec.toml", cwd=tmp_path).stdout
+    )

@@ -45,6 +45,11 @@ def test_a_round_from_the_shell(study, tmp_path):
     assert again == {**decision, "replayed": True}
     named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stopped"}
     assert set(decision) == named
+    code, _, err = study("tell", decision["id"], "--cost", 0.2)
+    assert (code, err) == (
+        2,
+        "safedial: reward: must be reported: hp_probe learns from it which settings are worth giving\n",
+    )
     told = answer(study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2, "--json"))
     assert (told["decision_id"], told["seq"], told["replayed"]) == (decision["id"], 3, False)
     assert "Already recorded" in study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[1]
@@ -159,7 +164,7 @@ def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["ask", "trial", "0.6"], "shape"),
+        (["ask", "trial", "0.6"], "must have 2 numbers"),
         (["ask", "trial", "a,b"], "comma-separated numbers"),
         (["ask", "trial", "NaN,0.1"], "finite"),
         (["ask", "none", "0.1,0.1"], "no such study"),
@@ -223,7 +228,8 @@ def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
     decision = answer(study("ask", "insulin", '{"glucose": 150}', "--proposal", "6", "--json"))
     assert (decision["action"], decision["certificate"]["proposal"]) == (1.5, 6.0)
     assert decision["proposal_answer"] == decision["certificate"]["proposal_answer"] == "lowered"
-    assert study("tell", decision["id"], "--reward", "0", "--cost", "120")[0] == 0
+    assert study("tell", decision["id"], "--cost", "120")[0] == 0
+    assert "Already recorded" in study("tell", decision["id"], "--cost", "120", "--reward", "0")[1]
     code, _, err = study("ask", "insulin", "150")
     assert (code, "proposal" in err) == (2, True)
     _, out, _ = study("ask", "insulin", "150", "--proposal", "6")

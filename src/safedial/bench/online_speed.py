@@ -1,4 +1,4 @@
-"""How long one online decision and one update take: beside the bare arithmetic, and after many rounds of HP-Conformal.
+"""How long one online decision and one update take, compared with the bare arithmetic; and after many rounds.
 
 `bare` is the shortest BLAS code for the same arithmetic as `Agent`: direction, residual and the dot products of
 core.rounding for a decision; the same, two rank-one updates and two axpys for an update. An agent does less: it reuses
@@ -25,10 +25,10 @@ DECISIONS = 2000
 """Decisions of HP-Conformal that are timed."""
 
 
-def bench_online(dim: int, *, rounds: int | None = None) -> dict[str, Any]:
+def bench_online(dim: int) -> dict[str, Any]:
     """Microseconds for `Agent.decide` and `Agent.update` (hp_probe, unit noise), and for the bare arithmetic."""
     require(dim >= 1, "dim", dim, "must be a whole number >= 1")
-    count = rounds or max(60, min(4000, 40_000_000 // dim**2))
+    count = max(60, min(4000, 40_000_000 // dim**2))
     spec = synthetic_spec()
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((count, dim))

@@ -1,4 +1,4 @@
-"""Simulated rounds in a second, by engine, number of seeds and dimension, in one run, beside the bare arithmetic.
+"""Simulated rounds in a second, by engine, number of seeds and dimension, compared with the bare arithmetic.
 
 HP-Probe, unit Gaussian noise, τ = 0.5, the paper's world. Times are from the call to the answer, drawing included and
 compiling aside; each engine runs for about `SECONDS`. `naive` is a loop over seeds and rounds in NumPy, as one would

@@ -125,7 +125,7 @@ def confounded_doses(log: Log, progress: Callable[[int], None] | None = None) ->
         Process(np.array([float(count)]), np.array([evidence]), 1.0 / LEVEL),
         tested="Were doses chosen without the context, or does it predict them?",
         found=words(found[0], pilot.names, count) if count else "Advice is on record for every round.",
-        fine="Nothing speaks against doses chosen without the context. No check can see reasons outside the log.",
+        fine="There is no evidence that doses followed the context. No check can see reasons outside the log.",
         broken=f"{BROKEN} The curves here are adjusted for the context, and therefore less certain.",
         explained=found[0].explained,
     )

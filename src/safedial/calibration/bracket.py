@@ -37,13 +37,13 @@ SPREADS = 2.0
 """How many standard deviations of the units' own slopes a bracket is widened by, on either side."""
 
 MISLEADING = (
-    "Settings chosen by the expected outcome mislead: where those at risk were given less, costs seem to rise more "
-    "slowly than they do, and the bracket is too narrow. No data show this (confounding); settings given partly at "
-    "random are free of it."
+    "Settings that were chosen by the expected outcome mislead (confounding): where units at risk were given less, "
+    "costs seem to rise more slowly than they do, and the bracket is too narrow. No data can show this. Settings that "
+    "were chosen partly at random do not have this problem."
 )
 AVERAGE = (
-    "Low and high are about an average over units, and not each unit's own: a unit beyond them breaks the bracket. "
-    "State the share q of units that may be beyond: the risk is then δ + q."
+    "Low and high are estimated for the average unit. A unit whose own numbers lie outside them breaks the bracket: "
+    "if that is a share q of the units, the risk is δ + q."
 )
 
 

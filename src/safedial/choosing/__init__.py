@@ -50,7 +50,7 @@ def choose(
 
     Args:
         pilot: a log. It proposes constants and a dose curve where you give none, and what it contradicts is not
-            vouched for. Questions that you leave open are then answered by "nothing speaks against it".
+            vouched for. Questions that you leave open are then answered by "the pilot does not contradict it".
         curve: how the cost of one unit changes with the dial: "exact", in proportion to `dose`; "bracket", between the
             ends of `growth`; or "unknown".
         noise: what you know of the cost's noise: "constants", upper bounds; "gaussian", of one unknown size, with

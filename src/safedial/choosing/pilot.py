@@ -28,7 +28,7 @@ GAUSSIAN: dict[str, str] = dict.fromkeys(("residuals", "normality", "equal_varia
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Constants, dose curve and dimension from a pilot, and by assumption what speaks against it."""
+    """Constants, dose curve and dimension from a pilot, and, for each assumption, what contradicts it."""
 
     constants: Mapping[str, float] = field(default_factory=dict)
     dose: Dose | None = None

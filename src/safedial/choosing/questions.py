@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 class Question(NamedTuple):
     """A question, and its answers; the first is that of a user who does not answer. `supported` is the answer that a
-    pilot supports where nothing in it speaks against that.
+    pilot supports where nothing in it contradicts them.
     """
 
     text: str

@@ -188,7 +188,7 @@ class Ranking:
         return ["Not offered:", *(f"- {', '.join(names)}: {why}." for why, names in reasons.items())]
 
     def _against(self) -> list[str]:
-        return [f"The pilot speaks against {ASSUMPTIONS[name]}: {why}" for name, why in self.user.against.items()]
+        return [f"The pilot contradicts {ASSUMPTIONS[name]}: {why}" for name, why in self.user.against.items()]
 
     def _meanings(self) -> list[str]:
         """The terms that were used."""

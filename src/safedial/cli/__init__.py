@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import signal
 import sys
 import warnings
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -16,19 +16,59 @@ from safedial.errors import InvalidInput, MissingExtra, explained, printable
 from safedial.version import __version__
 
 COMMANDS = {
-    name: name
-    for name in ("simulate", "calibrate", "plan", "check", "evaluate", "monitor", "reproduce", "sweep", "battery")
+    "simulate": (
+        "simulate",
+        "Simulate a policy in a world, the paper's linear one by default, and report violations, regret and reward.",
+    ),
+    "calibrate": (
+        "calibrate",
+        "Fit a monotone dose curve and propose S, L and the noise constants, each with its reason.",
+    ),
+    "plan": ("plan", "Forecast a study's violations, reward and doses, both if the spec is true and if it is not."),
+    "check": (
+        "check",
+        "Check the promise's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.",
+    ),
+    "evaluate": (
+        "evaluate",
+        "Replay policies on a log: excesses, reward and doses, and where and for whom they would have exceeded.",
+    ),
+    "monitor": ("monitor", "Watch the promise over a log: evidence over time, and the round of the alarm."),
+    "choose": (
+        "choose_policy",
+        "Rank the policies whose assumptions you vouch for by what they would earn in your plan.",
+    ),
+    "eluder": (
+        "eluder",
+        "Compute the eluder dimension of a class (exact, or marked as a bound) and Theorem 3's regret bound.",
+    ),
+    "serve": (
+        "service",
+        "Serve a store's studies over HTTP, with an operator page at / and the API reference at /docs.",
+    ),
+    "demo": (
+        "service",
+        "Start the service on a new SQLite file with a simulated dosing clinic, to show the operator page.",
+    ),
+    "doctor": ("doctor", "List what is installed and what each missing extra would add."),
+    "arena": (
+        "arena",
+        "Compare policies with other packages in simulated worlds. After an interruption, run it again to continue.",
+    ),
+    "compare": (
+        "compare_policies",
+        "Compare policies on the same random numbers: differences of regret and of excesses, paired by seed.",
+    ),
+    "reproduce": ("reproduce", "Reproduce the paper's results and compare them with the paper."),
+    "sweep": ("sweep", "Run grids of simulations; an interrupted sweep continues where it stopped."),
+    "battery": ("battery", "NASA's battery data: download it, list it, embed its texts."),
+    "study": ("study", "Run a study: an append-only log of decisions and outcomes."),
+    "bench": ("bench", "Measure speed on this machine, compared with the bare arithmetic."),
+    "key": ("service", "Make, list and revoke the keys of a store."),
 }
-COMMANDS |= {
-    "choose": "choose_policy",
-    "study": "study",
-    "bench": "bench",
-    "eluder": "eluder",
-    "serve": "service",
-    "key": "service",
-}
-COMMANDS |= {"demo": "service", "doctor": "doctor", "arena": "arena", "compare": "compare_policies"}
-"""Every command and group, and the file that holds it."""
+"""Every command, then every group: the file that holds it, and its line in the program's help, for which no such file
+is imported.
+"""
 HELP = ("-h", "--help")
 
 
@@ -46,7 +86,7 @@ def root(
 
 def make_app(wanted: str = "") -> typer.Typer:
     """The program with all its commands, or with only the `wanted` one, which starts sooner. If help is `wanted`, the
-    commands have no options: it shows none, and to make them takes longer than all the rest.
+    commands are names with a line each, since that is all it shows.
     """
     made = typer.Typer(
         name="safedial",
@@ -59,19 +99,23 @@ def make_app(wanted: str = "") -> typer.Typer:
     made.callback()(root)
     chosen = [wanted] if wanted in COMMANDS else [] if wanted == "--version" else list(COMMANDS)
     for name in chosen:
-        part = getattr(import_module(f"safedial.cli.{COMMANDS[name]}"), name)
+        file, line = COMMANDS[name]
+        if wanted in HELP:
+            made.command(name, help=line)(lambda: None)
+            continue
+        part = getattr(import_module(f"safedial.cli.{file}"), name)
         if isinstance(part, typer.Typer):
-            made.add_typer(typer.Typer(help=part.info.help) if wanted in HELP else part, name=name)
+            for each in part.registered_commands:
+                each.help = each.help or _paragraphs(each.callback)
+            made.add_typer(part, name=name, help=line)
         else:
-            made.command(name)(_outline(part.__doc__) if wanted in HELP else part)
+            made.command(name, help=_paragraphs(part))(part)
     return made
 
 
-def _outline(text: str | None) -> Callable[[], None]:
-    def command() -> None: ...
-
-    command.__doc__ = text
-    return command
+def _paragraphs(command: Any) -> str:
+    """A command's docstring, each paragraph in one line: the library breaks lines where the source does."""
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))
 
 
 def __getattr__(name: str) -> Any:

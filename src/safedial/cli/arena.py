@@ -31,7 +31,7 @@ def arena(
     picture: Annotated[bool, typer.Option(help="Draw arena.png (needs the plot extra).")] = True,
     json: Json = False,
 ) -> None:
-    """Compare policies and peers on worlds: excesses and reward. After an interruption, run it again to continue."""
+    """Compare policies with other packages in simulated worlds. After an interruption, run it again to continue."""
     from safedial.arena.arena_run import PRESETS, arena_rows, plan_arena, run_arena, verdicts, write_arena
     from safedial.cli.output import need_pictures, print_json, print_written, progress_bar
     from safedial.errors import require

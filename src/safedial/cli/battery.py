@@ -9,7 +9,7 @@ import typer
 
 from safedial.cli.inputs import Json
 
-battery = typer.Typer(no_args_is_help=True, help="NASA's battery data: download it, list it, embed its texts.")
+battery = typer.Typer(no_args_is_help=True)
 
 Data = Annotated[Path | None, typer.Option(help="The folder that holds the data. Default: SAFEDIAL_DATA.")]
 Weights = Annotated[

@@ -1,4 +1,4 @@
-"""`safedial bench`: speed on this machine, beside the bare arithmetic."""
+"""`safedial bench`: speed on this machine, compared with the bare arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from safedial.cli.inputs import Json
 
-bench = typer.Typer(no_args_is_help=True, help="Measure speed on this machine, beside the bare arithmetic.")
+bench = typer.Typer(no_args_is_help=True)
 
 
 ENGINES = {

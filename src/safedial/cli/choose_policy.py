@@ -16,7 +16,7 @@ NUMBERS = ("cost_noise", "reward_noise", "coefficient_bound", "context_bound", "
 
 
 def _asked(text: str, *names: str) -> Any:
-    return under("What you can vouch for (in a terminal, what is left out is asked)", text, *names)
+    return under("What you can vouch for (in a terminal, you are asked for what you leave out)", text, *names)
 
 
 def _plan(text: str) -> Any:

@@ -1,4 +1,6 @@
-"""The questions of `safedial choose` in a terminal. Enter takes the answer in brackets; a wrong one is asked again."""
+"""The questions of `safedial choose` in a terminal. Enter takes the answer in brackets; a question whose answer
+does not fit is asked again.
+"""
 
 from __future__ import annotations
 

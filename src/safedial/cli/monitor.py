@@ -21,8 +21,8 @@ def monitor(
 ) -> None:
     """Watch the promise over a log: evidence over time, and the round of the alarm.
 
-    For a conformal or a bracket spec, the evidence speaks against exchangeable rounds (within their bracket), and costs
-    above the threshold are counted. For a student spec it speaks against Gaussian noise of one size.
+    For a conformal or a bracket spec, the evidence is against exchangeable rounds (within their bracket), and costs
+    above the threshold are counted. For a student spec it is against Gaussian noise of one size.
 
     Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """

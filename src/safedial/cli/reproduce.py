@@ -44,9 +44,7 @@ class ExperimentGroup(TyperGroup):
             self.commands = get_group(make_commands(EXPERIMENTS)).commands
 
 
-reproduce = typer.Typer(
-    cls=ExperimentGroup, no_args_is_help=True, help="Reproduce the paper's results and compare them with the paper."
-)
+reproduce = typer.Typer(cls=ExperimentGroup, no_args_is_help=True)
 
 
 def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:

@@ -10,7 +10,7 @@ import typer
 from safedial.cli.inputs import Json
 from safedial.cli.study_options import Storage
 
-key = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a store.")
+key = typer.Typer(no_args_is_help=True)
 
 Reason = Annotated[str, typer.Option(help="The reason, for the store's log.")]
 

@@ -23,7 +23,7 @@ from safedial.cli.study_output import (
     without_outcome,
 )
 
-study = typer.Typer(no_args_is_help=True, help="Run a study: an append-only log of decisions and outcomes.")
+study = typer.Typer(no_args_is_help=True)
 
 
 @study.command()
@@ -106,10 +106,13 @@ def tell(
     decision_id: DecisionId,
     storage: Storage,
     *,
-    reward: Annotated[float, typer.Option(help="The reward, as measured.")],
     cost: Annotated[
         list[str], typer.Option(help="The cost, as measured; NAME=VALUE for each where there are several.")
     ],
+    reward: Annotated[
+        float | None,
+        typer.Option(help="The reward, as measured; may be left out where the policy does not choose by it."),
+    ] = None,
     applied_action: Annotated[
         float | None, typer.Option(help="The setting that was applied, if it differs from the advice.")
     ] = None,

@@ -176,7 +176,7 @@ def units(
         print_answer(told, format, json)
         return
     counts = [told] if unit else told["units"]
-    heads = ("unit", "decisions", "outcomes", "violations", "95 % of their share")
+    heads = ("unit", "decisions", "outcomes", "violations", "share, 95 % interval")
     rows = [
         (_short(each["unit"]), *(shown(each[head]) for head in heads[1:4]), "{:.3f}–{:.3f}".format(*each["interval"]))
         for each in counts

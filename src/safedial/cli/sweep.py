@@ -10,9 +10,7 @@ import typer
 
 from safedial.cli.inputs import Json
 
-sweep = typer.Typer(
-    no_args_is_help=True, help="Run grids of simulations; an interrupted sweep continues where it stopped."
-)
+sweep = typer.Typer(no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The sweep's folder.")]
 

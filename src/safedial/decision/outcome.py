@@ -72,9 +72,18 @@ def for_the_watch(rules: Rules, applied: float, measured: Any, baseline_cost: fl
     return sample._replace(cost={name: sample._replace(measured=cost) for name, cost in known.items()})
 
 
+def stated_reward(rules: Rules, reward: Any) -> Any:
+    """A reported reward; 0 where none is reported and the policy does not choose by it."""
+    if reward is None and rules.learner.needs_reward(rules):
+        words = f"must be reported: {rules.policy.name} learns from it which settings are worth giving"
+        raise refusal("reward", reward, words)
+    return 0.0 if reward is None else reward
+
+
 def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     """Check an outcome and divide it by its intensities; `context` is for a noise scale that depends on it."""
-    given = {"action": outcome.action, "reward": outcome.reward, "baseline_cost": outcome.baseline_cost}
+    reward = stated_reward(rules, outcome.reward)
+    given = {"action": outcome.action, "reward": reward, "baseline_cost": outcome.baseline_cost}
     (setting, gain, baseline), harm = reals(given), read_cost(rules.spec, outcome.cost)
     if rules.parts is not None:
         return _several(rules, outcome, harm, context)

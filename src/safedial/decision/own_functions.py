@@ -85,4 +85,6 @@ def _check_values(fields: Mapping[str, Any], name: str, now: list[float]) -> Non
     """Refuse a different function of the same name. (Early files hold no values to compare.)"""
     then = fields.get("own", {}).get(name, now)
     off = max(abs(here - there) / (1.0 + abs(there)) for here, there in zip(now, then, strict=True))
-    require(off <= NEAR, name, off, "is how far this function differs from the saved one")
+    require(
+        off <= NEAR, name, off, "is the distance of this function from the saved one, which must be the same function"
+    )

@@ -180,8 +180,11 @@ class Features:
             given = set(raw.keys())
             missing, extra = sorted(set(self.names) - given), sorted(given - set(self.names), key=str)
             if missing or extra:
-                words = f"context: missing features {missing}, unknown features {extra}"
-                raise InvalidInput(words, "wrong_features", public=_public_words(self.names, missing, len(extra)))
+                parts = (("lacks the features", missing), ("has unknown features", extra))
+                words = "; ".join(f"{what} {', '.join(map(str, names))}" for what, names in parts if names)
+                raise InvalidInput(
+                    f"context: {words}", "wrong_features", public=_public_words(self.names, missing, len(extra))
+                )
             raw = [real(f"context[{name!r}]", raw[name], finite=False) for name in self.names]
         return as_vector(raw, len(self.names), "context")
 
@@ -259,7 +262,8 @@ def as_vector(values: Any, dim: int, name: str) -> NDArray[np.float64]:
     if array.dtype.kind not in "iuf":
         raise InvalidInput(f"{name}: must hold numbers, not {array.dtype}", "not_finite")
     if array.shape != (dim,):
-        raise InvalidInput(f"{name}: has shape {array.shape}, must have shape ({dim},)", "wrong_dimension")
+        size = f"{len(array)} numbers" if array.ndim == 1 else f"the shape {array.shape}"
+        raise InvalidInput(f"{name}: has {size}, must have {dim} numbers", "wrong_dimension")
     return array.astype(np.float64)
 
 

@@ -251,7 +251,9 @@ def _learner_of(rule: Policy, spec: SafetySpec, dim: int, version: int) -> type[
         if version > 1:
             raise
         warnings.warn(
-            f"{error}; it was saved before this was known, and continues unchanged", UserWarning, stacklevel=6
+            f"{error}; it was saved by a version that did not check this, and continues unchanged",
+            UserWarning,
+            stacklevel=6,
         )
     return learner
 

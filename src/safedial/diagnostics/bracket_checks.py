@@ -59,9 +59,9 @@ def check_rounds(walked: BracketRounds, *, needed: float) -> Finding:
         "rounds",
         "Rounds",
         Process(walked.number, log_of(walked.evidence), needed),
-        tested="Do rounds that exceed tolerate less than earlier ones surely did, as an Agent watches it?",
-        found=f"{over} of {count} rounds exceeded; what they tolerate at most is ranked among what earlier ones did.",
-        fine="Nothing speaks against exchangeable rounds that keep to their bracket. The power of this test is low.",
+        tested="Do rounds that exceed tolerate less than earlier rounds surely did? (An Agent watches the same.)",
+        found=f"{over} of {count} rounds exceeded. The most that each tolerates is ranked among earlier rounds.",
+        fine="There is no evidence against exchangeable rounds that keep to their bracket. This test has low power.",
         broken="Rounds changed with time or influence each other, or the bracket is false. Find out which, and forget "
         "the rounds before the change (`agent.resume(forget=True)`) or widen the bracket; `adapt` bounds the long run.",
         exceeded=over,
@@ -72,7 +72,7 @@ def check_proposals(walked: BracketRounds, *, needed: float) -> Finding:
     """The check of contexts, on the proposals alone."""
     rows: Any = walked.proposal
     found = check_contexts(replace(walked, context=rows[:, None], names=("proposal",)), needed=needed)
-    means = "Nothing speaks against proposals from one source."
+    means = "There is no evidence against proposals from one source."
     if found.flagged:
         means = (
             "Proposals rise or fall with time, and the promise is for exchangeable ones: 1 % more each round "
@@ -85,7 +85,7 @@ def check_proposals(walked: BracketRounds, *, needed: float) -> Finding:
 
 def check_start(walked: BracketRounds, *, needed: float) -> Finding:
     count, over = int(walked.at_start.sum()), int((walked.at_start & walked.exceeded).sum())
-    fine = "Nothing speaks against the start."
+    fine = "There is no evidence against the start."
     if over:
         fine = "Excesses at the start add to the risk. Their number may be chance; a lower start has fewer."
     return finding(
@@ -106,7 +106,7 @@ def check_information(walked: BracketRounds, name: str) -> Finding:
     cost, measured = walked.costs[name], walked.outcome[name]
     values, counts = np.unique(measured[np.isfinite(measured)], return_counts=True)
     value, count, known = float(values[np.argmax(counts)]), int(counts.max()), int(counts.sum())
-    piled = count > MOST_TIED * known and cost.growth.name != "spread"
+    piled = count > max(MOST_TIED * known, 1) and cost.growth.name != "spread"
     means = "Costs differ enough from round to round to tell what rounds tolerate."
     if piled and cost.exceeded(value):
         means = (

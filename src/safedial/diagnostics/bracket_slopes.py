@@ -25,7 +25,7 @@ FEW = 0.1
 """The share of rounds, at the lowest scales, that the second test may leave out."""
 
 
-WITHIN = "Nothing speaks against the bracket on average. That does not show that every unit keeps to it."
+WITHIN = "There is no evidence against the bracket on average. That does not show that every unit keeps to it."
 NEAR = (
     "The slope may lie above `high`: the log does not show the bracket even on average. Widen it, or collect rounds at "
     "more different settings."
@@ -93,7 +93,7 @@ def check_monotonicity(told: Compared, share: float) -> Finding:
     lowest = min(tried, key=lambda slope: slope.estimate / slope.error)
     falls = lowest.interval(2.0 * share / len(tried))[1] < 0.0
     word = "contradicted" if falls else "doubtful" if whole.estimate < 0.0 else "ok"
-    means = "Nothing speaks against costs that do not fall when the setting rises."
+    means = "There is no evidence that costs fall when the setting rises."
     if word != "ok":
         means = (
             "Either the cost falls when the setting rises, or settings were lowered where a high cost was expected. In "

@@ -60,7 +60,7 @@ def check_exchangeability(walked: ConformalRounds, *, needed: float) -> Finding:
         Process(walked.number[walked.ranked], log_of(walked.evidence), needed),
         tested="Do the costs of later rounds rank higher than those of the calibration rounds before them?",
         found=f"Of {walked.chance.size} calibration rounds {low:.2g} lie among the highest 0.05 of those before them.",
-        fine="Nothing speaks against exchangeable rounds.",
+        fine="There is no evidence against exchangeable rounds.",
         broken="Rounds drift, influence each other, or cost more at later doses than the dose curve says: bounds "
         "calibrated on earlier rounds are then too low for later ones. Find out what changed, and restart from there.",
         small_p_values=low,
@@ -75,14 +75,15 @@ def check_contexts(walked: ConformalRounds | BracketRounds, *, needed: float) ->
         paths[:, place] = evidence_path(np.column_stack(_ranks(walked.context[:, column]))).mean(axis=1)
     largest = int(np.argmax(paths.max(axis=0)))
     names = [*walked.names, "intercept"]
-    named = names[moving[largest]] if moving.size else "none: no feature varies"
+    named = names[moving[largest]] if moving.size else "none"
+    words = f"The largest bet, {paths.max():.3g}, is on {named}." if moving.size else "No feature varies."
     return finding(
         "contexts",
         "Contexts",
         Process(walked.number, log_of(paths.max(axis=1) / paths.shape[1]), needed),
         tested="Do the contexts of later rounds come from the same source as those of earlier rounds?",
-        found=f"The feature with the largest bet, {paths.max():.3g}, is {named}.",
-        fine="Nothing speaks against contexts from one source.",
+        found=words,
+        fine="There is no evidence against contexts from one source.",
         broken="The population has changed. The promise is for exchangeable contexts: forget the rounds before the "
         "change, or use a certified policy.",
         feature=named,
@@ -109,7 +110,7 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
         Process(walked.number[later], log_of(paths.mean(axis=1)), needed),
         tested="Does a round's cost predict the next one's?",
         found=f"Costs lie on the same side of the middle as the one before in {agree:.2g} of the rounds (0.5 if not).",
-        fine="Nothing speaks for an influence of one round on the next.",
+        fine="There is no evidence that one round influences the next.",
         broken="Rounds influence each other: state the remaining effect as the baseline cost, wait longer between "
         "rounds, or add what carries over to the context.",
         same_side=agree,

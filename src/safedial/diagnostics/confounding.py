@@ -123,7 +123,7 @@ def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
     passed = np.searchsorted(free, at - 1, side="right")
     logs = np.concatenate([[0.0], found.log_evidence])[passed]
     told = words(found, rounds.names, free.size)
-    quiet = "Nothing speaks against doses chosen without the context. No check can see reasons that are not in the log."
+    quiet = "There is no evidence that doses followed the context. No check can see reasons that are not in the log."
     details: dict[str, Any] = {"without_advice": int(free.size), "explained": found.explained}
     return finding(
         "confounding",

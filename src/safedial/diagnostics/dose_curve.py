@@ -47,7 +47,7 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
         "that does not vanish at dose 0?",
         found=f"Mean residuals in {len(means)} bands of the action range from {min(means):.2g} to {max(means):.2g} "
         f"(κ = {rounds.noise:g}); actions reach from {rounds.action.min():.2g} to {rounds.action.max():.2g}.",
-        fine="Nothing speaks against g at the doses that were used. Doses that were never given prove nothing.",
+        fine="There is no evidence against g at the doses that were used. Doses that were never given prove nothing.",
         broken="The promise is for g: where the true curve lies above it, an action does more than its certificate "
         "says. Refit the curve (safedial calibrate) to a log that covers the dial, or state the baseline cost.",
         bands=edges,

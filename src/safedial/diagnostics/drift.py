@@ -35,7 +35,7 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
         tested=f"Are the {rounds.target}'s coefficients the same from the first round to the last?",
         found=f"Fitted to either half, they differ by a vector of norm {moved:.2g} (S = "
         f"{rounds.spec.coefficient_bound:g}).",
-        fine="Nothing speaks against constant coefficients. (Contexts may drift freely.)",
+        fine="There is no evidence against constant coefficients. (Contexts may drift freely.)",
         broken="Old rounds no longer predict new ones: the confidence set, which uses them all, may miss the truth. "
         "Find out what changed, and restart from there.",
         moved=moved,

@@ -56,7 +56,7 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
         "square, a cube of the prediction or a product of features help?",
         found=f"Mean residuals in five bands of the prediction range from {min(rise):.2g} to {max(rise):.2g} "
         f"(κ = {rounds.noise:g}).",
-        fine="Nothing speaks against a linear mean.",
+        fine="There is no evidence against a linear mean.",
         broken="The confidence set is for linear means: the bound on the mean cost may be too low for some contexts. "
         " Add the features that bend (squares, products, an intercept), or use promise = 'conformal', which "
         "needs no linearity.",

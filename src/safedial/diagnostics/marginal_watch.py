@@ -87,8 +87,8 @@ class ExchangeabilityWatch:
         low, high = self.interval
         return (
             f"{self.violations} of {len(self.counted)} costs exceeded the threshold: a rate between {low:.2g} and "
-            f"{high:.2g} (95 % interval, for independent rounds); the promise is {self.allowed[0]:g} on average. This "
-            "is not evidence, because the promise is marginal."
+            f"{high:.2g} (95 % interval, for independent rounds); the promise is {self.allowed[0]:g} on average. "
+            "The rate alone is no evidence: the promise is an average over all courses that a study may take."
         )
 
     def _repr_html_(self) -> str:
@@ -98,7 +98,7 @@ class ExchangeabilityWatch:
         """What it means, in plain words."""
         seen = f"{self.counts()} {self.start_rounds} rounds had no conformal bound."
         if self.alarm_round is None:
-            return f"{seen} No alarm: nothing speaks against exchangeable rounds, which the promise assumes."
+            return f"{seen} No alarm: there is no evidence against exchangeable rounds, which the promise assumes."
         return (
             f"{seen} ALARM at round {self.alarm_round}: the costs of new rounds rank higher among those of earlier "
             "calibration rounds than exchangeable rounds would. Stop or fall back, and find out what changed, or where "
@@ -146,7 +146,9 @@ class BracketWatch(ExchangeabilityWatch):
                 "check). A later, smaller value does not clear an alarm."
             )
         if self.first_alarm is None:
-            parts.append("No alarm: nothing speaks against exchangeable rounds within their bracket, or the start.")
+            parts.append(
+                "No alarm: there is no evidence against exchangeable rounds within their bracket, or the start."
+            )
         return " ".join(part for part in parts if part)
 
 
@@ -159,7 +161,9 @@ class StudentWatch(ExchangeabilityWatch):
     def verdict(self) -> str:
         seen = f"{self.counts()} {self.start_rounds} rounds had no bound."
         if self.alarm_round is None:
-            return f"{seen} No alarm: nothing speaks against Gaussian noise of one size, which the promise assumes."
+            return (
+                f"{seen} No alarm: there is no evidence against Gaussian noise of one size, which the promise assumes."
+            )
         return (
             f"{seen} ALARM at round {self.alarm_round}: costs lie above their predictions more than Gaussian noise of "
             "one size allows. Stop or fall back, and find out what changed (safedial check). A later, smaller value "

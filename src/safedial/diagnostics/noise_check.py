@@ -73,7 +73,7 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
         "actions or the predictions?",
         found=f"The most suspect part is {worst}, with deviation {sizes.get(worst, 0.0):.3g}; over all parts from "
         f"{min(sizes.values(), default=0.0):.3g} to {max(sizes.values(), default=0.0):.3g}.",
-        fine="Nothing speaks against κ in any part. " + _narrower(rounds),
+        fine="There is no evidence against κ in any part. " + _narrower(rounds),
         broken=f"Where the noise is wider than κ, first at {worst}, costs can exceed the threshold more often than "
         "promised. State the κ of the widest part; if small doses are the widest, state the sensor's noise "
         "(cost_sensor_noise).",

@@ -38,7 +38,7 @@ def check_norms(rounds: Rounds, *, needed: float) -> Finding:
         tested=f"Is every context at most L = {spec.context_bound:g} long, and can the {rounds.target}'s coefficients "
         f"have norm at most S = {spec.coefficient_bound:g}?",
         found=f"The longest context has norm {longest:.3g}: {where}. The estimated coefficients have norm {size:.3g}.",
-        fine="Nothing speaks against S and L.",
+        fine="There is no evidence against S and L.",
         broken="The radius and the cut at S times the context's norm are too small where S is: doses may be too high. "
         "Restart with bounds that hold (safedial calibrate proposes some), or use promise = 'conformal'.",
         longest_context=longest,

@@ -99,7 +99,7 @@ class Watch:
         if self.unseen:
             seen += f" {self.unseen} of them are unknown and count as kept."
         if self.alarm_round is None:
-            return f"{seen} No alarm: the costs do not speak against the promise."
+            return f"{seen} No alarm: the costs are no evidence against the promise."
         return (
             f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than promised. Stop or "
             "fall back, and find out which assumption broke (safedial check). A later, smaller value does not clear "

@@ -61,7 +61,7 @@ def check_residuals(walked: StudentRounds, *, needed: float) -> Finding:
         Process(walked.number[walked.ranked], log_of(evidence_path(walked.chance)), needed),
         tested="Do costs lie above what earlier rounds predict more often than Gaussian noise allows?",
         found=f"Of {walked.chance.size} costs {low:.2g} have a p-value of at most 0.05.",
-        fine="Nothing speaks against the bounds.",
+        fine="There is no evidence against the bounds.",
         broken="Costs exceed their bounds too often: the promise is broken. The other checks may say why.",
         small_p_values=low,
     )
@@ -79,7 +79,7 @@ def check_normality(walked: StudentRounds, *, needed: float) -> Finding:
         Process(walked.number[walked.ranked], logs, needed),
         tested="Are the recursive residuals Gaussian?",
         found=f"As normal scores they have skewness {skew:.2g} and excess kurtosis {tails:.2g} (0 for Gaussian noise).",
-        fine="Nothing speaks against Gaussian noise. A log cannot prove it.",
+        fine="There is no evidence against Gaussian noise. A log cannot prove it.",
         broken="The noise is not Gaussian, and the bounds' risk is not δ: transform the cost, or use hp_conformal, "
         "which needs no distribution.",
         skewness=skew,
@@ -96,7 +96,7 @@ def check_equal_variance(walked: StudentRounds, *, needed: float) -> Finding:
         Process(walked.number[walked.ranked], logs, needed),
         tested="Is the noise as large for all contexts?",
         found=f"The feature with the largest bet is {names[largest]}.",
-        fine="Nothing speaks against noise of one size.",
+        fine="There is no evidence against noise of one size.",
         broken="The noise depends on the context: bounds are too low where it is large. State the ratio of variances "
         "(noise_ratio), or use hp_conformal with scaled scores.",
         feature=names[largest],
@@ -112,7 +112,7 @@ def check_linearity(walked: StudentRounds, *, needed: float) -> Finding:
         Process(walked.number[walked.ranked], logs, needed),
         tested="Is the mean cost per unit of intensity linear in the context, with the same coefficients throughout?",
         found=f"The largest bet is on {names[largest]}.",
-        fine="Nothing speaks against a linear mean.",
+        fine="There is no evidence against a linear mean.",
         broken="The mean is not linear, or has changed: predictions err, and the noise looks larger than it is where "
         "they do. Add features such as squares, or start again after a change.",
         feature=names[largest],
@@ -131,7 +131,7 @@ def check_contexts(walked: StudentRounds, *, needed: float) -> Finding:
         Process(walked.number[later[inside]], logs, needed),
         tested="Do contexts follow the noise of the round before?",
         found=f"The feature with the largest bet is {names[largest]}.",
-        fine="Nothing speaks for contexts that react to costs. Reactions to earlier rounds are not tested.",
+        fine="There is no evidence that contexts react to costs. Reactions to earlier rounds are not tested.",
         broken="Contexts react to past costs. The per-round and the tolerance promise need contexts that do not: take "
         "past costs, doses and outcomes out of the context, or use promise='anytime'.",
         feature=names[largest],

@@ -54,7 +54,7 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
         f"{max(largest, 0.0):.2g} κ, where {height:.2g} κ is usual in {len(rounds)} rounds; {int(over[:, 2].sum())} "
         f"exceed it by 3 κ, at most {len(rounds) * chance[2]:.2g} are expected."
         + _range_words(rounds, int(outside.sum())),
-        fine="Nothing speaks against κ. Residuals cannot prove that it is large enough.",
+        fine="There is no evidence against κ. Residuals cannot prove that it is large enough.",
         broken=_broken(rounds),
         deviation=deviation,
         largest=largest,

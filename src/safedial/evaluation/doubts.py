@@ -71,7 +71,9 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
     after, evidence = carry_over(outcomes, moved)
     sure = abs(evidence) > SURE
     words = "follow a setting that differs from the log's: if doses carry over to the next round, these are wrong."
-    shown = f" The log speaks for it: costs rise or fall with the dose before ({evidence:+.1f} standard errors)."
+    shown = (
+        f" The log suggests that they do: costs rise or fall with the previous dose ({evidence:+.1f} standard errors)."
+    )
     add("carry-over", after, words + (shown if sure else ""))
     unseen = played.engine == "replay"
     add("alarms", len(rounds) if unseen else 0, "were replayed without the alarms that stop an agent; "

@@ -130,7 +130,7 @@ def write_page(found: Evaluation, path: Path) -> Path:
             draw(found), "Settings and excesses over time, shares that exceed with intervals, and reward against them"
         ),
         "<h2>When not to believe it</h2>",
-        doubts or '<div class="quiet"><p>Nothing in the log speaks against these figures.</p></div>',
+        doubts or '<div class="quiet"><p>Nothing in the log casts doubt on these figures.</p></div>',
         "<h2>Where and for whom</h2>",
         "<p><small>Groups with excesses, those with the largest share first. Many are looked at, so some stand "
         "out by chance; intervals are those of independent rounds.</small></p>",

@@ -40,13 +40,13 @@ from safedial.experiments.battery_rounds import (
     fit_truth,
     load_rounds,
 )
-from safedial.experiments.experiment import Experiment, Found, Table, cells
+from safedial.experiments.experiment import Experiment, Found, Table, as_html, cells
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, MARKERS, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, html_table, image, read_provenance
+from safedial.report.html import claim, image, read_provenance
 from safedial.stats import seed_interval
 
 RIDGE, RISK = 4.0, 0.01
@@ -253,11 +253,6 @@ def section(folder: Path) -> list[str]:
     rows, told = read_rows(folder / "battery.csv"), read_provenance(folder, "battery")
     last = {(row["threshold"], row["series"]): row for row in rows}
     thresholds = sorted({threshold for threshold, _ in last})
-    lines = []
-    for series in dict.fromkeys(row["series"] for row in rows):
-        pairs = (cells(last[value, series], ("{regret:.0f}", "{violation_rate:.3%}")) for value in thresholds)
-        lines.append([series, *chain(*pairs), f"{last[thresholds[0], series]['seconds']:.1f}"])
-    heads = [f"{word}, τ = {value:g}" for value in thresholds for word in ("regret", "violations")]
     made, units = told["settings"], told["settings"]["units"]
     fits = "; ".join(
         f"{name}: {pair['fit']:.2f} on the fit part, {pair['other']:.2f} on the other"
@@ -270,7 +265,7 @@ def section(folder: Path) -> list[str]:
         f"{units['cost_celsius']:.2f} °C of temperature rise in a step, a unit of reward {units['reward_volts']:.2f} V. R² of the fit, "
         f"which is then treated as true: {fits}.</p>",
         image(folder / "battery.png", "Cumulative regret and violations in the battery experiment"),
-        html_table(["policy", *heads, "seconds"], lines),
+        *as_html(table(folder)[:1]),
         claim(
             "The total running time was approximately 30 minutes for HP-UCB (d = 2051, an L40 GPU).",
             f"Ours: {last[thresholds[0], 'HP-UCB']['seconds']:.1f} s for {rows[0]['seeds']:.0f} seed(s) and {len(thresholds)} thresholds at "

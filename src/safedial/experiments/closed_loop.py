@@ -25,12 +25,12 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
 from safedial.errors import MissingExtra, import_extra, is_whole, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, noise_round, residuals_of_fits, run_loop
-from safedial.experiments.experiment import Experiment, Found, Rows, Table, cells
+from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html, cells
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Bar, no_bar
-from safedial.report.html import html_table, image, read_provenance
+from safedial.report.html import image, read_provenance
 from safedial.worlds.battery import BatteryWorld
 
 if TYPE_CHECKING:
@@ -268,41 +268,32 @@ def table(folder: Path) -> list[Table | str]:
     lines = []
     for row in rows:
         over = "–" if row["violation_rate"] is None else "{violation_rate:.4f}"
-        forms = ("{series}", over, "{mean_reward:.3f}", "{largest_true_cost:.2f}", *_stops(row, "/"))
-        lines.append(cells(row, forms))
+        forms = ("{series}", "{promised_rounds:.0f}", over, "{mean_reward:.3f}", "{largest_true_cost:.2f}")
+        lines.append([*cells(row, forms), *_stops(row)])
     title = f"A battery in the loop ({len(settings['seeds'])} seeds × {settings['rounds']} rounds)"
     return [
-        Table(title, ["agent", "over τ", "reward", "hottest", "noise_broken at", "alarm at"], lines),
+        Table(title, ["agent", "promised rounds", "over τ", "reward", "hottest", "noise_broken at", "alarm at"], lines),
         f"Promised: over τ in at most {RISK:g} of the rounds; counted where a promise was given.\n"
         "Costs are in units of 10 °C above ambient, τ = 0.3. docs/battery.md says which assumptions fail here.\n"
         "An agent whose noise is larger than stated (noise_broken) is resumed at once, to see what follows.",
     ]
 
 
-def _stops(row: dict[str, Any], between: str) -> list[str]:
+def _stops(row: dict[str, Any]) -> list[str]:
     """The rounds, by seed, in which the watch of the noise and another alarm first stopped the agent."""
     stops = row["noise_rounds"], row["alarm_rounds"]
-    return [between.join("–" if number is None else f"{number:.0f}" for number in numbers) for numbers in stops]
+    return ["/".join("–" if number is None else f"{number:.0f}" for number in numbers) for numbers in stops]
 
 
 def section(folder: Path) -> list[str]:
-    rows = summary(read_rows(folder / "closed_loop.csv"))
-    lines = []
-    for row in rows:
-        over = "–" if row["violation_rate"] is None else "{violation_rate:.2%}"
-        hottest = f"{10 * row['largest_true_cost']:.1f} °C"
-        forms = ("{series}", "{promised_rounds:.0f}", over, "{mean_reward:.3f}", hottest, *_stops(row, ", "))
-        lines.append(cells(row, forms))
-    heads = ["agent", "promised rounds", "over τ", "mean reward", "hottest, above ambient"]
-    heads += ["noise_broken in round, by seed", "alarm in round, by seed"]
     return [
         "<h2>A battery in the loop</h2>",
         "<p>Not in the paper. NASA's electrochemistry simulator responds to the chosen current with heat, so no linear model is right "
         "and nothing is proved here: heat grows with the square of the current and persists for some time, and cells differ. τ is 3 °C above "
-        f"ambient, and each agent promises at most {rows[0]['promised_risk']:.0%} per round, under assumptions that fail. “Line” and “square” are the cost's dose "
+        f"ambient, and each agent promises at most {RISK:.0%} per round, under assumptions that fail. “Line” and “square” are the cost's dose "
         "curve; “told”: the remaining heat is stated as baseline cost. docs/battery.md discusses the results.</p>",
         image(folder / "closed_loop.png", "Violations, rewards and residuals of eight agents on a simulated battery"),
-        html_table(heads, lines),
+        *as_html(table(folder)),
     ]
 
 

@@ -7,6 +7,7 @@ only from those files. The command line and the report iterate over a list of th
 
 from __future__ import annotations
 
+import html
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from safedial.io import output_folder, provenance, write_json, write_rows
+from safedial.notebook import html_table
 from safedial.progress import Bar, no_bar
 from safedial.simulation.run import Simulation
 
@@ -61,6 +63,17 @@ class Table(NamedTuple):
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+
+def as_html(parts: Sequence[Table | str]) -> list[str]:
+    """What a command prints, as parts of the report: tables under their titles, and sentences."""
+    found = []
+    for part in parts:
+        if isinstance(part, str):
+            found.append(f"<p>{html.escape(part)}</p>")
+        else:
+            found += [f"<h3>{html.escape(part.title)}</h3>", html_table(part.columns, part.rows)]
+    return found
 
 
 def cells(row: dict[str, Any], forms: Sequence[str]) -> list[str]:

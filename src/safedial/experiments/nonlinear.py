@@ -16,7 +16,7 @@ import numpy as np
 
 from safedial.core.dose import Dose, hill
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Found, Rows, Table, cells
+from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html, cells
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.function_classes import FunctionClass, binary, finite, kernel
 from safedial.function_classes.kernels import parse_kernel
@@ -24,7 +24,7 @@ from safedial.io import read_rows
 from safedial.plots.style import COLOURS, legend_below, new_figure, point, save, title
 from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import html_table, image
+from safedial.report.html import image
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.theory.cases import kernel_case, theorem3_curve
@@ -215,8 +215,6 @@ def table(folder: Path) -> list[Table | str]:
 
 def section(folder: Path) -> list[str]:
     rows = finals(read_rows(folder / "nonlinear.csv"))
-    forms = ("{world}", "{series}", "{reward_share:.1%}", "{violation_rate:.3%}", "{risk:.0%}")
-    lines = [[*cells(row, forms), "yes" if row["promise_holds"] else "no"] for row in rows]
     return [
         "<h2>Algorithm 2: rewards and costs that are not linear</h2>",
         f"<p>The paper proves Theorem 3 and shows no experiment. {rows[0]['seeds']:.0f} seed(s) of {rows[0]['rounds']:.0f} rounds, τ = 0.5. "
@@ -224,7 +222,7 @@ def section(folder: Path) -> list[str]:
         "for them: where they look better, they exceed the risk, and where they keep it, they earn less (docs/nonlinear.md). "
         "Theorem 3's bound is larger than the largest possible regret in this many rounds.</p>",
         image(folder / "nonlinear.png", "Regret in five worlds that are not linear, and reward against violations"),
-        html_table(["world", "policy", "reward share", "violations", "risk", "promise holds"], lines),
+        *as_html(table(folder)),
     ]
 
 

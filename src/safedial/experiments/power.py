@@ -23,12 +23,12 @@ import numpy as np
 from safedial import growth
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
-from safedial.experiments.experiment import Experiment, Found, Rows, Table
+from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html
 from safedial.io import read_rows, write_rows
 from safedial.plots.style import columns, new_figure, save, title
 from safedial.policies import Policy, hp_conformal, hp_probe, hp_shield, hp_student, hp_ucb
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import html_table, image
+from safedial.report.html import image
 from safedial.simulation.run import simulate
 from safedial.worlds.linear import LinearWorld
 
@@ -217,11 +217,7 @@ def draw(folder: Path) -> list[Path]:
 
 def table(folder: Path) -> list[Table | str]:
     """A table for each world: share of the exact clairvoyant (share of the attainable)."""
-    return [Table(*each) for each in _tables(read_rows(folder / "power.csv"))]
-
-
-def _tables(rows: Rows) -> list[tuple[str, list[str], list[list[str]]]]:
-    found = []
+    rows, found = read_rows(folder / "power.csv"), []
     for part in dict.fromkeys(tuple(row[name] for name in PLACE) for row in rows):
         here, (dim, risk, noise, seeds) = _of(rows, part), part
         marks = sorted({row["rounds"] for row in here})
@@ -234,14 +230,13 @@ def _tables(rows: Rows) -> list[tuple[str, list[str], list[list[str]]]]:
         heads = ["policy", "promise", *(f"T = {mark:g}" for mark in marks)]
         promises = {row["series"]: row["panel"] for row in here}
         cells = [[label, promises[label], *(line.get(mark, "") for mark in marks)] for label, line in lines.items()]
-        found.append((name, heads, cells))
+        found.append(Table(name, heads, cells))
     return found
 
 
 def section(folder: Path) -> list[str]:
     rows = read_rows(folder / "power.csv")
     worst = max(row["violation_rate"] / row["risk"] for row in rows if row["violation_rate"] != "")
-    tables = [part for name, heads, lines in _tables(rows) for part in (f"<h3>{name}</h3>", html_table(heads, lines))]
     return [
         "<h2>What each policy earns, by the length of a study</h2>",
         "<p>Not in the paper. τ = .5, δ′ = .01, Gaussian noise, S = L = 1. The attainable reward is that of a policy which knows the cost and "
@@ -250,7 +245,7 @@ def section(folder: Path) -> list[str]:
         image(
             folder / "power.png", "Share of the exact clairvoyant's reward against the length of a study, by promise"
         ),
-        *tables,
+        *as_html(table(folder)),
     ]
 
 

@@ -21,13 +21,13 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Found, Rows, Table, cell_or_dash, cells
+from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html, cell_or_dash, cells
 from safedial.experiments.table1 import UNIT
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
 from safedial.policies import Policy, make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import html_table, image, read_provenance
+from safedial.report.html import image, read_provenance
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
@@ -271,13 +271,10 @@ def table(folder: Path) -> list[Table | str]:
 
 def section(folder: Path) -> list[str]:
     parts, settings = _read(folder), read_provenance(folder, "toolkit")["settings"]
-    shares, lost, broken = parts["shares"], parts["overstated"], parts["broken"]
-    forms = ("{series}", "{reward_share:.1%}"), ("{violation_rate:.3%}", "{promised_risk:.0%}")
-    lines = [cells(row, (*forms[0], cell_or_dash(row, "attainable_share", ".1%"), *forms[1])) for row in shares]
-    told = "; ".join(f"{row['radius']} {row['loss']:.0%}" for row in lost)
+    told = "; ".join(f"{row['radius']} {row['loss']:.0%}" for row in parts["overstated"])
     over = [
         f"{row['margin']} under {row['noise']} noise ({row['full_dose_violation_rate']:.1%} of full doses)"
-        for row in broken
+        for row in parts["broken"]
         if not row["holds"] and row["ci_low"] > row["promised_risk"]
     ]
     worst = "; ".join(over) or "none in these rounds"
@@ -291,7 +288,7 @@ def section(folder: Path) -> list[str]:
             folder / "toolkit.png",
             "Reward by radius and margin, an overstated κ, the learned quantile, broken assumptions",
         ),
-        html_table(["radius, margin", "reward share", "of the attainable", "violations", "risk"], lines),
+        *as_html(table(folder)[:1]),
     ]
 
 

@@ -20,13 +20,13 @@ import numpy as np
 
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
-from safedial.experiments.experiment import Engine, EngineName, Experiment, Found, Rows, Table, cells
+from safedial.experiments.experiment import Engine, EngineName, Experiment, Found, Rows, Table, as_html, cells
 from safedial.experiments.table1 import UNIT
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, band, columns, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, html_table, image
+from safedial.report.html import claim, image
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import binomial_interval, seed_band, violation_interval
 from safedial.theory.regret import regret_bound
@@ -193,7 +193,7 @@ def section(folder: Path) -> list[str]:
     broken = [row["series"] for row in rows if not row["kept"]]
     return [
         "<h2>What the theorems promise, with many seeds</h2>",
-        html_table(list(HEADS), _lines(rows)),
+        *as_html(table(folder)[:1]),
         claim(
             "A cost exceeds τ with probability at most δ + δ′ (Theorem 1).",
             f"Broken by: {', '.join(broken)}." if broken else "No interval lies above what is promised.",

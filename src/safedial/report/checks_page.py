@@ -31,7 +31,9 @@ def verdict(findings: Sequence[Finding]) -> str:
     if not flagged and doubtful:
         return f"No check raised a flag, but these are in doubt: {', '.join(doubtful)}."
     if not flagged:
-        return "No check raised a flag: nothing in this log speaks against the spec. This does not prove that it holds."
+        return (
+            "No check raised a flag: this log contains no evidence against the spec. This does not prove that it holds."
+        )
     strongest = max(findings, key=lambda each: each.evidence or 0.0).title.lower()
     first = f" Begin with {strongest}, the strongest evidence." if len(flagged) > 1 else ""
     return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"

@@ -26,7 +26,7 @@ FEATURES = """\
 
 
 def _head(found: Ranking) -> str:
-    """The comment above a spec file: the promise, what it rests on, what only a pilot speaks for, and what to add."""
+    """The comment above a spec file: the promise, its assumptions, which of them only a pilot supports, and what to add."""
     first = found.best
     rests = "; ".join(MEANING[name] for name in first.rests)
     lines = [f"Proposed by safedial choose. {found.words()[0]}", f"It promises {first.promises}, if: {rests}."]

@@ -123,7 +123,9 @@ class Ask(_Closed):
 
 
 class Outcome(_Closed):
-    reward: float
+    reward: float | None = Field(
+        None, description="as measured; may be left out where the policy does not choose by it (hp_shield)"
+    )
     cost: float | dict[str, float | None] = Field(
         description="as measured; an object with each of the spec's costs by name, null where one is not known"
     )

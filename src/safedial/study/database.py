@@ -71,10 +71,10 @@ def connect(storage: str, *, create: bool = True, upgrade: bool = True) -> Any:
     return engine
 
 
-def open_engine(storage: str, *, pool: int = 5) -> Any:
+def open_engine(storage: str) -> Any:
     """An engine that does not check the tables."""
     url = parse_url(storage)
-    pooled = {"pool_size": pool, "max_overflow": 20, "hide_parameters": True}
+    pooled = {"pool_size": 5, "max_overflow": 20, "hide_parameters": True}
     if url.drivername.startswith("sqlite"):
         file = SqliteFile(str(url.database), busy_seconds=BUSY_SECONDS)
         engine = sa.create_engine(url, creator=file.connect, **pooled)

@@ -73,10 +73,9 @@ def removed_study(connection: Any, name: str) -> StudyError | None:
     return None
 
 
-def add_study(connection: Any, name: str, study: int | None = None) -> int:
+def add_study(connection: Any, name: str) -> int:
     """Add a row for a new, empty log. Returns its id."""
-    if study is None:
-        study = int(connection.execute(sa.select(sa.func.coalesce(sa.func.max(studies.c.id), 0))).scalar()) + 1
+    study = int(connection.execute(sa.select(sa.func.coalesce(sa.func.max(studies.c.id), 0))).scalar()) + 1
     connection.execute(studies.insert().values(id=study, name=name, head_seq=0, head_hash=START))
     return study
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from safedial.decision.outcome import read_cost, written_cost
+from safedial.decision.outcome import read_cost, stated_reward, written_cost
 from safedial.decision.rounds import Asked
 from safedial.decision.rules import Rules
 from safedial.decision.units import real
@@ -73,7 +73,9 @@ def read_outcome(
     for name, given in (("throttled", throttled), ("unrelated", unrelated)):
         if not isinstance(given, bool):
             raise refusal(name, given, "must be True or False")
-    stated = values if values["applied_action"] is not None else {name: values[name] for name in ("reward", "cost")}
+    stated = {"reward": stated_reward(rules, values["reward"]), "cost": values["cost"]}
+    if values["applied_action"] is not None:
+        stated["applied_action"] = values["applied_action"]
     body = {"applied_action": None, **read_values(rules, stated), "throttled": throttled}
     if unrelated:
         body["unrelated"] = True

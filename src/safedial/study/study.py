@@ -107,7 +107,7 @@ class Study(StudyConduct):
         self,
         decision_id: str,
         *,
-        reward: float,
+        reward: float | None = None,
         cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | datetime | None = None,
@@ -122,7 +122,7 @@ class Study(StudyConduct):
         self,
         decision_id: str,
         *,
-        reward: float,
+        reward: float | None = None,
         cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | datetime | None = None,
@@ -136,7 +136,7 @@ class Study(StudyConduct):
         self,
         decision_id: str,
         *,
-        reward: float,
+        reward: float | None = None,
         cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | datetime | None = None,
@@ -148,8 +148,9 @@ class Study(StudyConduct):
         """Report the outcome of a decision.
 
         Args:
-            reward, cost: as measured; `cost` is a mapping with each of the spec's `costs`, where it states them, None
-                where one is not known.
+            reward, cost: as measured. `cost` is a mapping with each of the spec's `costs`, where it states them, None
+                where one is not known. `reward` may be left out where the policy does not choose by it (`hp_shield`
+                without a chooser that learns); 0 is then recorded.
             applied_action: the applied setting, in the dial's units, if it was not the advice. It must have been chosen
                 without knowing anything about this round's outcome beyond the context.
             observed_at: when it was measured, for the record (ISO 8601).

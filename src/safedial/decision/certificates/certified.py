@@ -119,7 +119,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
     lines.append(f"  Promise: {facts['statement']}.")
     lines += [f"  {line}" for line in decision.rules.learner.arithmetic(decision, facts)]
-    if decision.rules.policy.options.get("chooser") != "largest":  # which does not ask for rewards
+    if decision.rules.learner.needs_reward(decision.rules):
         lines.append(
             f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']})."
         )

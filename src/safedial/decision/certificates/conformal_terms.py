@@ -105,7 +105,7 @@ def statement(decision: Decision) -> str:
         whose = "you declared the start dose safe"
         if guarded(decision):
             whose = "the dial's lowest level is at most the start dose, which you declared safe"
-        return f"nothing is proved yet: {whose}, so P(cost > {spec.threshold:g}) is as you judged it"
+        return f"none is proved yet: P(cost > {spec.threshold:g}) rests on your judgement alone ({whose})"
     learned = decision.prediction.start
     risk = spec.violation_risk + (spec.estimation_risk if _from_constants(decision) else 0.0)
     words = f"P(cost > {spec.threshold:g}) <= {risk:g} in this round"

@@ -144,7 +144,7 @@ def statement(decision: Decision) -> str:
     """The promise in one sentence."""
     rules = decision.rules
     if not PROMISES[decision.promise].proved:
-        return f"nothing is proved yet: you declared the start safe, so {event(rules)} is as you judged it"
+        return f"none is proved yet: {event(rules)} rests on your judgement alone (you declared the start safe)"
     group = f", within its group {decision.prediction.group}" if decision.prediction.group else ""
     return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round{group}: {sentence(decision)}"
 
@@ -342,6 +342,6 @@ def _why_start(decision: Decision) -> list[str]:
     if decision.rules.policy.options["adapt"] is not None and not seen.rank:
         return [f"The level has fallen to {significant(seen.level)}, since costs exceeded the threshold too often."]
     return [
-        f"The count: of the latest {seen.size} rounds at least {seen.rank} tolerate nothing beyond the start, or are "
+        f"The count: of the latest {seen.size} rounds at least {seen.rank} tolerate no more than the start, or are "
         "not known."
     ]

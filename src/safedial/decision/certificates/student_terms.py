@@ -71,8 +71,7 @@ def statement(decision: Decision) -> str:
     event = decision.rules.learner.event(decision.rules)
     words = f"P({event}) <= {spec.violation_risk:g} in this round"
     if not promise.proved:
-        judged = f"so P({event}) is as you judged it"
-        return f"nothing is proved yet: you declared the start dose safe, {judged}"
+        return f"none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)"
     if promise.from_constants:
         return f"{words}, from the constants (start-up)"
     kind = decision.rules.policy.options["promise"]

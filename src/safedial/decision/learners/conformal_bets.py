@@ -8,7 +8,7 @@ all bets fall with p, so the evidence stays below what all true scores would giv
 
 So bets do not wait: behind an open round they go on from a copy, and are repeated when its outcome comes. Each round is
 bet on under the predictors in force when it is older than `lag`, whatever is late: a refit, and `PATIENCE` rounds, end
-that, and a round that is still open is passed for good. Its outcome then counts only in later ranks.
+that, and a round that is still open by then is never ranked. Its outcome then counts only in later ranks.
 
 Before version 6 of the rules bets waited at an open round for the next refit, which then left it out. So they were not
 valid where outcomes are missing because of what they were.

@@ -126,6 +126,11 @@ class Learner(ABC):
         return False
 
     @classmethod
+    def needs_reward(cls, rules: Rules) -> bool:
+        """Whether it chooses by rewards. Where it does not, a report may leave the reward out, and 0 is recorded."""
+        return True
+
+    @classmethod
     def least_setting(cls, rules: Rules) -> float | None:
         """The lowest setting given for a positive intensity; None: it may round down to nothing."""
         return None
@@ -174,12 +179,12 @@ class Learner(ABC):
 
     @classmethod
     def fixed_assumptions(cls, rules: Rules) -> list[str]:
-        """All its assumptions that hang on no single decision, one sentence each."""
+        """All its assumptions that do not depend on a single decision, one sentence each."""
         return shared_terms.fixed_assumptions(rules, cls.assumptions(rules))
 
     @classmethod
     def facts(cls, decision: Decision) -> dict[str, Any]:
-        """Its own part of a certificate: "risk", its bounds, its model; "assumptions" if they hang on the decision."""
+        """Its part of a certificate: "risk", its bounds, its model; "assumptions" if they depend on the decision."""
         return cls.certificate_terms.facts(decision)
 
     @classmethod

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+LEARNING = ("sign", "target")
+"""The choosers that learn from rewards."""
+
 
 class Chooser:
     """Chooses, and remembers what it learns from: contexts, applied settings and rewards, as outcomes become known."""
@@ -41,7 +44,7 @@ class Chooser:
     def __init__(self, rules: Rules) -> None:
         options, self.rules, self.levels = rules.policy.options, rules, played_levels(rules.dial)
         self.kind, self.model = options["chooser"], options["reward_model"]
-        self.learns = self.kind in ("sign", "target")
+        self.learns = self.kind in LEARNING
         self.contexts: list[Array] = []
         self.outcomes: list[tuple[float, float]] = []
         self.fitted, self.next_fit = 0, FIRST_FIT

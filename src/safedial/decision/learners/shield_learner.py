@@ -24,7 +24,7 @@ from safedial.decision.certificates import shield_scale_terms, shield_terms
 from safedial.decision.learners import shield_options
 from safedial.decision.learners.question_learner import QuestionLearner
 from safedial.decision.learners.shield_cap import Cap, read_cap, written_cap
-from safedial.decision.learners.shield_chooser import Chooser
+from safedial.decision.learners.shield_chooser import LEARNING, Chooser
 from safedial.decision.learners.shield_history import ShieldHistory
 from safedial.decision.learners.shield_levels import Levels
 from safedial.decision.learners.shield_options import Stated
@@ -67,6 +67,10 @@ class ShieldLearner(QuestionLearner):
     @classmethod
     def check_history(cls, rules: Rules) -> None:
         raise InvalidInput("history: hp_shield learns only from rounds that it decided; start without it")
+
+    @classmethod
+    def needs_reward(cls, rules: Rules) -> bool:
+        return rules.policy.options["chooser"] in LEARNING
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Cap:

@@ -119,7 +119,7 @@ def _check_names(rules: Rules) -> None:
         words = "does not go with a dose curve: its step and its sigma are of settings"
         require(plain, "growth", cost.growth.name, words, "leave the dose curve out")
         missing = [name for name in cost.growth.features if name not in names]
-        require(not missing, "growth", missing, "takes its slopes from features that there are not", known)
+        require(not missing, "growth", missing, "takes its slopes from features that do not exist", known)
 
 
 _latest: Any = (None, None, {})

@@ -14,7 +14,7 @@ which in the order of decisions is a conformal p-value. Bets that do not rise wi
 worth at most what the true p-values would have made of them, a supermartingale: if rounds are exchangeable and keep to
 the bracket, the evidence ever reaches 100 with probability at most 0.01. A round that is open counts with p̄ = 1 and
 T̂ = −∞, which only lowers; one that is left out is no member. So bets do not wait: behind an open round they go on from
-a copy, and are repeated when its outcome comes, for `lag` + `PATIENCE` rounds; then it is passed for good. (Before
+a copy, and are repeated when its outcome comes, for `lag` + `PATIENCE` rounds; after that it is never ranked. (Before
 version 6 of the rules they waited, for `lag` + 20 rounds.) In a round whose setting was
 lowered because of the outcome the advised setting s would have cost at least c, and T̄ falls with c, so T̄ at (s, c)
 holds; T̂ = −∞ (studies, from version 4 of the rules on). Neither T̂ themselves (they depend

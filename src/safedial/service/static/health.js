@@ -28,7 +28,7 @@ const notes = () => {
   if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. The study keeps what it has learned.", true]);
   else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
   if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
-  if (counts.decisions) found.push([`What ${against().replace("evidence against", "speaks against").replace("evidence", "suggests")}: ${evidenceWords(counts.evidence, told.alarm_at)}.`, counts.evidence >= Math.sqrt(told.alarm_at)]);
+  if (counts.decisions) found.push([`${capital(against())}: ${evidenceWords(counts.evidence, told.alarm_at)}.`, counts.evidence >= Math.sqrt(told.alarm_at)]);
   if (amendments.length) found.push([`Amended by a person ${amendments.length === 1 ? "once" : `${whole(amendments.length)} times`}, the last time on ${day(amendments[amendments.length - 1].at)}: ${told.promised_since ? `the promise and the evidence count from ${day(told.promised_since)} on` : "the promise and the evidence go on"}.`, false]);
   if (resumes.length) {
     const last = resumes[resumes.length - 1];

@@ -47,7 +47,7 @@ const WHY = {
   climb_limit: "A higher setting is too far above those of the last cases. This is a precaution, not a proof.",
   request: "The proposal is within what the promise allows here.",
   start_only: "No benefit is expected here, so only the start setting is given.",
-  shield_start: "Too little is known, or too many cases tolerate nothing beyond the start, so the start setting is given.",
+  shield_start: "Too few outcomes are known, or too many cases tolerate no more than the start, so the start setting is given.",
 };
 
 const whole = (value) => value.toLocaleString("en");
@@ -126,8 +126,8 @@ const promised = (certificate) => {
   return `${promiseWords({ threshold: certificate.spec.threshold, risk: told.risk, promise, labels: told.labels }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
 
-// How much speaks against the promise, for who does not know the number.
-const evidenceWords = (evidence, alarm) => (evidence <= 1 ? "nothing" : evidence < Math.sqrt(alarm) ? "a little, as chance often does" : evidence < alarm ? "much: look at the latest outcomes" : "enough to stop the study");
+// How strong the evidence against the promise is, in words.
+const evidenceWords = (evidence, alarm) => (evidence <= 1 ? "none" : evidence < Math.sqrt(alarm) ? "weak, as chance often produces it" : evidence < alarm ? "strong: look at the latest outcomes" : "enough to stop the study");
 
 const GONE = { voided: "taken out", expired: "no longer waited for" };
 
