@@ -235,17 +235,24 @@ def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) 
 
 
 def decided(
-    spec: StudySpec, name: str, event: Event, context: Any, body: dict[str, Any] | None = None, **about: Any
+    spec: StudySpec,
+    name: str,
+    event: Event,
+    context: Any,
+    body: dict[str, Any] | None = None,
+    *,
+    replayed: bool | None = None,
+    stop_reason: str | None = None,
 ) -> StudyDecision:
     """The answer for a `decided` event. It is made from the body, so that a new decision and the same one read later
-    agree, whatever numbers your own policy or learner uses. `about` is what else is known: `replayed`, `stop_reason`.
+    agree, whatever numbers your own policy or learner uses.
     """
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
     learning_order = spec.learning_order if spec.learner.in_order else "prefix"
     named, labels = id_text(spec.rules_version, name, event.seq, event.hash), spec.fields.get("labels", {})
     given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
-    return StudyDecision(*given, labels=labels, **about)
+    return StudyDecision(*given, replayed, stop_reason, labels)
 
 
 def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:

@@ -120,8 +120,8 @@ def ask(transaction: StudyTransaction, read: Callable[[StudySpec], Request], *, 
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
     spec = transaction.state.study.at(event.seq)
-    about = {"replayed": not created, "stop_reason": transaction.state.stop_reason}
-    return decided(spec, transaction.source.name, event, context, bodies[0] if created else None, **about)
+    body, stopped = bodies[0] if created else None, transaction.state.stop_reason
+    return decided(spec, transaction.source.name, event, context, body, replayed=not created, stop_reason=stopped)
 
 
 def tell(
