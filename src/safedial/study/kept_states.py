@@ -18,7 +18,7 @@ from safedial.decision.learners.kinds import make_learner
 from safedial.study.scatter import Scatter
 from safedial.study.state import State
 
-KEPT_EVENTS, KEPT_BYTES = 32, 4_000
+KEPT_EVENTS, KEPT_BYTES = 32, 2_000
 """A state is kept after this many events, or one event for this many of its bytes if that is later."""
 
 ROUND_BYTES, PHASE_BYTES = 100, 4_000
