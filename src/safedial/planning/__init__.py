@@ -272,7 +272,7 @@ def _forecasts(
     """Every scenario's. They share programs, so with "auto" they may together repay what none would alone; your own
     policies and worlds compile in each.
     """
-    shared = policy.is_linear and policy.name in POLICIES and options["place"] is None and is_whole(options["rounds"])
+    shared = policy.name in POLICIES and options["place"] is None and is_whole(options["rounds"])
     rounds, seeds = options["rounds"], len(options["seeds"])
     together = engine == "auto" and shared and pays(policy, options["dim"], rounds * len(given), seeds)
 

@@ -96,8 +96,10 @@ def attainable_curve(
     total, curve = np.zeros((check_grids(spec, several=True), len(seeds))), []
     for done in range(0, int(checkpoints[-1]), chunk):
         size = min(chunk, int(checkpoints[-1]) - done)
-        drawn = None if context is not None else np.swapaxes(world.draw_contexts(columns, rngs, size, done), 0, 1)
-        seen = np.ascontiguousarray(context[done : done + size] if drawn is None else drawn)
+        if context is None:
+            seen = np.ascontiguousarray(np.swapaxes(world.draw_contexts(columns, rngs, size, done), 0, 1))
+        else:
+            seen = context[done : done + size]
         noise = np.swapaxes(world.draw_noise("reward_noise", columns, rngs, size), 0, 1)
         reward, cost = world.means(columns, truth, seen)
         nothing = np.zeros(reward.shape)[:, None]

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +29,12 @@ from safedial.core.tighter_radii import needs_more
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.jax_device import device_named, x64
 from safedial.policies import POLICIES, make_policy
-from safedial.simulation import counter, scanned_rounds
+from safedial.simulation import counter, jax_chunk
 from safedial.simulation.engines import UNCOMPILED
+from safedial.simulation.jax_chunk import Plan, play
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
-from safedial.simulation.rule import CURVES, Rule, Step, exceeded, with_numbers
+from safedial.simulation.rule import CURVES, Rule
 from safedial.worlds.linear import CANDIDATES, LinearWorld
 from safedial.worlds.world import NOISY, Draws, Exposure, World
 
@@ -55,28 +56,11 @@ LONGEST = 4096
 KERNEL = 64
 """The largest d for which a GPU has the fused kernel (`simulation.fused_rounds`)."""
 
-PASSED = ("scan", "kernel", "interpret")
-"""The forms whose programs take the spec's numbers as arguments; elsewhere they are part of the program."""
-
 WAY_OUT = "use engine='numpy'"
 
 Program = Callable[..., Any]
 PROGRAMS: dict[Any, Program] = {}
 """Compiled programs, by what they depend on."""
-
-
-class Plan(NamedTuple):
-    """What a compiled program depends on besides the rule."""
-
-    step: int
-    marks: int
-    counter: bool
-    dtype: str
-    form: str
-    """"scan" with seeds on the last axis, "general" for other learners, or "kernel", on a GPU, and "interpret", which
-    runs the kernel's code without one.
-    """
-    record: bool
 
 
 class Block:
@@ -188,10 +172,11 @@ class JaxBatch(Batch):
                 block.carry, *rest = self.program(block.carry, block.fixed, (np.int64(done), marks, shown or None))
                 found.append(rest)
         self.unread()  # the chunk before: the host is one chunk ahead of the device
-        self.unread = lambda: self._read(done, len(wanted), draws, *zip(*found, strict=True))
+        self.unread = lambda: self._read(done, len(wanted), draws, found)
 
-    def _read(self, done: int, marks: int, draws: Any, curves: Any, finite: Any, told: Any) -> None:
-        """Read what a chunk has found, from every block."""
+    def _read(self, done: int, marks: int, draws: Any, found: list[Any]) -> None:
+        """Read what every block has found in a chunk."""
+        curves, finite, told = zip(*found, strict=True)
         require(all(map(bool, finite)), "dose", self.dose.to_dict(), "gave costs that are not finite")
         for name in CURVES:
             self.curves[name].append(self._joined([each[name] for each in curves], 2)[:marks])
@@ -301,10 +286,10 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     """The program for these arguments, compiled once for each form of the rule; your own policies and worlds, whose
     form is not known, compile anew.
     """
-    make = jax.jit(partial(_play, rule, plan), donate_argnums=0).lower
+    make = jax.jit(partial(play, rule, plan), donate_argnums=0).lower
     if not _known(rule):
         return make(*arguments).compile()
-    *passed, margin = arguments[1]["numbers"] if plan.form in PASSED else ((), (), ())
+    *passed, margin = arguments[1]["numbers"] if plan.form in jax_chunk.PASSED else ((), (), ())
     specs = zip((rule.spec, rule.stated), passed, strict=True)
     fixed = [{name: _exactly(vars(spec)[name]) for name in vars(spec) if name not in given} for spec, given in specs]
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)
@@ -338,48 +323,3 @@ def _exactly(value: Any) -> Any:
     if isinstance(value, NoiseScale):
         return value.to_dict()
     return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-
-
-def _play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any, Any]:
-    """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
-    (state, totals), (done, marks, given) = carry, chunk
-    scan = plan.form == "scan"
-    passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
-    rule = with_numbers(rule, passed)
-    spec = rule.spec
-    if scan and not (plan.counter or rule.world.adversarial):
-        given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}
-    at = done + 1 + jnp.arange(plan.step)
-    numbers = at.astype(plan.dtype)
-    if plan.counter:
-        given = counter.draw_rounds(rule.world, spec, fixed["truth"], fixed["seeds"], at)
-    shape = totals["regret"].shape
-    if plan.form in ("scan", "general"):
-        state, told, sent = scanned_rounds.play(rule, state, (numbers, given), shape, fixed["truth"], scan=scan)
-        given = given | sent
-    else:
-        from safedial.simulation import fused_rounds
-
-        state, told = fused_rounds.play(rule, state, (numbers, given), passed, interpret=plan.form == "interpret")
-    intensity, flags = told[:, 0], told[:, 1].astype(np.int32)
-    harm, gain = rule.applied(intensity)
-    steps = Step(gain, harm, *(flags & (1 << place) > 0 for place in range(3)))
-    rounds = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields})
-    rounds = rounds._replace(reward_intensity=gain, cost_intensity=harm)
-    outcome = rule.world.outcome(spec, rounds)
-    cost = outcome.cost if spec.threshold_on == "measured" else outcome.true_cost
-    values = rule.score(numbers[:, None, None], rounds, cost, steps)
-    counted = (at <= fixed["rounds"])[:, None, None]
-    # The sums up to every mark, and up to the end, are a product with zeros and ones: running sums are slow in XLA.
-    upto = (jnp.arange(plan.step) < jnp.append(marks, plan.step)[:, None]).astype(jnp.float64)
-    curves = {}
-    for name, value in values.items():
-        value = jnp.where(counted, value, 0.0).astype(jnp.float64)
-        if name in CURVES:
-            curves[name] = totals[name] + jnp.tensordot(upto, jnp.broadcast_to(value, (plan.step, *shape)), 1)
-            totals = totals | {name: curves[name][-1]}
-        else:
-            totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
-    context = rounds.context if plan.counter or rule.world.adversarial else None  # the host has NumPy's
-    told = (context, harm, outcome.reward, outcome.cost) if plan.record else ()
-    return (state, totals), curves, exceeded(spec, cost)[1], told

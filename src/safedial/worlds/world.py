@@ -196,7 +196,7 @@ class World(ABC):
         load = exposure.cost_mean + self.exact_margin(spec) * self.noise_scale(spec, exposure.context)
         return largest_safe_intensity(load, 0.0, threshold=spec.threshold - self.baseline_cost).intensity
 
-    def exact_margin(self, spec: SafetySpec) -> Any:
+    def exact_margin(self, spec: SafetySpec) -> float | Array:
         """What the noise of the cost exceeds with probability δ, where its scale is 1."""
         return quantile(self.noise, 1.0 - spec.violation_risk) * spec.cost_noise
 

@@ -1,0 +1,74 @@
+"""A chunk of rounds as one program of arrays, which `jax_engine` compiles: draw, play and score."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from safedial.simulation import counter, scanned_rounds
+from safedial.simulation.rule import CURVES, Rule, Step, exceeded, with_numbers
+from safedial.worlds.world import Exposure
+
+PASSED = ("scan", "kernel", "interpret")
+"""The forms whose programs take the spec's numbers as arguments; elsewhere they are part of the program."""
+
+
+class Plan(NamedTuple):
+    """What a compiled program depends on besides the rule."""
+
+    step: int
+    marks: int
+    counter: bool
+    dtype: str
+    form: str
+    """"scan" with seeds on the last axis, "general" for other learners, or "kernel", on a GPU, and "interpret", which
+    runs the kernel's code without one.
+    """
+    record: bool
+
+
+def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any, Any]:
+    """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
+    (state, totals), (done, marks, given) = carry, chunk
+    scan = plan.form == "scan"
+    passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
+    rule = with_numbers(rule, passed)
+    spec = rule.spec
+    if scan and not (plan.counter or rule.world.adversarial):
+        given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}
+    at = done + 1 + jnp.arange(plan.step)
+    numbers = at.astype(plan.dtype)
+    if plan.counter:
+        given = counter.draw_rounds(rule.world, spec, fixed["truth"], fixed["seeds"], at)
+    shape = totals["regret"].shape
+    if plan.form in ("scan", "general"):
+        state, told, sent = scanned_rounds.play(rule, state, (numbers, given), shape, fixed["truth"], scan=scan)
+        given = given | sent
+    else:
+        from safedial.simulation import fused_rounds
+
+        state, told = fused_rounds.play(rule, state, (numbers, given), passed, interpret=plan.form == "interpret")
+    intensity, flags = told[:, 0], told[:, 1].astype(np.int32)
+    harm, gain = rule.applied(intensity)
+    steps = Step(gain, harm, *(flags & (1 << place) > 0 for place in range(3)))
+    rounds = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields})
+    rounds = rounds._replace(reward_intensity=gain, cost_intensity=harm)
+    outcome = rule.world.outcome(spec, rounds)
+    cost = outcome.cost if spec.threshold_on == "measured" else outcome.true_cost
+    values = rule.score(numbers[:, None, None], rounds, cost, steps)
+    counted = (at <= fixed["rounds"])[:, None, None]
+    # The sums up to every mark, and up to the end, are a product with zeros and ones: running sums are slow in XLA.
+    upto = (jnp.arange(plan.step) < jnp.append(marks, plan.step)[:, None]).astype(jnp.float64)
+    curves = {}
+    for name, value in values.items():
+        value = jnp.where(counted, value, 0.0).astype(jnp.float64)
+        if name in CURVES:
+            curves[name] = totals[name] + jnp.tensordot(upto, jnp.broadcast_to(value, (plan.step, *shape)), 1)
+            totals = totals | {name: curves[name][-1]}
+        else:
+            totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
+    context = rounds.context if plan.counter or rule.world.adversarial else None  # the host has NumPy's
+    told = (context, harm, outcome.reward, outcome.cost) if plan.record else ()
+    return (state, totals), curves, exceeded(spec, cost)[1], told
