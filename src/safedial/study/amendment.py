@@ -42,7 +42,8 @@ FIXED = ("dim", "features")
 STOPS = (*(name for name in DEFAULTS if name not in ("caps", "max_step")), *STATED)
 """The rules of a guard that only stop a study, or only show something."""
 MOST_AMENDMENTS = 100
-"""Each keeps the state before it, in the memory and in the snapshots of a study."""
+"""Each that begins a phase keeps the state before it, in the memory and in the snapshots of a study; later decisions
+list them all."""
 SHOWN = ("labels",)
 """The fields that are for readers alone."""
 
