@@ -6,7 +6,7 @@ from safedial import InvalidInput
 from safedial.service.read_routes import counted, draw
 from safedial.service.timeline import Track
 from safedial.study import Store, StudyError, create_study, open_study, transaction
-from safedial.study.amendment import amended_spec, new_fields
+from safedial.study.amendment import amended_spec, keeps_learning, new_fields
 from safedial.study.event import orjson
 from safedial.study.snapshot import pack, unpack
 from safedial.study.spec import read_spec
@@ -177,6 +177,13 @@ def test_a_guard_that_is_written_otherwise_begins_no_phase(lite, kind):
     assert study.status()["since_round"] == len(study.spec.phases) == 2
     assert open_study("written", storage=lite.store).state_digest() == study.state_digest()
     assert study.verify().ok
+
+
+def test_earlier_rules_compare_guards_as_they_are_written():
+    for version, kept in ((6, False), (7, True)):
+        spec = read_spec(KINDS["conformal"], version=version)
+        after = amended_spec(spec, new_fields(spec, {"guard": {"caps": None}}, whole=False), since=9)
+        assert keeps_learning(spec, after) is kept
 
 
 def test_each_outcome_is_due_as_it_was_stated_when_it_was_decided(lite):

@@ -34,7 +34,7 @@ from safedial.core.spec import NAMES, SafetySpec
 from safedial.errors import require
 from safedial.policies import FACTORIES
 from safedial.study.event import Event
-from safedial.study.guard import DEFAULTS, STATED, Guard
+from safedial.study.guard import DEFAULTS, STATED
 from safedial.study.spec import StudySpec, check_fallback, read_spec
 from safedial.study.state import State
 
@@ -42,7 +42,8 @@ FIXED = ("dim", "features")
 STOPS = (*(name for name in DEFAULTS if name not in ("caps", "max_step")), *STATED)
 """The rules of a guard that only stop a study, or only show something."""
 MOST_AMENDMENTS = 100
-"""Each keeps the state before it, in the memory and in the snapshots of a study."""
+"""Each that begins a phase keeps the state before it, in the memory and in the snapshots of a study; later decisions
+list them all."""
 SHOWN = ("labels",)
 """The fields that are for readers alone."""
 
@@ -91,14 +92,16 @@ def _goes_on(before: StudySpec, after: StudySpec) -> bool:
 
 def _bound(before: StudySpec, after: StudySpec, kept_through: tuple[str, ...] = ()) -> list[str]:
     """The changed fields on which learning may depend: all but those that are shown, stop a study or are named."""
-    same = _limits(before.guard) == _limits(after.guard)
+    same = _limits(before) == _limits(after)
     free = (*kept_through, *(("guard",) if same else ()), *SHOWN)
     return [name for name in changed_in(before, after) if name not in free]
 
 
-def _limits(guard: Guard) -> tuple[Any, ...]:
-    """What of a guard lowers an action, however it is written; a cap's name is only shown."""
-    return guard.max_step, *((cap.limit, sorted(cap.ranges)) for cap in guard.caps)
+def _limits(spec: StudySpec) -> dict[str, Any]:
+    """What of a guard lowers an action; caps, since version 7 of the rules, however they are written or named."""
+    stated = {name: value for name, value in spec.fields["guard"].items() if name not in STOPS}
+    caps = [(cap.limit, sorted(cap.ranges)) for cap in spec.guard.caps]
+    return stated | ({"caps": caps} if spec.rules_version > 6 else {})
 
 
 def check_amendable(name: str, state: State) -> None:

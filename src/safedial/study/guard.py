@@ -7,7 +7,7 @@ They only lower an action and use nothing from after it, so the promise still ho
 | rule | fires when |
 |---|---|
 | `alarm` | the monitor's evidence (core.monitor) reaches 1/`alarm_level` |
-| `drift` | HP-Conformal: the evidence that rounds are not exchangeable reaches 1/`alarm_level` |
+| `drift` | HP-Conformal: the evidence that rounds are not exchangeable reaches 100 |
 | `bracket_drift` | HP-Shield: the evidence that rounds are not exchangeable, or break their bracket, reaches 100 |
 | `student_drift` | HP-Student: the evidence that noise is not Gaussian and of one size reaches 100 |
 | `start_refuted` | HP-Shield: the evidence that the start exceeds more often than the risk reaches 100 |
