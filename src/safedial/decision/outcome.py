@@ -76,7 +76,7 @@ def stated_reward(rules: Rules, reward: Any) -> Any:
     """A reported reward; 0 where none is reported and the policy does not choose by it."""
     if reward is None and rules.learner.needs_reward(rules):
         words = f"must be reported: {rules.policy.name} learns from it which settings are worth giving"
-        raise refusal("reward", reward, words)
+        raise refusal("reward", reward, words, code="not_finite")
     return 0.0 if reward is None else reward
 
 
