@@ -136,7 +136,7 @@ class Client:
         self,
         decision_id: str,
         *,
-        reward: float,
+        reward: float | None = None,
         cost: float | Mapping[str, float | None],
         applied_action: float | None = None,
         observed_at: str | None = None,
@@ -146,7 +146,8 @@ class Client:
         """Report an outcome, with the options of `Study.tell`; several costs are a mapping. Repeats after a failure are
         recorded only once.
         """
-        body: dict[str, Any] = {"reward": reward, "cost": _plain(cost), "applied_action": applied_action}
+        body: dict[str, Any] = {"cost": _plain(cost), "applied_action": applied_action}
+        body |= {} if reward is None else {"reward": reward}
         more = {"observed_at": observed_at, "throttled": throttled, "unrelated": unrelated}
         return self._about(
             decision_id, "outcome", body | {name: value for name, value in more.items() if value not in (None, False)}

@@ -38,6 +38,19 @@ def test_a_client_asks_tells_corrects_and_explains(client):
     assert client.create_study("trial", SPEC)["decisions"] == 2
 
 
+def test_a_reward_of_nothing_is_sent_and_none_may_be_left_out_where_no_policy_reads_it(client):
+    client.tell(client.ask("trial", [0.5, 0.1]).id, reward=0.0, cost=0.2)
+    with pytest.raises(InvalidInput, match="reward"):
+        client.tell(client.ask("trial", [0.5, 0.1]).id, cost=0.2)
+    growth = {"growth": "additive", "low": 0.0, "high": 1.0}
+    shield = {"dim": 1, "threshold": 0.5, "violation_risk": 0.1, "promise": "bracket", "start_action": 0.1}
+    policy = {"name": "hp_shield", "base": "proposal", "growth": growth}
+    client.create_study("ward", {**shield, "fallback_action": 0.1, "policy": policy})
+    advice = client.ask("ward", [0.5], proposal=0.4)
+    assert client.tell(advice.id, cost=0.2)["decision_id"] == advice.id
+    assert client.verify("ward")["ok"]
+
+
 def test_a_refused_request_raises_and_is_not_covered_up(client):
     for context, code in (
         ([0.9, 0.9], "context_out_of_bounds"),
