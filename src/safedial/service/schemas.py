@@ -123,9 +123,7 @@ class Ask(_Closed):
 
 
 class Outcome(_Closed):
-    reward: float | None = Field(
-        None, description="as measured; may be left out where the policy does not choose by it (hp_shield)"
-    )
+    reward: float | None = Field(None, description="as measured; needed only where the policy chooses by it")
     cost: float | dict[str, float | None] = Field(
         description="as measured; an object with each of the spec's costs by name, null where one is not known"
     )
