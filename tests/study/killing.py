@@ -89,7 +89,9 @@ def kill_at_random(
             one = served and workers > 1 and dice.random() < 0.5
             for number in [dice.randrange(workers)] if one else list(running):
                 _kill(running.pop(number))
+            _signal(clients, signal.SIGSTOP)  # otherwise a log grows by as much as its check takes long
             now = check(url, acks, _seen(heads))
+            _signal(clients, signal.SIGCONT)
             assert now > seen
             seen = now
             after(seen)
@@ -105,6 +107,11 @@ def _clients(ports: list[int], acks: str, seed: int, heads: Path) -> list[Any]:
     for process in made:
         process.start()
     return made
+
+
+def _signal(processes: list[Any], number: int) -> None:
+    for process in processes:
+        os.kill(process.pid, number)
 
 
 def _kill(process: Any) -> None:
