@@ -1,5 +1,6 @@
 """What the service answers: the whole way of a decision, idempotency, one commit for many, errors in one form."""
 
+import asyncio
 import json
 import logging
 import math
@@ -331,6 +332,33 @@ def test_one_log_is_verified_at_a_time_so_that_readers_cannot_hold_up_decisions(
         end.set()
         assert first.result().json()["ok"]
     assert service.get("/v1/studies/trial/verify").json()["ok"]
+
+
+def test_readers_of_logs_rest_between_pages_while_others_are_answered(store):
+    shared = make_app(store).state.service
+    shared.waiting = 2
+    spans = []
+
+    def page():
+        began = time.monotonic()
+        time.sleep(0.05)
+        spans.append((began, time.monotonic()))
+
+    async def read():
+        await shared.page(page)
+        due = shared.rests_until
+        await shared.page(page)
+        return due
+
+    due = asyncio.run(read())
+    (began, ended), (again, _) = spans
+    assert again >= due >= ended + 2.0 * (ended - began)
+
+
+def test_a_reader_of_logs_alone_does_not_rest(store):
+    shared = make_app(store).state.service
+    shared.waiting, shared.rests_until = 1, time.monotonic() + 1e9
+    assert asyncio.run(shared.page(lambda: "a page")) == "a page"
 
 
 def test_nobody_on_the_way_may_keep_an_answer(service):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from safedial.service.access import BURST, RATE, Access
 from safedial.service.metrics import Metrics
@@ -21,6 +22,13 @@ AGAIN_SECONDS = 0.5
 
 ANSWER_SECONDS = 20.0
 """Seconds that a request waits for the store before it is answered that the store is unavailable."""
+
+REST, LONGEST_REST = 2.0, 0.5
+"""While other requests are being answered, readers of logs rest after each page, for so many times as long as it took,
+and no longer than so many seconds.
+"""
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +58,7 @@ class Service:
     verifying: asyncio.Lock = field(default_factory=asyncio.Lock)
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
     paging: asyncio.Lock = field(default_factory=asyncio.Lock)
+    rests_until: float = 0.0
     writer: WriterCalls = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +93,18 @@ class Service:
             track = self.tracks.setdefault(name, Track(await self.study(name)))
         await asyncio.to_thread(track.refresh, seconds, fresh=fresh)
         return track
+
+    async def page(self, make: Callable[[], Answer]) -> Answer:
+        """A page of a log. All readers of logs together take no more than a share of the processor from decisions."""
+        async with self.paging:
+            if self.waiting > 1:
+                await asyncio.sleep(self.rests_until - time.monotonic())
+            started = time.monotonic()
+            try:
+                return await asyncio.to_thread(make)
+            finally:
+                ended = time.monotonic()
+                self.rests_until = ended + min(REST * (ended - started), LONGEST_REST)
 
     async def warm(self) -> None:
         """Read the logs before the first request for them: first what decisions need, then what the page shows. The

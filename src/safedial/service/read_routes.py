@@ -35,8 +35,7 @@ async def events(service: Service, request: Request, caller: Caller, fields: dic
     """The log, one page at a time: the next page begins at `next_seq`."""
     study = await service.study(request.path_params["name"])
     first, most = number(request, "from_seq", 1, 2**62), number(request, "limit", PAGE, PAGE)
-    async with service.paging:  # so that many readers of logs take no more of the processor than one
-        return await asyncio.to_thread(lambda: reply(study.page(first, most, Event.text)))
+    return await service.page(lambda: reply(study.page(first, most, Event.text)))
 
 
 TRAIL_QUERY = {

@@ -1,8 +1,8 @@
 """Earlier states of a study that are kept in memory, for a replay to begin from (study/replay_log.py).
 
 A replay for a change of a recent outcome should begin near that outcome, so states are kept often. A kept state shares
-with the others what no event changes (rounds, samples, specifications); only the containers and the learner's arrays
-are its own. Of older states, one is kept for each doubling of age.
+with the others what no event changes (rounds, samples, specifications, the rows of study/scatter.py); only the
+containers and the learner's arrays are its own. Of older states, one is kept for each doubling of age.
 """
 
 from __future__ import annotations
@@ -125,4 +125,4 @@ def _copied(phase: State) -> State:
 
 def _size(phase: State) -> int:
     waiting = len(phase.open) + len(phase.expired) + (0 if phase.kept else len(phase.held) + len(phase.named))
-    return PHASE_BYTES + ROUND_BYTES * waiting + phase.scatter.nbytes
+    return PHASE_BYTES + ROUND_BYTES * waiting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from safedial.decision.decision import LIMITS
@@ -28,12 +29,14 @@ from safedial.study.snapshot import pack
 from safedial.study.state import State
 
 MEMORY_BYTES = 1_000
-"""After a snapshot the next state is kept in memory after one event for this many of its bytes: a large one never."""
+"""After a snapshot the next state is kept in memory after one event for this many of its own bytes, so that a large one
+never is.
+"""
 
 KEY_DAYS, DAY = 30, 86_400_000_000
 """How long an idempotency key gives the same answer, in days; a day, in microseconds."""
 
-SNAPSHOT_EVENTS, SNAPSHOT_BYTES, REPLAYED_EVENTS = 5_000, 4_000, 256
+SNAPSHOT_EVENTS, SNAPSHOT_BYTES, REPLAYED_EVENTS = 5_000, 2_000, 256
 """A snapshot is due after this many events, or after one event for this many of its bytes if that is later; and after
 replays of this many events, so that they need not be repeated.
 """
@@ -215,8 +218,10 @@ class StudyTransaction:
         if seq // SNAPSHOT_EVENTS == (seq - self.written) // SNAPSHOT_EVENTS and replayed < REPLAYED_EVENTS:
             return
         snapshots = [shot for shot, _ in log.snapshot_seqs(self.connection, study)]
-        content = pack(self.state)
-        if snapshots and len(content) > SNAPSHOT_BYTES * (seq - snapshots[0] + replayed):
+        most = SNAPSHOT_BYTES * (seq - snapshots[0] + replayed) if snapshots else math.inf
+        shared = sum(each.scatter.nbytes for each in self.state.phases)
+        content = pack(self.state) if shared <= most else b""
+        if not 0 < len(content) <= most:
             return
         self.state.replayed = 0
         name = log.write_snapshot(self.connection, study, seq, content)
@@ -225,7 +230,7 @@ class StudyTransaction:
         first = self.event(1)
         if first is not None and self.state.study.rules_version > 1:
             self.state.snapshots = [each for each in self.state.snapshots if each.seq > max(kept, default=0)]
-            self.state.next_shot = seq + len(content) // MEMORY_BYTES
+            self.state.next_shot = seq + (len(content) - shared) // MEMORY_BYTES
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")
             self.flush()
         failpoints.hit("snapshot_written")
