@@ -14,6 +14,7 @@ from safedial import InvalidInput, LinearWorld, Simulation, hill, hp_ucb, make_p
 from safedial.core.scale import own_scale
 from safedial.simulation.logged import simulated_log
 from safedial.simulation.rule import CURVES
+from safedial.simulation.summary import summary
 from safedial.sweep.cell import run_cell
 from safedial.sweep.grid import parse_grid
 from tests.conftest import make_spec
@@ -73,6 +74,32 @@ def test_a_file_gives_the_same_simulation_back(run, tmp_path):
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-9])
     with pytest.raises(InvalidInput, match="truncated or altered"):
         Simulation.load(tmp_path / "run")
+
+
+def test_a_policy_that_was_told_otherwise_is_played_again_shown_and_saved_so(tmp_path):
+    true, told = make_spec(threshold=[0.5, 0.6]), make_spec(threshold=[0.5, 0.6], cost_noise=0.3)
+    run = simulate("hp_ucb", LinearWorld(dim=3), true, rounds=200, seeds=2, stated=told)
+    alike = simulate("hp_ucb", LinearWorld(dim=3), true, rounds=200, seeds=2, stated=true)
+    for each in (run, alike):
+        rows = [(seed, row) for seed in range(2) for row in range(2)]
+        found = [(each.trajectory(seed, row)["cost"] > (0.5, 0.6)[row]).sum() for seed, row in rows]
+        assert found == [each.violations[row, seed] for seed, row in rows]
+    assert run.violations.sum() > alike.violations.sum()
+    assert run.to_frame()[["cost_noise", "stated_cost_noise"]].drop_duplicates().to_numpy().tolist() == [[1.0, 0.3]]
+    assert [name for name in run.curves() if name.startswith("stated_")] == ["stated_cost_noise"]
+    assert not [name for name in alike.to_frame() if name.startswith("stated_")]
+    assert (summary(run)["promised_risk"], summary(alike)["promised_risk"]) == (None, true.promised_risk)
+    assert summary(run)["settings"]["stated"]["cost_noise"] == 0.3
+    assert "Nothing is proved" in run._repr_html_()
+    run.save(tmp_path / "run")
+    again = Simulation.load(tmp_path / "run")
+    assert again.stated.cost_noise == 0.3
+    assert again.trajectory(1, 1).equals(run.trajectory(1, 1))
+    assert repr(Simulation.load(tmp_path / "run", stated=told)) == repr(run)
+    with pytest.raises(InvalidInput, match=r"stated = .*is not the one that was saved"):
+        Simulation.load(tmp_path / "run", stated=true)
+    with pytest.raises(InvalidInput, match=r"stated = 0\.3: must be a SafetySpec"):
+        simulate("hp_ucb", LinearWorld(dim=3), true, rounds=5, seeds=2, stated=0.3)
 
 
 def test_what_is_ones_own_is_given_again(tmp_path):

@@ -38,6 +38,12 @@ def as_columns(spec: SafetySpec) -> SafetySpec:
     return replace(spec, **grids)
 
 
+def one_row(spec: SafetySpec, row: int) -> SafetySpec:
+    """One row of a spec, of plain floats."""
+    grids = {name: np.asarray(value) for name in SWEPT if np.ndim(value := getattr(spec, name))}
+    return replace(spec, **{name: float(value[row if value.size > 1 else 0]) for name, value in grids.items()})
+
+
 def split_rows(spec: SafetySpec) -> tuple[SafetySpec, ...]:
     """One spec of plain floats for each row.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.spec import SafetySpec
+from safedial.core.spec_grid import one_row
 from safedial.errors import require
 from safedial.policies import Policy
 from safedial.rounds_io import Log
@@ -41,13 +41,12 @@ def simulated_log(
     return log
 
 
-def play_one(run: Simulation, seed: int, changes: Mapping[str, float]) -> Played:
-    """The rounds of one seed of a simulation, played again; `changes` are the numbers of its spec row."""
+def play_one(run: Simulation, seed: int, row: int) -> Played:
+    """The rounds of one seed and spec row of a simulation, played again."""
     chunks: list[Played] = []
-    spec = replace(run.spec, **changes)
-    simulate(
-        run.policy, run.world, spec, rounds=run.rounds, seeds=[seed], dose=run.dose, points=1, record=chunks.append
-    )
+    stated = None if run.stated is None else one_row(run.stated, row)
+    told: dict[str, Any] = {"rounds": run.rounds, "seeds": [seed], "dose": run.dose, "points": 1, "stated": stated}
+    simulate(run.policy, run.world, one_row(run.spec, row), **told, record=chunks.append)
     return _joined(chunks)
 
 

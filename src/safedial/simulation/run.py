@@ -79,6 +79,8 @@ class Simulation:
     compile_seconds: float = 0.0
     interrupted: bool = False
     """Whether Ctrl-C ended it early; `rounds` are those that were played."""
+    stated: SafetySpec | None = None
+    """The spec that the policy decided and learned by, if it was not `spec`, the world's."""
 
     def __repr__(self) -> str:
         rows, seeds = self.violations.shape
@@ -163,12 +165,14 @@ class Simulation:
         world: World | None = None,
         spec: SafetySpec | None = None,
         dose: DoseCurve | Dose | None = None,
+        stated: SafetySpec | None = None,
     ) -> Simulation:
         """The inverse of `save`. A file holds no functions: give again what is your own."""
         from safedial.simulation.simulation_file import read
 
         dose = None if dose is None else as_dose(dose)
-        return cls(**read(path, {"policy": policy, "world": world, "spec": spec, "dose": dose}))
+        given = {"policy": policy, "world": world, "spec": spec, "dose": dose, "stated": stated}
+        return cls(**read(path, given))
 
 
 def simulate(
@@ -218,6 +222,7 @@ def simulate(
     policy, world, dose, chosen = find_policy(policy), as_world(world), as_dose(dose), as_seeds(seeds)
     _check(policy, world, spec, rounds=rounds, points=points)
     spec = with_ridge(spec, policy.options.get("radius"), world.dim)
+    require(stated is None or isinstance(stated, SafetySpec), "stated", stated, "must be a SafetySpec")
     stated = None if stated is None else with_ridge(stated, policy.options.get("radius"), world.dim)
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
@@ -254,6 +259,7 @@ def simulate(
         draws=draws,
         compile_seconds=run.compile_seconds,
         interrupted=done < rounds,
+        stated=stated,
         **results,
     )
 

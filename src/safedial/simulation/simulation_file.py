@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from safedial.simulation.run import Simulation
 
 FORM, FORM_VERSION = "safedial-simulation", 1
-PARTS = ("policy", "world", "spec", "dose")
+PARTS = ("policy", "world", "spec", "dose", "stated")
 
 
 def save(run: Simulation, path: str | os.PathLike[str]) -> None:
@@ -41,13 +41,17 @@ def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
     known = parts["policy"]
     require(known is None or isinstance(known, Policy), "policy", known, "must be a policy")
     parts["policy"] = saved_policy(name, policy, known)
-    for key in ("world", "spec", "dose"):
-        saved, now = header[key], parts[key]
+    for key in ("world", "spec", "dose", "stated"):
+        saved: Any = header.get(key)
+        now = parts[key]
+        if saved is None and now is None:
+            continue  # the policy decided by the world's spec, as in every file from before there was `stated`
         if now is None:
             own = key == "world" and "name" in saved
             way_out = f"give it again: Simulation.load(path, {key}=...)"
             require(not own, key, saved.get("name"), "is your own, which the file does not hold", way_out)
-            parts[key] = world_from_dict(saved) if key == "world" else read_parts({key: saved})[key]
+            part = "spec" if key == "stated" else key
+            parts[key] = world_from_dict(saved) if key == "world" else read_parts({part: saved})[part]
         else:
             same = _written_part(key, now) == saved
             require(same, key, now, "is not the one that was saved", "give the same one")

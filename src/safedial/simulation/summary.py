@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     """One spec row of a simulation as plain numbers, averaged over seeds."""
     violations, most = simulation.violations[row], simulation.attainable_reward
-    form = write_parts({"spec": simulation.spec, "dose": simulation.dose})
+    form = write_parts({"spec": simulation.spec, "dose": simulation.dose, "stated": simulation.stated})
     return {
         "policy": simulation.policy.name,
         "dim": simulation.world.dim,
@@ -55,6 +55,7 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
             "seeds": simulation.seeds,
             "engine": simulation.engine,
             "draws": simulation.draws,
+            **({} if simulation.stated is None else {"stated": form["stated"]}),
         },
     }
 
@@ -73,7 +74,7 @@ def notebook_card(simulation: Simulation) -> str:
         }
         for row in range(len(simulation.violations))
     )
-    proved = promise_holds(simulation.policy, simulation.world, simulation.spec)
+    proved = _proved(simulation)
     note = f"{promise.in_brief} It is true in this simulated world." if proved else "Nothing is proved in this world."
     title = f"{simulation.policy.name} in {simulation.world.name}: {rounds:,} rounds, {len(simulation.seeds)} seeds"
     return card(title, rows, [note])
@@ -100,8 +101,14 @@ def _share(part: Array, whole: Array) -> float | None:
 
 def promised(simulation: Simulation, row: int) -> float | None:
     """The risk of a spec row's promise (`SafetySpec.promised_risk`), or None if there is no promise."""
-    spec = simulation.spec
-    if not promise_holds(simulation.policy, simulation.world, spec):
+    if not _proved(simulation):
         return None
-    total = np.atleast_1d(promised_risk(simulation.policy, spec))
+    total = np.atleast_1d(promised_risk(simulation.policy, simulation.stated or simulation.spec))
     return float(total[row if total.size > 1 else 0])
+
+
+def _proved(simulation: Simulation) -> bool:
+    """Whether the promise is proved: the world is within what was stated to the policy, its threshold too."""
+    spec, stated = simulation.spec, simulation.stated or simulation.spec
+    kept = spec.costs is not None or bool(np.all(stated.threshold <= np.asarray(spec.threshold)))
+    return kept and promise_holds(simulation.policy, simulation.world, stated, true=spec)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.core.spec_grid import SWEPT
+from safedial.core.spec_grid import SWEPT, one_row
 from safedial.decision.rules import shortest_dose, write_parts
 from safedial.errors import require
 from safedial.notebook import data_frame
@@ -43,16 +43,25 @@ def flatten(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(run: Simulation, row: int = 0) -> dict[str, Any]:
     """Everything that a simulation was made from, for one spec row: options, ridge, noise, the world's name and fields,
-    the engine.
+    the engine; under stated_… what the policy decided by where that differs.
     """
-    form = write_parts({"policy": run.policy, "spec": run.spec, "dose": run.dose})
+    form = write_parts({"policy": run.policy, "spec": one_row(run.spec, row), "dose": run.dose})
     spec = shown_spec(run.policy, form["spec"])
-    spec = {name: value[row] if isinstance(value, list) else value for name, value in spec.items()}
     world = {"name": run.world.name} | run.world.to_dict()
     flat = flatten({**form, "spec": spec, "world": world, "dose": shortest_dose(form["dose"]), "rounds": run.rounds})
     flat |= {"engine": run.engine, "draws": run.draws, "interrupted": run.interrupted}
+    flat |= _stated(run, row)
     ordered = {name: flat[name] for name in FIRST if name in flat} | flat
     return {name: json.dumps(value) if isinstance(value, dict) else value for name, value in ordered.items()}
+
+
+def _stated(run: Simulation, row: int) -> dict[str, Any]:
+    """What the policy decided by, for one spec row: the fields that differ from the world's in any row."""
+    if run.stated is None:
+        return {}
+    whole = write_parts({"spec": run.spec, "stated": run.stated, "row": one_row(run.stated, row)})
+    true, stated, shown = whole.values()
+    return {f"stated_{name}": shown.get(name) for name in true | stated if true.get(name) != stated.get(name)}
 
 
 def frame(run: Simulation) -> DataFrame:
@@ -91,8 +100,7 @@ def trajectory(run: Simulation, seed: int | None, row: int) -> DataFrame:
     require(type(row) is int and 0 <= row < rows, "row", row, f"must be a whole number from 0 to {rows - 1}")
     words = "drew its worlds on a device and keeps no rounds"
     require(run.draws == "numpy", "draws", run.draws, words, "simulate with draws='numpy'")
-    grids = {name: float(value[row]) for name in SWEPT if np.ndim(value := getattr(run.spec, name))}
-    played = play_one(run, int(chosen), grids)
+    played = play_one(run, int(chosen), row)
     table: dict[str, Any] = {"round": np.arange(1, len(played.action) + 1)}
     table |= {f"x{number}": column for number, column in enumerate(played.context.T, start=1)}
     table |= {"action": played.action, "reward": played.reward}
