@@ -12,16 +12,17 @@ import pytest
 
 from safedial import InvalidInput, LinearWorld, compare, plan, simulate
 from safedial.own_names import imported
+from safedial.simulation.tidy import RESULTS, TAKEN
 from safedial.sweep.engine import run_sweep, status
 from safedial.sweep.grid import build, parse_grid
-from safedial.sweep.table import sweep_rows
+from safedial.sweep.table import NUMBERS, sweep_rows, varying
 from tests.conftest import make_spec
 from tests.program import run as program
 from tests.sweep.test_grid import GRID
 
 MODULE = '''
 import numpy as np
-from safedial import DataWorld, Policy, hp_ucb
+from safedial import DataWorld, LinearWorld, Policy, hp_ucb
 
 def half(*, share=0.5, inner=hp_ucb()):
     """HP-UCB at a share of its dose."""
@@ -34,6 +35,9 @@ def clinic(*, patients=20, seed=0):
     rng = np.random.default_rng(seed)
     rows = rng.uniform(0.0, 0.5, (patients, 2))
     return DataWorld(rows, reward=rows.sum(axis=1), cost=lambda x: np.tanh(x[:, 0]), label="clinic")
+
+def sized(*, threshold=1.0, rounds=3, regret=5, policy_share=0.1):
+    return LinearWorld(dim=2, noise="uniform" if threshold > 1 else "gaussian")
 
 def nothing():
     return 3
@@ -50,6 +54,22 @@ def folder(tmp_path, request):
         yield name
     sys.path[:] = path
     sys.modules.pop(name, None)
+
+
+def test_fields_of_a_world_that_are_named_like_settings_or_results_have_columns_of_their_own(folder, tmp_path):
+    text = GRID[: GRID.index("[[policy]]")].replace("rounds = 40", "rounds = 10").replace("seeds = 5", "seeds = 3")
+    axes = f'name = "{folder}:sized"\nthreshold = [1, 2]\nrounds = [3, 4]\n'
+    grid = parse_grid(text.replace("dim = 3", axes) + '[[policy]]\nname = "hp_ucb"\n')
+    run_sweep(grid, tmp_path / "out", jobs=1)
+    rows = sweep_rows(tmp_path / "out")
+    named = ("threshold", "world_threshold", "rounds", "world_rounds", "seeds")
+    assert sorted(tuple(row[name] for name in named) for row in rows) == [
+        (limit, own, 10, count, 3) for limit in (0.2, 0.5) for own in (1, 2) for count in (3, 4)
+    ]
+    assert {row["world_regret"] for row in rows} == {5}
+    assert varying(rows) == ["threshold", "world_threshold", "world_rounds"]
+    assert "world_policy_share" in rows[0]
+    assert {*NUMBERS, *RESULTS} <= TAKEN
 
 
 def grid_text(name):

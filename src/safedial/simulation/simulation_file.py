@@ -35,6 +35,7 @@ def save(run: Simulation, path: str | os.PathLike[str]) -> None:
 def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of the simulation; `given` are parts of the user's own, which the file does not hold."""
     header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
+    header.setdefault("stated", None)
     parts = {name: given.get(name) for name in PARTS}
     policy = header["policy"]
     name = policy.pop("name")
@@ -42,10 +43,9 @@ def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
     require(known is None or isinstance(known, Policy), "policy", known, "must be a policy")
     parts["policy"] = saved_policy(name, policy, known)
     for key in ("world", "spec", "dose", "stated"):
-        saved: Any = header.get(key)
-        now = parts[key]
-        if saved is None and now is None:
-            continue  # the policy decided by the world's spec, as in every file from before there was `stated`
+        if header[key] is None and parts[key] is None:
+            continue
+        saved, now = header[key], parts[key]
         if now is None:
             own = key == "world" and "name" in saved
             way_out = f"give it again: Simulation.load(path, {key}=...)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from safedial.core.spec import NAMES
 from safedial.core.spec_grid import SWEPT, one_row
 from safedial.decision.rules import shortest_dose, write_parts
 from safedial.errors import require
@@ -24,21 +25,35 @@ if TYPE_CHECKING:
 FIRST = ("policy", "world", "dim", "rounds", *SWEPT)
 """The columns that come first."""
 
+RESULTS = ("violation_rate", "regret", "reward", "clairvoyant_reward", "informative_rounds", "uncertified_rounds")
+POOLED = ("seeds", "ci_low", "ci_high", "regret_low", "regret_high", "reward_share", "attainable_share")
+"""What a row of a sweep has beside."""
+
+TAKEN = {"policy", "world", "dose", "rounds", "engine", "device", "draws", "dtype", "interrupted", "seed", "round"}
+TAKEN |= {*NAMES, *RESULTS, *POOLED, *CURVES, "attainable_reward"}
+"""The names of columns that no field of a world may have."""
+
 
 def flatten(cell: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a cell of a sweep, or of a simulation, under plain names: a policy's options under policy_…, the
-    world's name under `world`.
+    world's name under `world`, its fields under their names, or under world_… where a setting or a result has that.
     """
     options = {f"policy_{name}": value for name, value in cell["policy"].items() if name != "name"}
     dose = json.dumps(cell["dose"]) if len(cell["dose"]) > 1 else cell["dose"]["curve"]
     return {
         "policy": cell["policy"]["name"],
         **cell["spec"],
-        **{"world" if name == "name" else name: value for name, value in cell["world"].items()},
+        **{_field(name): value for name, value in cell["world"].items()},
         **options,
         "dose": dose,
         "rounds": cell["rounds"],
     }
+
+
+def _field(name: str) -> str:
+    """The column of a world's field."""
+    taken = name in TAKEN or name.startswith(("policy_", "stated_", "world_"))
+    return "world" if name == "name" else f"world_{name}" if taken else name
 
 
 def settings(run: Simulation, row: int = 0) -> dict[str, Any]:
@@ -68,7 +83,7 @@ def frame(run: Simulation) -> DataFrame:
     """One row for each (spec row, seed)."""
     table = _columns(run, 1)
     table["violation_rate"] = (run.violations / run.rounds).ravel()
-    for name in ("regret", "reward", "clairvoyant_reward", "informative_rounds", "uncertified_rounds"):
+    for name in RESULTS[1:]:
         table[name] = getattr(run, name).ravel()
     most = run.attainable_reward
     table["attainable_reward"] = np.full(run.violations.size, np.nan) if most is None else most.ravel()

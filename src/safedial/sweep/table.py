@@ -38,8 +38,8 @@ def sweep_rows(folder: str | Path, grid: Grid | None = None) -> list[dict[str, A
         found = read_cell(cell_path(Path(folder), cell))
         if found is None:
             continue
-        flat = flatten(cell)
-        _, pooled = groups.setdefault(json.dumps(flat, sort_keys=True), (flat, {}))
+        settings = {name: value for name, value in cell.items() if name != "seeds"}
+        _, pooled = groups.setdefault(json.dumps(settings, sort_keys=True), (flatten(cell), {}))
         for name, values in found["result"].items():
             if not name.endswith(("curve", "checkpoints")):
                 pooled.setdefault(name, []).extend(values)
