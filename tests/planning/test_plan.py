@@ -12,9 +12,11 @@ from safedial.core.margin import noise_margin
 from safedial.function_classes import finite, kernel
 from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
 from safedial.planning.forecast import forecast
+from safedial.planning.scenarios import scenarios_in
 from safedial.simulation import engines
 from safedial.simulation.logged import simulated_log
 from safedial.simulation.loop import Batch, Setting
+from safedial.worlds import DoseResponseWorld, NonlinearWorld
 from safedial.worlds import noise as noises
 from safedial.worlds.linear import generators
 from safedial.worlds.noise import NOISES
@@ -28,6 +30,37 @@ BY_NAME = {each.name: each for each in SCENARIOS}
 def played(name, **options):
     given = {"dim": 3, "dose": as_dose(hill(0.4)), "rounds": 300, "seeds": 20} | options
     return forecast(BY_NAME[name], make_policy("hp_probe"), SPEC, **given)
+
+
+class Quiet(LinearWorld):
+    """A linear world of one's own, without noise and only with the constants that are given."""
+
+    def draw_noise(self, stream, spec, rngs, rounds):
+        return np.zeros((len(rngs[stream]), rounds))
+
+
+class Fussy(LinearWorld):
+    """A world that refuses other constants than those of SPEC."""
+
+    def draw_truth(self, spec, rngs):
+        assert spec.coefficient_bound == SPEC.coefficient_bound
+        return super().draw_truth(spec, rngs)
+
+
+def test_in_a_world_of_ones_own_scenarios_change_what_it_uses():
+    every = ["as stated", "milder truth", "noise 2 κ", "norm 2 S"]
+    assert [each.name for each in scenarios_in(LinearWorld(dim=2), SPEC)] == every
+    assert scenarios_in(LinearWorld(dim=2, contexts="adversarial"), SPEC) == scenarios_in(LinearWorld(dim=2), SPEC)
+    bounded = replace(SPEC, margin="bounded", noise_low=-0.4, noise_high=0.4)
+    assert [each.name for each in scenarios_in(NonlinearWorld(kind="finite", dim=2), bounded)] == every[:3]
+    given = {"rounds": 20, "seeds": 2, "world": Quiet(dim=2)}
+    found = plan("hp_ucb", SPEC, **given)
+    assert [row["scenario"] for row in found.table] == ["as stated", "milder truth", "norm 2 S"]
+    assert found.left_out == ("noise 2 κ",)
+    assert plan("hp_ucb", SPEC, **given, scenarios=SCENARIOS[:1]).left_out == ()
+    assert [each.name for each in scenarios_in(Fussy(dim=2), SPEC)] == every
+    none = DoseResponseWorld(curve="power")
+    assert [each.name for each in scenarios_in(none, SPEC)] == every[:1]
 
 
 def known(world, spec, **options):

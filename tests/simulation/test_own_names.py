@@ -114,7 +114,11 @@ def test_the_command_line_takes_them(folder):
 def test_a_plan_is_made_with_them(folder, tmp_path):
     given = {"rounds": 60, "world": {"name": f"{folder}:clinic"}, "seeds": [5, 8, 9]}
     found = plan(f"{folder}:half", make_spec(), **given)
-    assert [row["scenario"] for row in found.table] == ["as stated", "milder truth", "noise 2 κ", "norm 2 S"]
+    assert [row["scenario"] for row in found.table] == ["as stated", "milder truth", "noise 2 κ"]
+    assert found.left_out == ("norm 2 S",), "this world does not use S"
+    assert "uses none of the constants that they change: norm 2 S." in found.words()[-1]
+    assert "does not use coefficient_bound" in found.forecasts[1].scenario.words
+    assert "coefficient_bound" not in found.forecasts[1].scenario.factors
     assert (found.seeds, found.which, found.dim) == (3, [5, 8, 9], 2)
     assert not any(row["promise_holds"] for row in found.table), "nothing is proved in a world of one's own"
     assert "nothing is promised" in " ".join(found.words())
@@ -132,7 +136,7 @@ def test_a_plan_is_made_with_them(folder, tmp_path):
             plan("hp_probe", make_spec(), **(given | wrong))
     words = ("--threshold", 0.5, "--rounds", 30, "--seeds", "2:4", "--out", tmp_path / "plan", "--json")
     named = ("--policy", f"{folder}:half,share=0.3", "--world", f"{folder}:clinic,patients=7")
-    assert len(json.loads(program("plan", *named, *words).stdout)["scenarios"]) == 4
+    assert len(json.loads(program("plan", *named, *words).stdout)["scenarios"]) == 3
 
 
 def test_a_sweep_imports_them_in_its_workers(folder, tmp_path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from safedial.core.dose import Dose, DoseCurve, as_dose
 from safedial.core.promise import PROMISES
-from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.core.spec import SafetySpec
 from safedial.decision.defaults import by_rule
 from safedial.decision.rules import named_policy
 from safedial.decision.units import Dial, significant
@@ -20,7 +20,15 @@ from safedial.errors import InvalidInput, is_whole, require
 from safedial.notebook import card, data_frame
 from safedial.planning.bracket_plan import bracket_forecast, bracket_scenarios, columns, in_scales, learns, tolerances
 from safedial.planning.forecast import SMALL, Forecast, forecast
-from safedial.planning.scenarios import SCENARIOS, Scenario, promise_kept, scenarios_for
+from safedial.planning.scenarios import (
+    SCENARIOS,
+    Scenario,
+    complete,
+    left_out,
+    promise_kept,
+    scenarios_for,
+    scenarios_in,
+)
 from safedial.policies import POLICIES, Policy, as_policy
 from safedial.seeds import Seeds, as_seeds
 from safedial.simulation.engines import pays
@@ -42,6 +50,7 @@ class Plan:
         baseline_cost: the known cost without any action.
         which: the seeds themselves.
         dial: the units of doses in words; in the tables, doses are shares of the dial.
+        left_out: the scenarios that a world of your own does not tell from the first.
         engine: what played the rounds.
     """
 
@@ -56,6 +65,7 @@ class Plan:
     baseline_cost: float = 0.0
     dial: Dial = field(default_factory=Dial)
     which: Sequence[int] = ()
+    left_out: Sequence[str] = ()
 
     @property
     def engine(self) -> str:
@@ -112,6 +122,7 @@ class Plan:
             *self._assumptions(),
             *self._small_doses(),
             *self._doubts(),
+            *self._left_out(),
         ]
 
     @property
@@ -186,6 +197,10 @@ class Plan:
             return [f"Where an assumption fails, the promise can break: {names}; the promise is {risk}."]
         return [f"Nothing is promised, and these exceed the spec's {risk}: {names}."]
 
+    def _left_out(self) -> list[str]:
+        names = ", ".join(self.left_out)
+        return [f"Left out, since this world uses none of the constants that they change: {names}."] if names else []
+
 
 def plan(
     policy: str | Policy | Mapping[str, Any],
@@ -210,7 +225,7 @@ def plan(
             as "module:factory".
         dim: of the contexts; for a bracket only a learned base needs it.
         world: your own, an object or "module:factory", in place of the linear one. The scenarios are then those that
-            change constants alone, and no promise is proved.
+            change constants alone, of those that it uses; no promise is proved.
         seeds: studies in each scenario, with different true coefficients: how many, or which.
         dose: the dose curve, assumed exact.
         baseline_cost: the known cost without any action, in every round.
@@ -263,6 +278,7 @@ def plan(
         assumed=added,
         baseline_cost=baseline_cost,
         dial=Dial() if dial is None else dial,
+        left_out=left_out(given) if place and scenarios is None else (),
     )
 
 
@@ -309,31 +325,12 @@ def _check_place(place: World | None, policy: Policy, dim: int | None, baseline_
 def scenarios_of(
     policy: Policy, spec: SafetySpec, assumed: Mapping[str, float], place: World | None = None
 ) -> tuple[Scenario, ...]:
-    """The scenarios that `plan` simulates; in a world of the user's own, those that change constants alone."""
+    """The scenarios that `plan` simulates; in a world of the user's own, those that change constants which it uses."""
     if PROMISES[policy.promise].bracketed:
         units = tolerances(policy, assumed)
         return bracket_scenarios(*in_scales(policy, spec, units), units)
-    found = scenarios_for(policy, complete(policy, spec, assumed))
-    return tuple(each for each in found if place is None or not each.world)
-
-
-def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> SafetySpec:
-    """The spec with all constants that a simulated world needs: stated or assumed."""
-    odd = [name for name in assumed if name not in CONSTANTS or getattr(spec, name) is not None]
-    require(not odd, "assumed", odd, "are already stated, or not constants", "assume " + ", ".join(CONSTANTS))
-    lacking = [name for name in CONSTANTS if getattr(spec, name) is None and name not in assumed]
-    options = ", ".join(f"--{name.replace('_', '-')}" for name in lacking)
-    way_out = (
-        f"assume them: {options} (in Python, assumed=); safedial calibrate proposes them from a pilot. The forecast "
-        "depends on them; the promise does not"
-    )
-    require(not lacking, "spec", lacking, "are not stated, and a forecast needs a simulated world", way_out)
-    unknown = spec.cost_noise is None or spec.coefficient_bound is None
-    uncertified = unknown and PROMISES[policy.promise].exchangeable
-    started = not uncertified or policy.options["start_dose"] is not None
-    way_out = "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]"
-    require(started, "start_dose", None, "is missing: assumed constants cannot certify the start", way_out)
-    return replace(spec, **assumed)
+    whole = complete(policy, spec, assumed)
+    return scenarios_for(policy, whole) if place is None else scenarios_in(place, whole)
 
 
 __all__ = ["SCENARIOS", "Plan", "Scenario", "plan", "planned", "promise_kept", "scenarios_for", "scenarios_of"]
