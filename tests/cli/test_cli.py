@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from rich.text import Text
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from safedial.cli import make_app, simulate
@@ -35,6 +37,37 @@ def test_help_is_that_of_the_whole_program():
     whole, quick = (CliRunner().invoke(make_app(wanted), ["--help"]) for wanted in ("", "--help"))
     assert quick.stdout == whole.stdout
     assert "Run a study" in quick.stdout
+
+
+def commands():
+    """Every command of the program by its words."""
+    found = [("safedial", get_command(make_app()))]
+    for name, command in found:
+        parts = command.list_commands(None) if hasattr(command, "list_commands") else []
+        found += [(f"{name} {part}", command.get_command(None, part)) for part in parts]
+    return found
+
+
+def test_help_shows_every_word_that_is_written():
+    """Rich takes [word] for markup and drops it."""
+    for name, command in commands():
+        texts = [getattr(each, "help", None) for each in command.params]
+        for text in (command.help, *texts):
+            assert Text.from_markup(text or "").plain == (text or "").replace("\\[", "["), name
+    assert "The policy [hp_probe]." in CliRunner().invoke(make_app(), ["plan", "--help"]).stdout
+
+
+def test_where_there_is_an_engine_there_is_a_device():
+    options = {name: {each.name for each in command.params} for name, command in commands()}
+    replays = {"safedial evaluate", "safedial reproduce battery"}
+    assert {name for name in options if "engine" in options[name] and "device" not in options[name]} == replays
+    assert {"draws", "dtype"} <= options["safedial compare"]
+    words = ("--dim", 2, "--threshold", 0.5, "--rounds", 20, "--seeds", 1)
+    for command in (("compare", "--policy", "hp_ucb", *words), ("plan", *words), ("reproduce", "table1")):
+        done = run(*command, "--engine", "numpy", "--device", "cpu")
+        assert (done.returncode, "device = 'cpu': is for engine jax only" in done.stderr) == (2, True), done.stderr
+    told = json.loads(run("plan", *words, "--engine", "jax", "--device", "cpu", "--json").stdout)
+    assert told["engine"] == "jax"
 
 
 def test_help_names_every_policy_radius_and_noise():

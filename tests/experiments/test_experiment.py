@@ -10,7 +10,16 @@ from typer.testing import CliRunner
 
 from safedial.cli.reproduce import make_commands
 from safedial.experiments import EXPERIMENTS
-from safedial.experiments.experiment import Experiment, Found, Table, by_command, run_and_draw
+from safedial.experiments.experiment import (
+    DeviceName,
+    EngineName,
+    Experiment,
+    Found,
+    Seeds,
+    Table,
+    by_command,
+    run_and_draw,
+)
 from safedial.experiments.report import write_report
 from safedial.io import read_rows
 from safedial.progress import no_bar
@@ -90,6 +99,24 @@ def test_all_runs_every_record_and_says_which_one_cannot_run_here(tmp_path):
     assert "Dice are skipped: no dice." in done.stderr
     assert {row["rounds"] for row in read_rows(tmp_path / "two_coins.csv")} == {5}
     assert "Not run yet: dice" in (tmp_path / "report.html").read_text()
+
+
+def test_all_gives_engine_and_device_to_simulations_alone(tmp_path):
+    seen = []
+
+    def simulated(folder, *, seeds: Seeds = 5, engine: EngineName = "numpy", device: DeviceName = None, bar=no_bar):
+        seen.append((engine, device))
+        return run(folder, seeds=seeds)
+
+    def replayed(folder, *, seeds: Seeds = 5, engine: Annotated[str, "Of a replay."] = "blocked", bar=no_bar):
+        seen.append((engine,))
+        return run(folder, seeds=seeds)
+
+    told = {"draw": draw, "section": section, "options_in_all": lambda seeds, rounds: {"seeds": seeds}}
+    both = [Experiment(name=each.__name__, run=each, **told) for each in (simulated, replayed)]
+    invoke("all", "--engine", "auto", "--device", "cpu", "--out", tmp_path, experiments=[*both, COINS])
+    invoke("all", "--out", tmp_path, experiments=[*both, COINS])
+    assert seen == [("auto", "cpu"), ("blocked",), ("numpy", None), ("blocked",)]
 
 
 def test_records_of_one_command_run_in_order_and_are_then_drawn(tmp_path):

@@ -321,6 +321,9 @@ def test_both_engines_plan_alike_and_a_plan_says_which_played(monkeypatch):
     monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
     fast = plan("hp_probe", SPEC, **given)
     assert fast.engine == "jax"
+    assert plan("hp_probe", SPEC, **given, scenarios=SCENARIOS[:1], device="cpu").engine == "jax"
+    with pytest.raises(InvalidInput, match="device = 'cpu': is for engine jax only"):
+        plan("hp_probe", SPEC, **given, engine="numpy", device="cpu")
     assert fast.compile_seconds > 0.0
     for one, other in zip(fast.table + fast.curves, slow.table + slow.curves, strict=True):
         numbers = [name for name in one if isinstance(one[name], float)]

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Columns, Json, split
-from safedial.cli.simulate import DOSES, read_curve, under
+from safedial.cli.inputs import Columns, Json, split, under
+from safedial.cli.simulate import DOSES, read_curve
 
 BRACKETS = "relative:LOW,HIGH,FLOOR, additive:LOW,HIGH or spread:STEP,SIGMA"
 NUMBERS = ("cost_noise", "reward_noise", "coefficient_bound", "context_bound", "odds", "tolerance", "tolerance_spread")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Json, SeedsText, read_named
+from safedial.cli.inputs import Device, Draws, Dtype, EngineName, Json, SeedsText, plain, read_named
 from safedial.cli.simulate import DOSES, NOISES, POLICY, WORLD, read_curve, spec_options, stated_spec
 
 
@@ -21,7 +21,7 @@ def compare(
         list[Path] | None,
         typer.Option(help="A spec file, which other options override; or one for each policy, which it then names."),
     ] = None,
-    world: Annotated[str, typer.Option(help=WORLD.replace("[", "\\["))] = "linear",
+    world: Annotated[str, plain(WORLD)] = "linear",
     dim: Annotated[int | None, typer.Option(help="Dimension of the contexts.")] = None,
     threshold: Annotated[float | None, typer.Option(help="The realized cost must not exceed this.")] = None,
     total_risk: Annotated[float | None, typer.Option(help="The risk per round [0.02].")] = None,
@@ -30,9 +30,12 @@ def compare(
     coefficient_bound: Annotated[float | None, typer.Option(help="S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, typer.Option(help="L: bound on the contexts' norm [1].")] = None,
     noise: Annotated[str, typer.Option(help=f"The noise family: {NOISES}.")] = "gaussian",
-    dose: Annotated[str | None, typer.Option(help=f"The dose curve: {DOSES} [identity].")] = None,
+    dose: Annotated[str | None, plain(f"The dose curve: {DOSES} [identity].")] = None,
     level: Annotated[float, typer.Option(help="Of every interval, each on its own.")] = 0.95,
-    engine: Annotated[str, typer.Option(help="numpy, jax (compiled; the extra jax), or auto.")] = "numpy",
+    engine: EngineName = "numpy",
+    device: Device = None,
+    draws: Draws = "numpy",
+    dtype: Dtype = "float64",
     out: Annotated[Path | None, typer.Option(help="Write a table and a picture into this folder.")] = None,
     json: Json = False,
 ) -> None:
@@ -64,7 +67,8 @@ def compare(
     shape = Shape(1000, "rbf:0.5", 2.0, 0.25, "", 0.0, 1, None)
     place, which = make_world(world, known, noise, shape, {}), as_seeds(seeds, "--seeds")
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or default_dose(world)))
-    options: dict[str, Any] = {"rounds": rounds, "seeds": which, "dose": curve, "level": level, "engine": engine}
+    options: dict[str, Any] = {"rounds": rounds, "seeds": which, "dose": curve, "level": level}
+    options |= {"engine": engine, "device": device, "draws": draws, "dtype": dtype}
     with progress_bar(f"{len(named)} policies, {len(which)} seeds", rounds * len(named)) as advance:
         found = run(named, place, stated if len(stated) > 1 else stated[0], **options, progress=advance)
     paths = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,23 @@ Columns = Annotated[
 ]
 SeedsText = Annotated[str, typer.Option("--seeds", help="How many seeds: 0, 1, ...; or which: 0:100, or 3,5,9.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+def under(panel: str | None, text: str, *names: str) -> Any:
+    """An option with its help text and heading. [Words] in brackets are escaped, because Rich reads them as markup."""
+    return typer.Option(*names, help=re.sub(r"\[(?=[a-z])", r"\\[", text), rich_help_panel=panel)
+
+
+def plain(text: str) -> Any:
+    """An option without a heading of its own."""
+    return under(None, text)
+
+
+ENGINE = "The engine"
+EngineName = Annotated[str, under(ENGINE, "numpy, jax (compiled; the extra jax), or auto: jax where it pays.")]
+Device = Annotated[str | None, under(ENGINE, "jax: cpu or gpu [JAX's default].")]
+Draws = Annotated[str, under(ENGINE, "jax: numpy for the same worlds, or counter: drawn on the device, fast on a GPU.")]
+Dtype = Annotated[str, under(ENGINE, "jax: float64 or float32.")]
 
 
 def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log, SpecFile]:

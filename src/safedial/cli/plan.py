@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Json, read_named
+from safedial.cli.inputs import Device, EngineName, Json, plain, read_named
 from safedial.cli.simulate import DOSES, read_curve, spec_options, stated_spec
 
 
@@ -23,9 +23,9 @@ def plan(
     coefficient_bound: Annotated[float | None, typer.Option(help="S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, typer.Option(help="L: bound on the contexts' norm [1].")] = None,
     baseline_cost: Annotated[float, typer.Option(help="The known cost without any action, in every round.")] = 0.0,
-    dose: Annotated[str | None, typer.Option(help=f"The dose curve: {DOSES} [identity].")] = None,
+    dose: Annotated[str | None, plain(f"The dose curve: {DOSES} [identity].")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
-    policy: Annotated[str | None, typer.Option(help="The policy [hp_probe].")] = None,
+    policy: Annotated[str | None, plain("The policy [hp_probe].")] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(help="For a bracket: the median of what units tolerate, as a multiple of the base [1]."),
@@ -39,12 +39,13 @@ def plan(
     ] = None,
     world: Annotated[
         str | None,
-        typer.Option(help="Your own world, module:factory[,FIELD=VALUE,...] [the linear one].".replace("[", "\\[")),
+        plain("Your own world, module:factory[,FIELD=VALUE,...] [the linear one]."),
     ] = None,
     seeds: Annotated[
         str, typer.Option(help="Studies simulated in each scenario: how many, or which, as 0:100.")
     ] = "100",
-    engine: Annotated[str, typer.Option(help="Engine of the simulations: numpy, jax or auto.")] = "auto",
+    engine: EngineName = "auto",
+    device: Device = None,
     out: Annotated[Path | None, typer.Option(help="Write tables, a picture and a page into this folder.")] = None,
     json: Json = False,
 ) -> None:
@@ -86,6 +87,7 @@ def plan(
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or "identity"))
     options: dict[str, Any] = {"rounds": rounds, "seeds": which, "baseline_cost": baseline_cost, "assumed": assumed}
     options |= {"world": place, "dim": known, "dose": curve, "dial": file.dial if file else None, "engine": engine}
+    options["device"] = device
     started = time.perf_counter()
     count = len(scenarios_of(chosen, stated, assumed, place))
     with progress_bar(f"plan, {len(which)} studies per scenario", rounds * count) as advance:

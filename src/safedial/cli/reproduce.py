@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from safedial.cli.inputs import Json
+from safedial.cli.inputs import Device, Json
 
 if TYPE_CHECKING:
     from safedial.experiments.experiment import Experiment, Result
@@ -67,6 +67,7 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
         rounds: Rounds = 10_000,
         *,
         engine: EngineName = "numpy",
+        device: Device = None,
         out: Out = Path("results"),
         json: Json = False,
     ) -> None:
@@ -79,8 +80,7 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
                 typer.echo(reason, err=True)
                 continue
             options = group[0].options_in_all(seeds, rounds)
-            if "engine" in inspect.signature(group[0].run).parameters:
-                options |= {"engine": engine}
+            options |= _chosen(group[0].run, {"engine": engine, "device": device})
             files += run_and_draw(group, out, options, bar=progress_bar).files
         _show(Result({}, [*files, write_report(out, experiments)]), json)
 
@@ -102,6 +102,15 @@ def _make_command(group: Sequence[Experiment]) -> Callable[..., None]:
     command.__doc__ = group[0].run.__doc__
     vars(command)["__signature__"] = inspect.Signature([*_options(group[0].run), *_OUT_AND_JSON])
     return command
+
+
+def _chosen(run: Callable[..., Any], how: dict[str, Any]) -> dict[str, Any]:
+    """Engine and device for an experiment of simulations; a replay has other engines of the same option."""
+    from safedial.experiments.experiment import EngineName
+
+    hints = get_type_hints(run, include_extras=True)
+    simulated = hints.get("engine") == EngineName
+    return {name: value for name, value in how.items() if simulated and name in hints and value is not None}
 
 
 def _options(run: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Json, SeedsText, read_named
+from safedial.cli.inputs import Device, Draws, Dtype, EngineName, Json, SeedsText, read_named, under
 from safedial.errors import InvalidInput, require
 
 # Spelled out, so that `--help` need not import NumPy; a test compares them with the lists they name.
@@ -20,11 +19,6 @@ RADII = "paper, determinant, mixture, constrained, self-normalised, noise-adapti
 NOISES = "gaussian, uniform, rademacher, truncated, student-t3, exponential, context-scale"
 CLASSES = "linear, finite, kernel, features, binary or parametric"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
-
-
-def under(panel: str, text: str, *names: str) -> Any:
-    """An option with its help text and heading. [Words] in brackets are escaped, because Rich reads them as markup."""
-    return typer.Option(*names, help=re.sub(r"\[(?=[a-z])", r"\\[", text), rich_help_panel=panel)
 
 
 def _promise(text: str, *names: str) -> Any:
@@ -41,10 +35,6 @@ def _world(text: str) -> Any:
 
 def _class_(text: str, *names: str) -> Any:
     return under("The function classes of nonlinear_hp_ucb and nonlinear_hp_probe", text, *names)
-
-
-def _engine(text: str) -> Any:
-    return under("The engine", text)
 
 
 POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]."
@@ -137,12 +127,10 @@ def simulate(
     reward_sensor_noise: Annotated[float | None, _world("Additive sensor error of the reward [0].")] = None,
     cost_sensor_noise: Annotated[float | None, _world("Additive sensor error of the cost [0].")] = None,
     dose: Annotated[str | None, _world(f"The dose curve: {DOSES} [identity].")] = None,
-    engine: Annotated[str, _engine("numpy, jax (compiled; the extra jax), or auto: jax where it pays.")] = "numpy",
-    device: Annotated[str | None, _engine("jax: cpu or gpu [JAX's default].")] = None,
-    draws: Annotated[
-        str, _engine("jax: numpy for the same worlds, or counter: drawn on the device, fast on a GPU.")
-    ] = "numpy",
-    dtype: Annotated[str, _engine("jax: float64 or float32.")] = "float64",
+    engine: EngineName = "numpy",
+    device: Device = None,
+    draws: Draws = "numpy",
+    dtype: Dtype = "float64",
     json: Json = False,
 ) -> None:
     """Simulate a policy in a world, the paper's linear one by default, and report violations, regret and reward."""

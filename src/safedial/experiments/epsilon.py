@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.experiments.experiment import Engine, EngineName, Experiment, Found, Rounds, Seeds
+from safedial.experiments.experiment import DeviceName, Engine, EngineName, Experiment, Found, Rounds, Seeds
 from safedial.experiments.synthetic import DIMS, synthetic_spec
 from safedial.io import read_rows
 from safedial.plots.style import columns, legend_below, new_figure, save
@@ -36,12 +36,12 @@ def epsilon_rows(
 ) -> Iterator[dict[str, Any]]:
     """Regret of ε-greedy by dimension, ε and reading."""
     spec, engine = synthetic_spec(), engine or Engine()
-    told: Any = {"rounds": rounds, "seeds": seeds, "progress": progress, "engine": engine.asked}
+    told: Any = {"rounds": rounds, "seeds": seeds, "progress": progress}
     for dim in DIMS:
         for reading in READINGS:
             for epsilon in EPSILONS:
                 policy = make_policy("epsilon_greedy", radius="paper", epsilon=epsilon, learn_from=reading)
-                run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told))
+                run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told, **engine.how(policy)))
                 low, high = seed_interval(run.regret[0])
                 yield {
                     "dim": dim,
@@ -91,10 +91,16 @@ def time_rows(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def run(
-    folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
+    folder: Path,
+    *,
+    seeds: Seeds = 5,
+    rounds: Rounds = 10_000,
+    engine: EngineName = "numpy",
+    device: DeviceName = None,
+    bar: Bar = no_bar,
 ) -> Found:
     """Measure regret and time per round of ε-greedy, by ε."""
-    chosen = Engine(engine)
+    chosen = Engine(engine, device)
     with bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
         tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))}
     tables["epsilon_time"] = list(time_rows(min(rounds, 400)))

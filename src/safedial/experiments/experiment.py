@@ -16,20 +16,28 @@ from typing import Annotated, Any, NamedTuple
 
 from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.notebook import html_table
+from safedial.policies import Policy
 from safedial.progress import Bar, no_bar
+from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.run import Simulation
 
 Rows = list[dict[str, Any]]
 Seeds = Annotated[int, "How many seeds; the paper uses 5."]
 Rounds = Annotated[int, "Rounds for each seed; the paper uses 10000."]
 EngineName = Annotated[str, "Engine of the simulations: numpy, jax or auto; the provenance file names it."]
+DeviceName = Annotated[str | None, "For jax: cpu or gpu. Default: JAX's own."]
 
 
 class Engine:
-    """The engine that an experiment asks for, and those that played."""
+    """The engine and the device that an experiment asks for, and the engines that played."""
 
-    def __init__(self, asked: str = "numpy") -> None:
-        self.asked, self.played = asked, set[str]()
+    def __init__(self, asked: str = "numpy", device: str | None = None) -> None:
+        self.asked: Any = {"engine": asked, "device": device}
+        self.played = set[str]()
+
+    def how(self, policy: Policy) -> dict[str, Any]:
+        """What is asked for a policy's simulation; with "auto", a policy that is never compiled goes without."""
+        return {} if self.asked["engine"] == "auto" and policy.name in UNCOMPILED else self.asked
 
     def saw(self, run: Simulation) -> Simulation:
         self.played.add(run.engine)
@@ -37,7 +45,8 @@ class Engine:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"engine": " and ".join(sorted(self.played))}
+        device = {} if self.asked["device"] is None else {"device": self.asked["device"]}
+        return {"engine": " and ".join(sorted(self.played)), **device}
 
 
 class Found(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 
 from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import (
+    DeviceName,
     Engine,
     EngineName,
     Experiment,
@@ -66,11 +67,11 @@ def synthetic_rows(
 ) -> Iterator[dict[str, Any]]:
     """One row for each dimension, series and checkpoint: mean regret with its 95 % interval over seeds, violations."""
     spec, engine = synthetic_spec(), engine or Engine()
-    told: Any = {"rounds": rounds, "seeds": seeds, "points": 100, "progress": progress, "engine": engine.asked}
+    told: Any = {"rounds": rounds, "seeds": seeds, "points": 100, "progress": progress}
     for dim in DIMS:
         for series, (name, options) in SERIES.items():
             policy = make_policy(name, **options)
-            run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told))
+            run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told, **engine.how(policy)))
             bound = regret_bound(dim, run.checkpoints, spec, radius="paper")
             best = float(run.clairvoyant_reward.mean())
             for index, checkpoint in enumerate(run.checkpoints.tolist()):
@@ -93,10 +94,16 @@ def synthetic_rows(
 
 
 def run(
-    folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, engine: EngineName = "numpy", bar: Bar = no_bar
+    folder: Path,
+    *,
+    seeds: Seeds = 5,
+    rounds: Rounds = 10_000,
+    engine: EngineName = "numpy",
+    device: DeviceName = None,
+    bar: Bar = no_bar,
 ) -> Found:
     """Reproduce figure "synthetic": cumulative regret for d = 5 and 10, every policy, Theorem 2, a sweep over ε."""
-    chosen = Engine(engine)
+    chosen = Engine(engine, device)
     with bar(f"Regret curves, {seeds} seeds", len(DIMS) * len(SERIES) * rounds) as advance:
         rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))
     settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}

@@ -13,6 +13,7 @@ import numpy as np
 
 from safedial.core.spec import CONSTANTS, SafetySpec
 from safedial.experiments.experiment import (
+    DeviceName,
     Engine,
     EngineName,
     Experiment,
@@ -75,9 +76,10 @@ def table1(
     """The rows of the table, our rates beside the paper's."""
     rows: list[dict[str, Any]] = []
     spec, engine = table1_spec(), engine or Engine()
-    options: Any = {"rounds": rounds, "seeds": seeds, "points": 1, "progress": progress, "engine": engine.asked}
+    options: Any = {"rounds": rounds, "seeds": seeds, "points": 1, "progress": progress}
     for name in POLICIES:
-        run = engine.saw(simulate(make_policy(name, radius="paper"), LinearWorld(dim=dim), spec, **options))
+        policy = make_policy(name, radius="paper")
+        run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **options, **engine.how(policy)))
         for index, threshold in enumerate(THRESHOLDS):
             low, high = violation_interval(run.violations[index], rounds)
             paper_rate, paper_low, paper_high = PAPER[name][index]
@@ -96,10 +98,11 @@ def run(
     seeds: Seeds = 5,
     rounds: Rounds = 10_000,
     engine: EngineName = "numpy",
+    device: DeviceName = None,
     bar: Bar = no_bar,
 ) -> Found:
     """Reproduce Table 1: how often the realized cost exceeds the threshold, for HP-UCB and the expected-cost baseline."""
-    chosen = Engine(engine)
+    chosen = Engine(engine, device)
     with bar(f"Table 1, {seeds} seeds", len(POLICIES) * rounds) as advance:
         rows = table1(dim=dim, seeds=seeds, rounds=rounds, progress=advance, engine=chosen)
     settings = {"dim": dim, "seeds": list(range(seeds)), "rounds": rounds, "radius": "paper", **table1_spec().to_dict()}

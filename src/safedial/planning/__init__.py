@@ -217,6 +217,7 @@ def plan(
     scenarios: Sequence[Scenario] | None = None,
     progress: Callable[[int], None] | None = None,
     engine: Literal["numpy", "jax", "auto"] = "auto",
+    device: Literal["cpu", "gpu"] | None = None,
 ) -> Plan:
     """Simulate every scenario.
 
@@ -238,6 +239,7 @@ def plan(
         progress: called with the number of rounds just finished; a scenario has `rounds`.
         engine: of `simulate`; "jax" is for policies with a linear learner, and "auto" is "jax" where that is installed
             and the plan is large enough for it. `Plan.engine` says which played; they agree up to rounding.
+        device: for "jax": "cpu", "gpu", or None for JAX's default.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
@@ -258,6 +260,7 @@ def plan(
         common["dim"] = columns(rule, dim)
         simulated, scaled = in_scales(rule, spec, units)
         require(engine != "jax", "engine", engine, "cannot play the rounds of a bracket", "use 'numpy' or 'auto'")
+        require(device is None, "device", device, "is for engine jax, which plays no bracket", "leave it out")
         options = common | {"assumed": units, "progress": progress}
         made = tuple(bracket_forecast(each, simulated, scaled, **options) for each in given)
         common |= {"seeds": len(which), "which": which}
@@ -267,7 +270,7 @@ def plan(
     if added:
         given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
     common |= {"dim": dim, "dose": as_dose(dose)}
-    options = common | {"baseline_cost": baseline_cost, "progress": progress, "place": place}
+    options = common | {"baseline_cost": baseline_cost, "progress": progress, "place": place, "device": device}
     made = _forecasts(given, rule, whole, engine, options)
     common |= {"seeds": len(which), "which": which}
     return Plan(
@@ -290,7 +293,12 @@ def _forecasts(
     """
     shared = policy.name in POLICIES and options["place"] is None and is_whole(options["rounds"])
     rounds, seeds = options["rounds"], len(options["seeds"])
-    together = engine == "auto" and shared and pays(policy, options["dim"], rounds * len(given), seeds)
+    together = (
+        engine == "auto"
+        and options["device"] is None
+        and shared
+        and pays(policy, options["dim"], rounds * len(given), seeds)
+    )
 
     def made(each: Scenario) -> Forecast:
         try:

@@ -63,6 +63,7 @@ def forecast(
     place: World | None = None,
     progress: Any = None,
     engine: Any = "numpy",
+    device: Any = None,
 ) -> Forecast:
     """Simulate the scenario with a truth for each seed, in the linear world or in `place`. Shares are of the exact
     clairvoyant's reward at the whole risk, in the same rounds.
@@ -72,7 +73,7 @@ def forecast(
     true = scenario.true_spec(stated)
     chunks: list[Played] = []
     options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "points": 1, "progress": progress}
-    run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine)
+    run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine, device=device)
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
     whole = replace(true, violation_risk=promised_risk(policy, stated))
     gain, best = _rewards(run, whole, context, action)
