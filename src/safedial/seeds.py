@@ -9,7 +9,7 @@ import numpy as np
 
 from safedial.errors import InvalidInput, require
 
-Seeds = int | str | Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
+Seeds = int | np.integer[Any] | str | Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
 """What `as_seeds` reads."""
 
 RULE = "must be a count >= 1, a range such as 0:100, or a list of different whole numbers >= 0"
@@ -22,9 +22,10 @@ def as_seeds(given: Any, argument: str = "seeds") -> list[int]:
     ([0, 1, 2], [7, 8], [2, 3, 4], [3, 5, 9])
     """
     found: Any = _from_text(given, argument) if isinstance(given, str) else given
-    if type(found) is int:
-        found = range(found)
-    require(isinstance(found, (Sequence, np.ndarray)), argument, given, RULE)
+    if type(found) is int or isinstance(found, np.integer):
+        found = range(int(found))
+    way_out = "a set has no order: give sorted(...) of it" if type(given) in (set, frozenset) else ""
+    require(isinstance(found, (Sequence, np.ndarray)), argument, given, RULE, way_out)
     try:
         chosen = list(found)
     except (OverflowError, MemoryError) as error:

@@ -192,7 +192,7 @@ def test_the_command_gives_the_table_json_and_files(tmp_path):
         "choose.png",
         "spec.toml",
     }
-    again = json.loads(run(f"choose --spec {tmp_path}/spec.toml --rounds 40 --seeds 3 --json").stdout)
+    again = json.loads(run(f"choose --spec {tmp_path}/spec.toml --rounds 40 --seeds 0:3 --json").stdout)
     assert again["offers"][0] == told["offers"][0]
     assert load_spec(tmp_path / "spec.toml").agent().policy.name == "hp_student"
 

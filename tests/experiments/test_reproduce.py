@@ -66,6 +66,25 @@ def test_what_cannot_run_here_is_said_and_the_rest_is_done(tmp_path, monkeypatch
     assert "Not run yet: battery, closed_loop" in (tmp_path / "report.html").read_text()
 
 
+def test_an_experiment_is_made_with_the_seeds_that_are_named(tmp_path):
+    for name, more in (("table1", ()), ("theory", ("--horizon", 20)), ("conformal", ())):
+        done = run("reproduce", name, "--seeds", "3:5", "--rounds", 12, *more, "--out", tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / f"{name}.provenance.json").read_text())["settings"]["seeds"] == [3, 4]
+        assert {row["seeds"] for row in read_rows(tmp_path / f"{name}.csv")} == {2}
+    alone = table1(dim=5, seeds=[3, 4], rounds=12)
+    assert [row["violation_rate"] for row in read_rows(tmp_path / "table1.csv")] == [
+        row["violation_rate"] for row in alone
+    ]
+    for name, rule in (
+        ("table1", "a range such as 0:100"),
+        ("power", "a count >= 1 here"),
+        ("all", "a count >= 1 here"),
+    ):
+        done = run("reproduce", name, "--seeds", "0", "--out", tmp_path / "none")
+        assert (done.returncode, rule in done.stderr) == (2, True), done.stderr
+
+
 def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     folder = results[0]
     pictures = set(folder.glob("*.png"))

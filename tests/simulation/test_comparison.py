@@ -125,7 +125,10 @@ def test_an_impossible_comparison_is_refused(wrong, rule):
 def test_seeds_are_a_count_a_range_a_list_or_an_array():
     assert as_seeds(np.arange(3)) == as_seeds(3) == as_seeds("3") == as_seeds(":3") == [0, 1, 2]
     assert as_seeds("7,") == [7]
-    for wrong in ("a:3", "1,x", "", "3:1", -1, True, {1, 2}, np.array([0.5])):
+    assert as_seeds(np.int64(3)) == as_seeds(np.uint8(3)) == [0, 1, 2]
+    with pytest.raises(InvalidInput, match=r"seeds = \{1, 2\}.*a set has no order: give sorted"):
+        as_seeds({1, 2})
+    for wrong in ("a:3", "1,x", "", "3:1", -1, np.int64(0), True, np.True_, 3.0, {1, 2}, np.array([0.5])):
         with pytest.raises(InvalidInput, match=r"--seeds = .*a range such as 0:100"):
             as_seeds(wrong, "--seeds")
 

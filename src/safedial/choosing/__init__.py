@@ -21,6 +21,7 @@ from safedial.core.tolerated import Cost
 from safedial.errors import require
 from safedial.policies import POLICIES, as_policy
 from safedial.rounds_io import Log
+from safedial.seeds import Seeds, as_seeds
 
 UNPROVED = "nothing is proved about the realized cost"
 
@@ -43,7 +44,7 @@ def choose(
     base: str = "proposal",
     constants: Mapping[str, float] | None = None,
     dose: DoseCurve | Dose | None = None,
-    seeds: int | Sequence[int] = 50,
+    seeds: Seeds = 50,
     progress: Callable[[str, float], None] | None = None,
 ) -> Ranking:
     """Rank the policies whose assumptions you vouch for by what they would earn in your plan.
@@ -104,10 +105,9 @@ def choose(
     return rank(user, seeds=seeds, progress=progress)
 
 
-def rank(
-    user: Situation, *, seeds: int | Sequence[int] = 50, progress: Callable[[str, float], None] | None = None
-) -> Ranking:
+def rank(user: Situation, *, seeds: Seeds = 50, progress: Callable[[str, float], None] | None = None) -> Ranking:
     """Simulate all policies that may be offered, and rank them."""
+    which = as_seeds(seeds)
     reasons = [(candidate, refusal(candidate, user)) for candidate in CANDIDATES]
     possible = [made(candidate, user) for candidate, why in reasons if not why]
     offers, known = [], None
@@ -115,16 +115,16 @@ def rank(
         found, played = None, scene(each.policy, each.spec, user)
         if played is not None:
             # All of a user's policies play in one world.
-            known = best(played, user, seeds=seeds) if known is None else known
+            known = best(played, user, seeds=which) if known is None else known
             tell = progress and _telling(progress, each.name, user.rounds * len(possible))
-            found = forecast(played, known, user, seeds=seeds, progress=tell)
+            found = forecast(played, known, user, seeds=which, progress=tell)
         offers.append(offered(each, user, found))
     offers.sort(key=lambda each: -each.forecast.share if each.forecast else 1.0)
     return Ranking(
         offers=tuple(offers),
         refused=_refused(reasons),
         user=user,
-        seeds=seeds if isinstance(seeds, int) else len(seeds),
+        seeds=len(which),
     )
 
 

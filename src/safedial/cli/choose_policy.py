@@ -70,7 +70,7 @@ def choose(
     tolerance_spread: Annotated[
         float | None, _number("Bracket: the standard deviation of that ratio's logarithm.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Studies simulated for each policy.")] = 50,
+    seeds: Annotated[str, typer.Option(help="Studies simulated for each policy: how many, or which, as 0:100.")] = "50",
     ask: Annotated[bool, typer.Option("--ask/--no-ask", help="In a terminal, ask what the options leave open.")] = True,
     out: Annotated[
         Path | None, typer.Option(help="Write tables, a picture and the first policy's spec.toml into this folder.")
@@ -93,6 +93,7 @@ def choose(
     from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.errors import require
     from safedial.report.ranking_files import write_ranking
+    from safedial.seeds import as_seeds
 
     need_pictures(out)
     named = (*QUESTIONS, "threshold", "risk", "rounds", "dim", "start", "base")
@@ -109,8 +110,9 @@ def choose(
     if ask and not json and sys.stdin.isatty() and sys.stdout.isatty():
         ask_for(given, pilot=pilot is not None)
     log = _read_log(pilot, spec, context_columns) if pilot else None
-    with progress_bar(f"choose, {seeds} studies per policy", 1000) as advance:
-        found = run(log, **given, seeds=seeds, progress=lambda _, share: advance(1000 * share))  # pyright: ignore[reportArgumentType] -- a bar takes parts
+    which = as_seeds(seeds, "--seeds")
+    with progress_bar(f"choose, {len(which)} studies per policy", 1000) as advance:
+        found = run(log, **given, seeds=which, progress=lambda _, share: advance(1000 * share))  # pyright: ignore[reportArgumentType] -- a bar takes parts
     paths = write_ranking(out, found) if out else []
     if json:
         print_json(found.to_dict() | {"files": [str(path) for path in paths]})

@@ -11,12 +11,12 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from safedial.cli.inputs import Device, Json
+from safedial.cli.inputs import Device, Json, plain
 
 if TYPE_CHECKING:
     from safedial.experiments.experiment import Experiment, Result
 
-Seeds = Annotated[int, typer.Option(help="How many seeds; the paper uses 5.")]
+Seeds = Annotated[int, typer.Option(help="How many seeds, a count: each experiment has its share; the paper uses 5.")]
 Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper uses 10000.")]
 EngineName = Annotated[str, typer.Option(help="Where an experiment has the choice: numpy, jax or auto.")]
 Out = Annotated[Path, typer.Option(help="The output folder.")]
@@ -72,7 +72,10 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
         json: Json = False,
     ) -> None:
         from safedial.cli.output import progress_bar
+        from safedial.errors import is_whole, require
 
+        rule, way_out = "must be a count >= 1 here", "run one experiment to say which seeds"
+        require(is_whole(seeds), "--seeds", seeds, rule, way_out)
         files: list[Path] = []
         for group in by_command(experiments).values():
             reason = group[0].why_skipped()
@@ -115,11 +118,15 @@ def _chosen(run: Callable[..., Any], how: dict[str, Any]) -> dict[str, Any]:
 
 def _options(run: Callable[..., Any]) -> list[inspect.Parameter]:
     """The keyword-only parameters of `run`, except the bar, in the form Typer expects."""
+    from safedial.seeds import Seeds as AnySeeds
+
     hints, options = get_type_hints(run, include_extras=True), []
     for parameter in inspect.signature(run).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "bar":
             kind, words = get_args(hints[parameter.name])
-            options.append(parameter.replace(annotation=Annotated[kind, typer.Option(help=words)]))
+            if kind == AnySeeds:
+                kind, parameter = str, parameter.replace(default=str(parameter.default))
+            options.append(parameter.replace(annotation=Annotated[kind, plain(words)]))
     return options
 
 

@@ -40,13 +40,14 @@ from safedial.experiments.battery_rounds import (
     fit_truth,
     load_rounds,
 )
-from safedial.experiments.experiment import Experiment, Found, Table, as_html, cells
+from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Table, as_html, cells
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, MARKERS, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.policies.clairvoyant import clairvoyant
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, image, read_provenance
+from safedial.seeds import as_seeds
 from safedial.stats import seed_interval
 
 RIDGE, RISK = 4.0, 0.01
@@ -72,7 +73,7 @@ def battery_rows(
     truth: Truth,
     *,
     thresholds: list[float],
-    seeds: int,
+    seeds: list[int],
     points: int = 100,
     engine: str = "blocked",
     progress: Advance | None = None,
@@ -87,7 +88,7 @@ def battery_rows(
     best = _clairvoyant(means, spec)
     for series, (name, options) in SERIES.items():
         regrets, violations, seconds = [], [], 0.0
-        for seed in range(seeds):
+        for seed in seeds:
             rng = np.random.default_rng([seed, 6])
             noise = rng.standard_normal((2, len(context)))
             costs = means[1] + truth.cost_noise * noise[1]
@@ -113,7 +114,7 @@ def battery_rows(
                     "threshold_celsius": threshold * truth.units[1],
                     "series": series,
                     "policy": name,
-                    "seeds": seeds,
+                    "seeds": len(seeds),
                     "round": mark,
                     "regret": float(regret[:, row, place].mean()),
                     "regret_low": low,
@@ -132,7 +133,7 @@ def _clairvoyant(means: tuple[Array, Array], spec: SafetySpec) -> Array:
 
 
 def check_settings(
-    source: str, embedder: str, *, split: str, floor: float, thresholds: list[float], seeds: int, engine: str
+    source: str, embedder: str, *, split: str, floor: float, thresholds: list[float], engine: str
 ) -> None:
     """Refuse invalid settings before anything is read or computed."""
     from safedial.replay_engines.dispatch import ENGINES
@@ -142,7 +143,6 @@ def check_settings(
     check_floor(floor)
     require(thresholds and all(value > 0 for value in thresholds), "threshold", thresholds, "must be above 0")
     require(len(set(thresholds)) == len(thresholds), "threshold", thresholds, "must all differ")
-    require(seeds >= 1, "seeds", seeds, "must be a whole number >= 1")
     engines = (*ENGINES, "jax")
     require(engine in engines, "engine", engine, "must be one of " + ", ".join(engines))
 
@@ -161,24 +161,24 @@ def run(
     threshold: Annotated[list[float] | None, "May be repeated [0.1 and 0.2]."] = None,
     split: Annotated[str, "Fit on the first half of each battery, or of the calendar."] = "battery",
     floor: Annotated[float, "Whiten axes down to this share of the largest variance."] = FLOOR,
-    seeds: Annotated[int, "How many seeds of the noise."] = 3,
+    seeds: OwnSeeds = 3,
     engine: Annotated[str, "The replay engine: blocked, jax, rank_one or reference."] = "blocked",
     data: Annotated[Path | None, "The folder that holds the battery data. Default: SAFEDIAL_DATA."] = None,
     bar: Bar = no_bar,
 ) -> Found:
     """Run the battery experiment: current as dose, voltage change as reward, temperature rise as cost."""
-    thresholds = [0.1, 0.2] if threshold is None else threshold
-    check_settings(source, embedder, split=split, floor=floor, thresholds=thresholds, seeds=seeds, engine=engine)
+    thresholds, which = [0.1, 0.2] if threshold is None else threshold, as_seeds(seeds)
+    check_settings(source, embedder, split=split, floor=floor, thresholds=thresholds, engine=engine)
     model: dict[str, Any] = {"source": source, "embedder": embedder, "weights": weights, "cache": cache}
     if embedder in EMBEDDERS:
         embed_source(data, **model, bar=bar)
     rounds = load_rounds(data, **model, split=split, floor=floor)
     truth = fit_truth(rounds)
     labels = {"source": source, "embedder": embedder}
-    with bar(f"Battery, {seeds} seed(s) of the noise", len(SERIES) * seeds) as advance:
-        made = battery_rows(rounds, truth, thresholds=thresholds, seeds=seeds, engine=engine, progress=advance)
+    with bar(f"Battery, {len(which)} seed(s) of the noise", len(SERIES) * len(which)) as advance:
+        made = battery_rows(rounds, truth, thresholds=thresholds, seeds=which, engine=engine, progress=advance)
         rows = [labels | row for row in made]
-    chosen = {**labels, "split": split, "floor": floor, "seeds": list(range(seeds)), "engine": engine}
+    chosen = {**labels, "split": split, "floor": floor, "seeds": which, "engine": engine}
     settings = {**chosen, **_found(rounds, truth), **battery_spec(truth, thresholds).to_dict()}
     return Found({"battery": rows, **logged_tables(data)}, settings)
 

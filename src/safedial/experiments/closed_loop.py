@@ -25,12 +25,13 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
 from safedial.errors import MissingExtra, import_extra, is_whole, require
 from safedial.experiments.battery_loop import Round, alarm_round, by_band, noise_round, residuals_of_fits, run_loop
-from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html, cells
+from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, as_html, cells
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Bar, no_bar
 from safedial.report.html import image, read_provenance
+from safedial.seeds import as_seeds
 from safedial.worlds.battery import BatteryWorld
 
 if TYPE_CHECKING:
@@ -150,29 +151,29 @@ def run(
     folder: Path,
     *,
     rounds: Annotated[int, "Rounds for each seed: discharge steps of 120 s."] = 1500,
-    seeds: Annotated[int, "How many seeds."] = 3,
+    seeds: OwnSeeds = 3,
     bar: Bar = no_bar,
 ) -> Found:
     """Run agents on a simulated battery in a closed loop: certificates, violations, residuals (extra: battery)."""
-    for name, value in (("seeds", seeds), ("rounds", rounds)):
-        require(is_whole(value), name, value, "must be a whole number >= 1")
+    require(is_whole(rounds), "rounds", rounds, "must be a whole number >= 1")
+    which = as_seeds(seeds)
     world, rows, bands = BatteryWorld(), [], []
-    with bar(f"A battery in the loop, {seeds} seeds", len(SERIES) * seeds * rounds) as advance:
+    with bar(f"A battery in the loop, {len(which)} seeds", len(SERIES) * len(which) * rounds) as advance:
         for name, series in SERIES.items():
             pooled: list[Round] = []
-            for seed in range(seeds):
+            for seed in which:
                 agent = make_agent(series, world)
                 told = {"carry_over": series.carry_over, "resume_noise": True}
                 played = run_loop(agent, world, rounds, seed, **told, progress=advance)
                 rows += curve_rows(name, series, played, seed)
                 pooled += [each for each in played if PROMISES[each.promise].proved]
             bands += [{"source": "in the loop", "model": name, **band._asdict()} for band in by_band(pooled)]
-    for name, means in residuals_of_fits(world, steps=max(rounds, 100), seed=seeds).items():
+    for name, means in residuals_of_fits(world, steps=max(rounds, 100), seed=max(which) + 1).items():
         bands += [{"source": "random loads", "model": name, **band._asdict()} for band in means]
     settings = {
         "world": {"simulator": f"progpy {version('progpy')}", **asdict(world)},
         "rounds": rounds,
-        "seeds": list(range(seeds)),
+        "seeds": which,
         "start_action": START,
         "series": {name: _plain(series) for name, series in SERIES.items()},
     }

@@ -19,6 +19,7 @@ from safedial.plots.style import COLOURS, MARKERS, legend_below, new_figure, poi
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import html_table, image
+from safedial.seeds import as_seeds
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
@@ -59,7 +60,7 @@ def conformal_spec(promise: str) -> SafetySpec:
     return SafetySpec(threshold=0.5, total_risk=RISK, **UNIT)
 
 
-def conformal_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def conformal_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """One row for each world and policy."""
     for place, settings in WORLDS.items():
         world = LinearWorld(dim=DIM, **settings)
@@ -72,7 +73,7 @@ def conformal_rows(*, seeds: int, rounds: int, progress: Advance | None = None) 
                 "series": series,
                 "policy": name,
                 "dim": DIM,
-                "seeds": seeds,
+                "seeds": len(seeds),
                 "rounds": rounds,
                 "risk": RISK,
                 "promise_holds": promise_holds(policy, world, spec),
@@ -97,9 +98,10 @@ def _measured(run: Simulation) -> dict[str, Any]:
 
 def run(folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Found:
     """Compare reward and violations in six worlds: what each promise costs, and where it does not hold."""
-    with bar(f"Six worlds, {seeds} seeds", len(WORLDS) * len(SERIES) * rounds) as advance:
-        rows = list(conformal_rows(seeds=seeds, rounds=rounds, progress=advance))
-    settings = {"dim": DIM, "seeds": list(range(seeds)), "rounds": rounds, **conformal_spec("conformal").to_dict()}
+    which = as_seeds(seeds)
+    with bar(f"Six worlds, {len(which)} seeds", len(WORLDS) * len(SERIES) * rounds) as advance:
+        rows = list(conformal_rows(seeds=which, rounds=rounds, progress=advance))
+    settings = {"dim": DIM, "seeds": which, "rounds": rounds, **conformal_spec("conformal").to_dict()}
     return Found({"conformal": rows}, settings)
 
 

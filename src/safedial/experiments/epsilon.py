@@ -22,6 +22,7 @@ from safedial.plots.style import columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, html_table, image
+from safedial.seeds import as_seeds
 from safedial.simulation.run import simulate
 from safedial.stats import seed_interval
 from safedial.worlds.linear import LinearWorld
@@ -32,7 +33,7 @@ TIMED_DIMS = (5, 10, 200)
 
 
 def epsilon_rows(
-    *, seeds: int, rounds: int, progress: Advance | None = None, engine: Engine | None = None
+    *, seeds: list[int], rounds: int, progress: Advance | None = None, engine: Engine | None = None
 ) -> Iterator[dict[str, Any]]:
     """Regret of ε-greedy by dimension, ε and reading."""
     spec, engine = synthetic_spec(), engine or Engine()
@@ -52,7 +53,7 @@ def epsilon_rows(
                     "regret_high": high,
                     "informative_rounds": float(run.informative_rounds.mean()),
                     "violation_rate": float(run.violations.mean() / rounds),
-                    "seeds": seeds,
+                    "seeds": len(seeds),
                 }
 
 
@@ -100,11 +101,11 @@ def run(
     bar: Bar = no_bar,
 ) -> Found:
     """Measure regret and time per round of ε-greedy, by ε."""
-    chosen = Engine(engine, device)
-    with bar(f"ε-greedy, {seeds} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
-        tables = {"epsilon": list(epsilon_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))}
+    chosen, which = Engine(engine, device), as_seeds(seeds)
+    with bar(f"ε-greedy, {len(which)} seeds", len(DIMS) * len(EPSILONS) * len(READINGS) * rounds) as advance:
+        tables = {"epsilon": list(epsilon_rows(seeds=which, rounds=rounds, progress=advance, engine=chosen))}
     tables["epsilon_time"] = list(time_rows(min(rounds, 400)))
-    settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
+    settings = {"dims": DIMS, "seeds": which, "rounds": rounds, **synthetic_spec().to_dict()}
     return Found(tables, settings | chosen.settings)
 
 

@@ -18,11 +18,14 @@ from safedial.io import output_folder, provenance, write_json, write_rows
 from safedial.notebook import html_table
 from safedial.policies import Policy
 from safedial.progress import Bar, no_bar
+from safedial.seeds import Seeds as AnySeeds
 from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.run import Simulation
 
 Rows = list[dict[str, Any]]
-Seeds = Annotated[int, "How many seeds; the paper uses 5."]
+WHICH = "How many seeds: 0, 1, ...; or which: 0:100, or 3,5,9"
+Seeds = Annotated[AnySeeds, f"{WHICH}; the paper uses 5."]
+OwnSeeds = Annotated[AnySeeds, f"{WHICH}."]
 Rounds = Annotated[int, "Rounds for each seed; the paper uses 10000."]
 EngineName = Annotated[str, "Engine of the simulations: numpy, jax or auto; the provenance file names it."]
 DeviceName = Annotated[str | None, "For jax: cpu or gpu. Default: JAX's own."]

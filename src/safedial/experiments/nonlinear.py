@@ -16,7 +16,7 @@ import numpy as np
 
 from safedial.core.dose import Dose, hill
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html, cells
+from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, as_html, cells
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.function_classes import FunctionClass, binary, finite, kernel
 from safedial.function_classes.kernels import parse_kernel
@@ -25,6 +25,7 @@ from safedial.plots.style import COLOURS, legend_below, new_figure, point, save,
 from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import image
+from safedial.seeds import as_seeds
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.theory.cases import kernel_case, theorem3_curve
@@ -88,7 +89,7 @@ def place_spec(place: Place) -> SafetySpec:
     return replace(synthetic_spec(), **place.changes)
 
 
-def nonlinear_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def nonlinear_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """The curve of each world and policy, a row for each checkpoint."""
     for name, place in PLACES.items():
         spec = place_spec(place)
@@ -99,7 +100,7 @@ def nonlinear_rows(*, seeds: int, rounds: int, progress: Advance | None = None) 
             )
             yield from _curve(run, {"world": name, "series": series, "policy": policy.name})
     spec = place_spec(PLACES["kernel, κ = 1"])
-    yield from _theorem3("kernel, κ = 1", replace(spec, coefficient_bound=2.0), seeds, rounds)
+    yield from _theorem3("kernel, κ = 1", replace(spec, coefficient_bound=2.0), len(seeds), rounds)
 
 
 def _curve(run: Simulation, label: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -135,14 +136,15 @@ def finals(rows: Rows) -> Rows:
 def run(
     folder: Path,
     *,
-    seeds: Annotated[int, "How many seeds."] = 3,
+    seeds: OwnSeeds = 3,
     rounds: Annotated[int, "Rounds for each seed; time grows as their cube."] = 5000,
     bar: Bar = no_bar,
 ) -> Found:
     """Run Algorithm 2 in finite, kernel, logistic and dose-toxicity worlds, beside linear learners and Theorem 3."""
-    with bar(f"Five worlds that are not linear, {seeds} seeds", len(PLACES) * len(SERIES) * rounds) as advance:
-        rows = list(nonlinear_rows(seeds=seeds, rounds=rounds, progress=advance))
-    settings = {"seeds": list(range(seeds)), "rounds": rounds}
+    which = as_seeds(seeds)
+    with bar(f"Five worlds that are not linear, {len(which)} seeds", len(PLACES) * len(SERIES) * rounds) as advance:
+        rows = list(nonlinear_rows(seeds=which, rounds=rounds, progress=advance))
+    settings = {"seeds": which, "rounds": rounds}
     settings["worlds"] = {
         name: {"class": place.class_().describe(), **place_spec(place).to_dict()} for name, place in PLACES.items()
     }

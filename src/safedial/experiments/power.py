@@ -22,7 +22,7 @@ import numpy as np
 
 from safedial import growth
 from safedial.core.spec import SafetySpec
-from safedial.errors import require
+from safedial.errors import is_whole, require
 from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html
 from safedial.io import read_rows, write_rows
 from safedial.plots.style import columns, new_figure, save, title
@@ -140,12 +140,15 @@ def measured(part: Part, label: str, progress: Advance | None = None) -> Iterato
 def run(
     folder: Path,
     *,
-    seeds: Annotated[int, "Seeds of the studies of at most 1000 rounds; longer ones have a fifth."] = 100,
+    seeds: Annotated[
+        int, "How many seeds, a count, of the studies of at most 1000 rounds; longer ones have a fifth."
+    ] = 100,
     rounds: Annotated[int, "The longest study."] = 100_000,
     bar: Bar = no_bar,
 ) -> Found:
     """Measure what each policy earns in 50 to 10^5 rounds; an interrupted run continues where it stopped."""
     require(rounds >= SMALL_MARKS[0], "rounds", rounds, f"must be at least {SMALL_MARKS[0]}")
+    require(is_whole(seeds), "seeds", seeds, "must be a count >= 1 here", "longer studies have a fifth of them")
     plan = parts(seeds, rounds)
     todo = [(part, label) for part in plan for label in series(part) if not (part.is_long and label in SLOW)]
     rows = kept(folder)

@@ -21,13 +21,14 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html, cell_or_dash, cells
+from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, as_html, cell_or_dash, cells
 from safedial.experiments.table1 import UNIT
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
 from safedial.policies import Policy, make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import image, read_provenance
+from safedial.seeds import as_seeds
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import violation_interval
@@ -59,7 +60,7 @@ MARGINS |= {"quantile": QUANTILE, "bounded by ±√3": UNIFORM}
 PALETTE = [COLOURS[name] for name in ("hp_ucb", "on_expectation", "hp_probe", "thompson")]
 
 
-def share_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def share_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """Reward as a share of the sub-Gaussian clairvoyant's, for each radius and margin."""
     for label, name, radius, changes, place in SERIES:
         spec, world = SafetySpec(**(PLAIN | changes)), LinearWorld(dim=DIM, **place)
@@ -94,7 +95,7 @@ def overstated(radius: str, factor: float) -> Policy:
     return Policy("overstated", "HP-Probe, κ overstated", "certified", decide, {"radius": radius})
 
 
-def overstated_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def overstated_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """The reward lost to a κ five times too large in the radius only."""
     spec, world = SafetySpec(**PLAIN, ridge=10.0), LinearWorld(dim=DIM)
     for radius in ("mixture", "noise-adaptive"):
@@ -107,7 +108,7 @@ def overstated_rows(*, seeds: int, rounds: int, progress: Advance | None = None)
         yield {"radius": radius, "factor": FACTOR, **shares}
 
 
-def quantile_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def quantile_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """The learned margin in units of the sub-Gaussian one, for some numbers of rounds and risks."""
     spec = SafetySpec(**(PLAIN | {"violation_risk": list(RISKS), "ridge": 5.0} | QUANTILE))
     marks = sorted({int(mark) for mark in np.geomspace(min(100, rounds), rounds, 13)})
@@ -115,7 +116,7 @@ def quantile_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -
 
     def watch(round: Any) -> None:
         if round.number in marks:
-            found[round.number] = np.broadcast_to(round.choice.bounds.noise, (len(RISKS), seeds)).copy()
+            found[round.number] = np.broadcast_to(round.choice.bounds.noise, (len(RISKS), len(seeds))).copy()
 
     policy = make_policy("hp_probe", radius="mixture")
     simulate(policy, LinearWorld(dim=5), spec, rounds=rounds, seeds=seeds, observe=watch, progress=progress)
@@ -126,7 +127,7 @@ def quantile_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -
             yield {"risk": risk, "rounds": mark, "margin": margin, "over_subgaussian": margin / tail}
 
 
-def broken_rows(*, seeds: int, rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
+def broken_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """Violations among full doses for every margin in every noise family."""
     policy = make_policy("hp_probe", radius="mixture")
     for margin, changes in MARGINS.items():
@@ -158,18 +159,18 @@ PARTS = {"shares": share_rows, "overstated": overstated_rows, "quantile": quanti
 def run(
     folder: Path,
     *,
-    seeds: Annotated[int, "How many seeds."] = 5,
+    seeds: OwnSeeds = 5,
     rounds: Annotated[int, "Rounds for each seed; the learned quantile runs ten times as long."] = 10_000,
     bar: Bar = no_bar,
 ) -> Found:
     """Compare radii and margins: reward, an overstated noise constant, the learned quantile, broken assumptions."""
-    rows = {}
+    rows, which = {}, as_seeds(seeds)
     total = rounds * (len(SERIES) + 4 + 10 + len(MARGINS) * len(NOISES))
-    with bar(f"Radii and margins, {seeds} seeds", total) as advance:
+    with bar(f"Radii and margins, {len(which)} seeds", total) as advance:
         for part, compute in PARTS.items():
             length = 10 * rounds if part == "quantile" else rounds
-            rows[part] = list(compute(seeds=seeds, rounds=length, progress=advance))
-    settings = {"dim": DIM, "seeds": list(range(seeds)), "rounds": rounds, **PLAIN}
+            rows[part] = list(compute(seeds=which, rounds=length, progress=advance))
+    settings = {"dim": DIM, "seeds": which, "rounds": rounds, **PLAIN}
     return Found({f"toolkit_{part}": each for part, each in rows.items()}, settings, rows)
 
 

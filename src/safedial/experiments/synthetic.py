@@ -32,6 +32,7 @@ from safedial.plots.style import COLOURS, band, columns, legend_below, new_figur
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, html_table, image
+from safedial.seeds import as_seeds
 from safedial.simulation.run import simulate
 from safedial.stats import seed_interval
 from safedial.theory.regret import regret_bound
@@ -63,7 +64,7 @@ def synthetic_spec() -> SafetySpec:
 
 
 def synthetic_rows(
-    *, seeds: int, rounds: int, progress: Advance | None = None, engine: Engine | None = None
+    *, seeds: list[int], rounds: int, progress: Advance | None = None, engine: Engine | None = None
 ) -> Iterator[dict[str, Any]]:
     """One row for each dimension, series and checkpoint: mean regret with its 95 % interval over seeds, violations."""
     spec, engine = synthetic_spec(), engine or Engine()
@@ -89,7 +90,7 @@ def synthetic_rows(
                     "final_reward_share": float(run.reward.mean()) / best if best > 0.0 else math.nan,
                     "final_attainable_share": run.attainable_share,
                     "theorem_2": float(bound[index]) if series == "HP-UCB" else "",
-                    "seeds": seeds,
+                    "seeds": len(seeds),
                 }
 
 
@@ -103,10 +104,10 @@ def run(
     bar: Bar = no_bar,
 ) -> Found:
     """Reproduce figure "synthetic": cumulative regret for d = 5 and 10, every policy, Theorem 2, a sweep over ε."""
-    chosen = Engine(engine, device)
-    with bar(f"Regret curves, {seeds} seeds", len(DIMS) * len(SERIES) * rounds) as advance:
-        rows = list(synthetic_rows(seeds=seeds, rounds=rounds, progress=advance, engine=chosen))
-    settings = {"dims": DIMS, "seeds": list(range(seeds)), "rounds": rounds, **synthetic_spec().to_dict()}
+    chosen, which = Engine(engine, device), as_seeds(seeds)
+    with bar(f"Regret curves, {len(which)} seeds", len(DIMS) * len(SERIES) * rounds) as advance:
+        rows = list(synthetic_rows(seeds=which, rounds=rounds, progress=advance, engine=chosen))
+    settings = {"dims": DIMS, "seeds": which, "rounds": rounds, **synthetic_spec().to_dict()}
     return Found({"synthetic": rows}, settings | chosen.settings)
 
 

@@ -27,6 +27,8 @@ from safedial.plots.style import COLOURS, band, columns, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import claim, image
+from safedial.seeds import Seeds as AnySeeds
+from safedial.seeds import as_seeds
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import binomial_interval, seed_band, violation_interval
 from safedial.theory.regret import regret_bound
@@ -56,7 +58,7 @@ def theory_spec(changes: dict[str, Any]) -> SafetySpec:
 
 
 def promise_rows(
-    how: dict[str, Any], engine: Engine, *, seeds: int, rounds: int, progress: Advance | None = None
+    how: dict[str, Any], engine: Engine, *, seeds: list[int], rounds: int, progress: Advance | None = None
 ) -> Iterator[dict[str, Any]]:
     """A row for each promise and policy."""
     for promise, over in PROMISED_OVER:
@@ -66,7 +68,7 @@ def promise_rows(
             run, counts = engine.saw(made), made.violations[0]
             if over == ALL:
                 hits = int((counts > 0).sum())
-                found, ends = hits / seeds, binomial_interval(hits, seeds)
+                found, ends = hits / len(seeds), binomial_interval(hits, len(seeds))
             else:
                 found, ends = counts.mean() / rounds, violation_interval(counts, rounds)
             yield {
@@ -78,7 +80,7 @@ def promise_rows(
                 "found_high": ends[1],
                 "full_dose_rate": float(run.full_dose_violations.sum() / max(run.full_dose_rounds.sum(), 1.0)),
                 "kept": ends[0] <= spec.promised_risk,
-                "seeds": seeds,
+                "seeds": len(seeds),
                 "rounds": rounds,
                 "engine": run.engine,
             }
@@ -115,7 +117,7 @@ def regret_rows(
 def run(
     folder: Path,
     *,
-    seeds: Annotated[int, "Studies for each rate; 1000000 on a GPU."] = 2000,
+    seeds: Annotated[AnySeeds, "Studies for each rate: how many, 1000000 on a GPU, or which, as 0:100."] = 2000,
     rounds: Annotated[int, "Rounds of each study."] = 500,
     horizon: Annotated[int, "Rounds of the regret curves; 10000000 on a GPU."] = 1_000_000,
     engine: EngineName = "auto",
@@ -123,16 +125,23 @@ def run(
     bar: Bar = no_bar,
 ) -> Found:
     """Check the promises and Theorem 2 with many seeds: violations in a round and in all rounds, regret up to a horizon."""
-    chosen = Engine(engine)
+    chosen, which = Engine(engine), as_seeds(seeds)
     require(device in REGRET_SEEDS, "device", device, "must be 'cpu' or 'gpu'")
     how: dict[str, Any] = {"engine": engine}
     if device != "cpu":
         how |= {"device": device, "draws": "counter"}
     lengths = sum(horizon // 10**power for power in (4, 2, 0) if horizon // 10**power >= 10)
-    with bar(f"Theory, {seeds} seeds", 2 * len(SERIES) * rounds + len(REGRET) * lengths) as advance:
-        rates = list(promise_rows(how, chosen, seeds=seeds, rounds=rounds, progress=advance))
+    with bar(f"Theory, {len(which)} seeds", 2 * len(SERIES) * rounds + len(REGRET) * lengths) as advance:
+        rates = list(promise_rows(how, chosen, seeds=which, rounds=rounds, progress=advance))
         curves = list(regret_rows(how, chosen, seeds=REGRET_SEEDS[device], horizon=horizon, progress=advance))
-    settings = {"dim": DIM, "seeds": seeds, "rounds": rounds, "horizon": horizon, "device": device}
+    counted = which == list(range(len(which)))
+    settings = {
+        "dim": DIM,
+        "seeds": len(which) if counted else which,
+        "rounds": rounds,
+        "horizon": horizon,
+        "device": device,
+    }
     settings |= theory_spec({}).to_dict() | chosen.settings
     return Found({"theory": rates, "theory_regret": curves}, settings, {"rows": rates})
 
