@@ -174,6 +174,20 @@ def output_folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
+@contextmanager
+def folder_for(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """`output_folder`; if what follows fails, the folders that were made for it go again unless they hold something."""
+    made = [each for each in (Path(path), *Path(path).parents) if not each.exists()]
+    folder = output_folder(path)
+    try:
+        yield folder
+    except BaseException:
+        for each in made:
+            with suppress(OSError):
+                each.rmdir()
+        raise
+
+
 def write_json(path: Path, content: Any) -> Path:
     return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import pytest
 from typer.testing import CliRunner
 
+from safedial import InvalidInput
 from safedial.cli.reproduce import make_commands
 from safedial.experiments import EXPERIMENTS
 from safedial.experiments.experiment import (
@@ -117,6 +118,19 @@ def test_all_gives_engine_and_device_to_simulations_alone(tmp_path):
     invoke("all", "--engine", "auto", "--device", "cpu", "--out", tmp_path, experiments=[*both, COINS])
     invoke("all", "--out", tmp_path, experiments=[*both, COINS])
     assert seen == [("auto", "cpu"), ("blocked",), ("numpy", None), ("blocked",)]
+
+
+def test_a_run_that_fails_leaves_no_empty_folder(tmp_path):
+    def fails(folder, *, bar=no_bar):
+        raise InvalidInput("seeds = 0: must be a count")
+
+    broken = Experiment(name="broken", run=fails, draw=draw, section=section)
+    with pytest.raises(InvalidInput, match="seeds = 0"):
+        run_and_draw([broken], tmp_path / "new" / "deeper", {})
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(InvalidInput, match="seeds = 0"):
+        run_and_draw([COINS, broken], tmp_path / "kept", {})
+    assert (tmp_path / "kept" / "two_coins.csv").exists()
 
 
 def test_records_of_one_command_run_in_order_and_are_then_drawn(tmp_path):

@@ -83,6 +83,8 @@ def test_an_experiment_is_made_with_the_seeds_that_are_named(tmp_path):
     ):
         done = run("reproduce", name, "--seeds", "0", "--out", tmp_path / "none")
         assert (done.returncode, rule in done.stderr) == (2, True), done.stderr
+    assert run("reproduce", "all", "--engine", "torch", "--out", tmp_path / "none").returncode == 2
+    assert not (tmp_path / "none").exists()
 
 
 def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):

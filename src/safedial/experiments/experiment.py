@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from safedial.io import output_folder, provenance, write_json, write_rows
+from safedial.io import folder_for, provenance, write_json, write_rows
 from safedial.notebook import html_table
 from safedial.policies import Policy
 from safedial.progress import Bar, no_bar
@@ -144,12 +144,13 @@ def by_command(experiments: Sequence[Experiment]) -> dict[str, list[Experiment]]
 
 def run_and_draw(group: Sequence[Experiment], out: str | Path, options: dict[str, Any], *, bar: Bar = no_bar) -> Result:
     """Run the experiments of one command and write what they found, with its provenance; then draw their pictures."""
-    folder, content, files = output_folder(out), {}, []
-    for each in group:
-        start = time.perf_counter()
-        found = each.run(folder, bar=bar, **options)
-        content |= found.content
-        files += [write_rows(folder / f"{name}.csv", rows) for name, rows in found.tables.items()]
-        record = provenance(found.settings, time.perf_counter() - start)
-        files.append(write_json(folder / f"{each.name}.provenance.json", record))
+    content, files = {}, []
+    with folder_for(out) as folder:
+        for each in group:
+            start = time.perf_counter()
+            found = each.run(folder, bar=bar, **options)
+            content |= found.content
+            files += [write_rows(folder / f"{name}.csv", rows) for name, rows in found.tables.items()]
+            record = provenance(found.settings, time.perf_counter() - start)
+            files.append(write_json(folder / f"{each.name}.provenance.json", record))
     return Result(content, [*files, *(path for each in group for path in each.draw(folder))])
