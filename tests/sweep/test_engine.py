@@ -210,15 +210,29 @@ def command(*words):
     return run("sweep", *words)
 
 
+def test_an_engine_or_a_device_that_is_not_here_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    gpu = parse_grid(SMALL.replace("rounds = 40", 'rounds = 40\nengine = "jax"\ndevice = "gpu"'))
+    for jobs in (1, 2):
+        with pytest.raises(InvalidInput, match="device = 'gpu': is not one that JAX sees"):
+            run_sweep(gpu, tmp_path / "out", jobs=jobs)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "safedial.jax_device", raising=False)
+    with pytest.raises(InvalidInput, match="this needs the package jax: pip install"):
+        run_sweep(gpu, tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_address_with_no_scheduler_behind_it_is_named(tmp_path):
-    (tmp_path / "grid.toml").write_text(GRID)
+    run_sweep(parse_grid(SMALL), tmp_path, jobs=1)
+    (tmp_path / "other.toml").write_text(GRID)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address = f"tcp://127.0.0.1:{port}"
     words = ("--out", tmp_path, "--backend", "dask", "--address", address)
-    done = process("sweep", "run", tmp_path / "grid.toml", *words)
+    done = process("sweep", "run", tmp_path / "other.toml", *words)
     assert done.returncode == 2
+    assert status(tmp_path).complete, "the finished sweep is as it was"
     assert "no Dask scheduler answers" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from safedial.core.spec_grid import check_grids
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, import_extra, require
 from safedial.policies import Policy
 from safedial.simulation.loop import Batch, Setting
 
@@ -49,6 +49,12 @@ def check_engine(chosen: Mapping[str, Any]) -> None:
     for name, usual in USUAL.items() if chosen["engine"] == "numpy" else ():
         way_out = f"choose that engine, or leave {name} out"
         require(chosen[name] == usual, name, chosen[name], "is for engine jax only", way_out)
+
+
+def check_device(chosen: Mapping[str, Any]) -> None:
+    """Refuse an engine or a device that this machine does not have."""
+    if chosen["engine"] == "jax" or (chosen["engine"] == "auto" and chosen["device"] is not None):
+        import_extra("safedial.jax_device", "jax").device_named(chosen["device"])
 
 
 def _pays(setting: Setting) -> bool:

@@ -11,13 +11,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.io import output_folder, provenance, write_json, write_text
 from safedial.own_names import add_folder
-from safedial.simulation.engines import USUAL
+from safedial.simulation.engines import USUAL, check_device
 from safedial.sweep.cell import cell_path, read_cell, run_cell, write_cell
 from safedial.sweep.grid import Grid, parse_grid
 
@@ -78,26 +79,26 @@ def run_sweep(
     require(backend in ("loky", "dask"), "backend", backend, "must be 'loky' or 'dask'")
     require(backend == "loky" or address, "address", address, "is needed with dask", "for example tcp://127.0.0.1:8786")
     require(backend == "dask" or address is None, "address", address, "goes with backend dask")
-    folder = output_folder(out)
-    output_folder(folder / "cells")
-    started = time.perf_counter()
-    write_text(folder / "grid.toml", grid.text)
+    folder, started = Path(out), time.perf_counter()
     wanted = [cell for cell in grid.cells if read_cell(cell_path(folder, cell)) is None]
-    if progress:
-        progress(len(grid.cells) - len(wanted))
     failed: dict[str, str] = {}
     computed = 0
-    if wanted:
-        alone = grid.cells[0].get("device") == "gpu"  # whose memory the first process takes
-        with _runner(backend, address, jobs or (1 if alone else os.cpu_count() or 1), compute) as run:
-            for cell, result, error in _until_done(run, wanted, folder):
-                if error:
-                    failed[cell_path(folder, cell).stem] = error
-                else:
-                    write_cell(folder, cell, result)
-                    computed += 1
-                if progress:
-                    progress(1)
+    alone = grid.cells[0].get("device") == "gpu"  # whose memory the first process takes
+    workers = jobs or (1 if alone else os.cpu_count() or 1)
+    with _runner(*((backend, address, workers) if wanted else ("loky", None, 1))) as run:
+        _check_worker(run, wanted[:1])
+        output_folder(folder / "cells")
+        write_text(folder / "grid.toml", grid.text)
+        if progress:
+            progress(len(grid.cells) - len(wanted))
+        for cell, result, error in _until_done(partial(run, compute), wanted, folder):
+            if error:
+                failed[cell_path(folder, cell).stem] = error
+            else:
+                write_cell(folder, cell, result)
+                computed += 1
+            if progress:
+                progress(1)
     settings = {"grid": grid.name, "cells": len(grid.cells), "computed": computed, "jobs": jobs, "backend": backend}
     settings |= {name: cell.get(name, usual) for cell in grid.cells[:1] for name, usual in USUAL.items()}
     write_json(folder / "provenance.json", provenance(settings, time.perf_counter() - started))
@@ -106,6 +107,7 @@ def run_sweep(
 
 Outcome = tuple[dict[str, Any], dict[str, Any], str]
 Run = Callable[[list[dict[str, Any]]], Iterable[Outcome]]
+Compute = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def attempt(
@@ -120,6 +122,19 @@ def attempt(
         return cell, compute(cell), ""
     except Exception:
         return cell, {}, traceback.format_exc().strip().splitlines()[-1]
+
+
+def engine_of(cell: dict[str, Any]) -> dict[str, Any]:
+    """Whether this worker has the engine and the device of a cell: an error if not."""
+    check_device({name: cell.get(name, usual) for name, usual in USUAL.items()})
+    return {}
+
+
+def _check_worker(run: Callable[..., Iterable[Outcome]], first: list[dict[str, Any]]) -> None:
+    """Before anything is written: a worker has the engine that the first cell, and so every one, asks for."""
+    for _, _, error in run(engine_of, [cell for cell in first if "engine" in cell]):
+        if error:
+            raise InvalidInput(error.partition(": ")[2] or error)
 
 
 def _until_done(run: Run, wanted: list[dict[str, Any]], folder: Path) -> Iterator[Outcome]:
@@ -143,11 +158,11 @@ def _until_done(run: Run, wanted: list[dict[str, Any]], folder: Path) -> Iterato
 
 
 @contextmanager
-def _runner(backend: str, address: str | None, jobs: int, compute: Callable[..., Any]) -> Iterator[Run]:
-    """A function that runs cells and yields their outcomes as they come."""
+def _runner(backend: str, address: str | None, jobs: int) -> Iterator[Callable[..., Iterable[Outcome]]]:
+    """A function that computes something of cells and yields their outcomes as they come."""
     from joblib import Parallel, delayed, parallel_config
 
-    def in_parallel(cells: list[dict[str, Any]]) -> Iterable[Outcome]:
+    def in_parallel(compute: Compute, cells: list[dict[str, Any]]) -> Iterable[Outcome]:
         pool: Any = Parallel(return_as="generator_unordered")
         return pool(delayed(attempt)(cell, compute, os.getcwd()) for cell in cells)
 
@@ -155,7 +170,7 @@ def _runner(backend: str, address: str | None, jobs: int, compute: Callable[...,
         with _client(address), parallel_config(backend="dask"):
             yield in_parallel
     elif jobs == 1:
-        yield lambda cells: (attempt(cell, compute) for cell in cells)
+        yield lambda compute, cells: (attempt(cell, compute) for cell in cells)
     else:
         with parallel_config(backend="loky", n_jobs=jobs):
             yield in_parallel
