@@ -73,7 +73,7 @@ def test_ctrl_c_keeps_what_came_and_the_next_fetch_goes_on(server, tmp_path):
         process.send_signal(signal.SIGINT)
         _, complaint = process.communicate(timeout=20)
     server.stall.set()
-    assert (process.returncode, complaint) == (130, "safedial: interrupted; finished work is kept\n")
+    assert (process.returncode, complaint) == (130, "safedial: interrupted; what was written so far is kept\n")
     server.stall = server.break_after = None
     assert run("fetch", "--data", tmp_path / "data", "--url", server.url).stdout.startswith("Fetched")
     assert server.asked == [None, "bytes=5000-"]

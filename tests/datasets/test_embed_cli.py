@@ -97,7 +97,7 @@ def test_ctrl_c_keeps_what_was_embedded_and_the_next_call_goes_on(data, tmp_path
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, complaint = process.communicate(timeout=20)
-    assert (process.returncode, complaint) == (130, "safedial: interrupted; finished work is kept\n")
+    assert (process.returncode, complaint) == (130, "safedial: interrupted; what was written so far is kept\n")
     done = run("battery", "embed", "--embedder", "own", "--json", data=data, cache=tmp_path)
     told = json.loads(done.stdout)
     assert told["before"] >= 2

@@ -205,10 +205,19 @@ def pressing(method):
     return pressed
 
 
-def test_the_command_line_reports_an_interrupted_run(monkeypatch):
+def test_the_command_line_reports_an_interrupted_run(tmp_path, monkeypatch):
     monkeypatch.setattr(batch.Batch, "marks", pressing(batch.Batch.marks))
     words = ("--policy", "hp_probe", "--dim", 2, "--threshold", 0.5, "--rounds", 400, "--seeds", 1)
     done = program("simulate", *words)
     assert done.returncode == 130
     assert "first 256 of 400 rounds" in done.stderr
     assert "violation rate" in done.stdout
+    done = program("simulate", *words, "--log", tmp_path / "log.csv")
+    assert (done.returncode, "violation rate" in done.stdout) == (130, True)
+    assert (tmp_path / "log.csv").read_text().count("\n") == 257
+
+
+def test_a_trajectory_is_never_given_in_part(run, monkeypatch):
+    monkeypatch.setattr(batch.Batch, "marks", pressing(batch.Batch.marks))
+    with pytest.raises(KeyboardInterrupt):
+        run.trajectory()

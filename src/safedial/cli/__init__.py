@@ -147,7 +147,7 @@ def main() -> None:
             raise
         sys.exit(_complain(explained(error), 2))
     except Interrupted:
-        sys.exit(_complain("interrupted; finished work is kept", 130))
+        sys.exit(_complain("interrupted; what was written so far is kept", 130))
 
 
 def _interrupt(*_: object) -> None:

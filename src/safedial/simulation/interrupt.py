@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+LOGGED = "safedial.simulation.logged"
+"""The module that only hands on what `simulate` returns, with a log of its rounds."""
+
+
+def calling_module(depth: int = 2) -> str:
+    """The module that called the caller of this function, or that called `logged_simulation` if that did."""
+    frame: Any = sys._getframe(depth)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == LOGGED:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
 
 
 @contextmanager

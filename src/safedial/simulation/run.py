@@ -8,7 +8,6 @@ estimate, and a grid of thresholds costs little more than one.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -33,7 +32,7 @@ from safedial.policies.several_costs import takes_costs
 from safedial.seeds import Seeds, as_seeds
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
-from safedial.simulation.interrupt import noted_interrupt
+from safedial.simulation.interrupt import calling_module, noted_interrupt
 from safedial.simulation.loop import Batch, Played, Round, Setting
 from safedial.simulation.own_policy import find_policy
 from safedial.worlds import World, as_world
@@ -230,8 +229,8 @@ def simulate(
     setting = Setting(policy, world, spec, dose, chosen, rounds, points, observe, record, stated)
     run = start_batch(engine, setting, device=device, draws=draws, dtype=dtype)
     sizes = [min(run.step, rounds - start) for start in range(0, rounds, run.step)]
-    caller, done = str(sys._getframe(1).f_globals.get("__name__")), 0
-    with ThreadPoolExecutor(max_workers=1) as ahead, noted_interrupt(caller) as stop:
+    done = 0
+    with ThreadPoolExecutor(max_workers=1) as ahead, noted_interrupt(calling_module()) as stop:
         drawing = ahead.submit(run.draw, sizes[0])
         for number, size in enumerate(sizes):
             drawn = drawing.result()
