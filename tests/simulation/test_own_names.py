@@ -106,8 +106,9 @@ def test_the_command_line_takes_them(folder):
         (("--policy", f"{folder}:nothing"), "is no Policy, and makes none"),
         (("--policy", "hp_ucb", "--world", f"{folder}:nothing"), "is no World, and makes none"),
         (("--policy", "hp_ucb", "--world", f"{folder}:clinic", "--noise", "uniform"), "after its name"),
+        (("--policy", "hp_ucb", "--world", f"{folder}:clinic", "--dim", 5), "--dim = 5: is not the dimension of the"),
     ):
-        done = program("simulate", *wrong, "--dim", 2, *words)
+        done = program("simulate", "--dim", 2, *wrong, *words)
         assert (done.returncode, rule in done.stderr) == (2, True), done.stderr
 
 

@@ -63,9 +63,12 @@ def make_world(text: str, dim: int | None, noise: str, shape: Shape, linear: dic
 
 
 def own_world(fields: dict[str, Any], dim: int | None) -> World:
-    """Your own world by its name and fields; `dim` is one of them if it takes that."""
+    """Your own world by its name and fields; `dim` is one of them if it takes that, and must be its own if not."""
     takes = dim is not None and "dim" in signature(imported(fields["name"], "--world")).parameters
-    return world_from_dict(({"dim": dim} if takes else {}) | fields)
+    made = world_from_dict(({"dim": dim} if takes else {}) | fields)
+    rule = f"is not the dimension of the world {fields['name']}, {made.dim}"
+    require(dim is None or dim == made.dim, "--dim", dim, rule, "leave it out")
+    return made
 
 
 def make_classes(cost: str | None, reward: str | None, *, world: str, dim: int, spec: SafetySpec, shape: Shape) -> Any:
