@@ -2,12 +2,15 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from safedial import InvalidInput, LinearWorld, compare, hp_probe, simulate
+from safedial.io import read_rows
 from safedial.seeds import as_seeds
+from safedial.simulation.tidy import TAKEN
 from safedial.stats import difference_interval, seed_interval, share_interval, violation_interval
 from tests.conftest import make_spec
 from tests.program import run
@@ -39,6 +42,16 @@ def test_differences_are_those_of_each_seed_alone(found):
     assert row["promised_risk"] == pytest.approx(spec.promised_risk)
     assert "2 policies in LinearWorld: 100 rounds, 4 seeds" in found._repr_html_()
     assert found.table[0]["regret_difference"] == found.table[0]["excess_difference"] == 0.0
+
+
+def test_the_table_in_pandas_has_every_setting(found):
+    table = found.to_frame()
+    told = {"policy_name": ["hp_ucb", "hp_probe"], "world": ["LinearWorld"], "dim": [3], "rounds": [100], "seeds": [4]}
+    told |= {"threshold": [0.2, 0.6], "policy_probe": ["sqrt"], "engine": ["numpy"], "cost_noise": [1.0]}
+    assert {name: table[name].dropna().unique().tolist() for name in told} == told
+    assert table["regret"].tolist() == [row["regret"] for row in found.table]
+    assert {name for name in found.table[0] if name != "policy"} <= TAKEN
+    assert table.columns[:2].tolist() == ["policy", "policy_name"]
 
 
 def test_the_interval_of_a_share_covers_as_often_as_it_says():
@@ -142,6 +155,10 @@ def test_the_command_line_compares_and_draws(tmp_path):
     assert [row["policy"] for row in told["policies"]] == ["HP-UCB", "On-Expectation"]
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "compare.csv").read_text().count("\n") == 3
+    assert [row["noise"] for row in read_rows(tmp_path / "compare.csv")] == ["uniform"] * 2
+    made = json.loads((tmp_path / "compare.provenance.json").read_text())["settings"]
+    assert (made["seeds"], made["policies"]["HP-UCB"]["policy"]["radius"]) == ([3, 5, 9], "paper")
+    assert [Path(path).name for path in told["files"]] == ["compare.csv", "compare.provenance.json", "compare.png"]
     shown = run("compare", *named, *words)
     assert "paired by seed" in shown.stdout
     for wrong in (("--policy", "hp_ucb,radius"), ("--policy", "hp_ubc"), ()):

@@ -36,18 +36,22 @@ def compare(
     device: Device = None,
     draws: Draws = "numpy",
     dtype: Dtype = "float64",
-    out: Annotated[Path | None, typer.Option(help="Write a table and a picture into this folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a table, its settings and a picture into this folder.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare policies on the same random numbers: differences of regret and of excesses, paired by seed.
 
     Example: safedial compare --policy hp_ucb --policy hp_probe --dim 5 --threshold 0.5 --rounds 2000 --seeds 20
     """
+    import time
+
     from safedial.cli.nonlinear import Shape, default_dose, make_world
     from safedial.cli.output import need_pictures, print_json, print_written, progress_bar
     from safedial.core.dose import Dose
     from safedial.errors import require
-    from safedial.io import output_folder, write_rows
+    from safedial.io import output_folder
     from safedial.seeds import as_seeds
     from safedial.simulation.comparison import compare as run
     from safedial.specfile import load_spec
@@ -69,17 +73,33 @@ def compare(
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or default_dose(world)))
     options: dict[str, Any] = {"rounds": rounds, "seeds": which, "dose": curve, "level": level}
     options |= {"engine": engine, "device": device, "draws": draws, "dtype": dtype}
+    started = time.perf_counter()
     with progress_bar(f"{len(named)} policies, {len(which)} seeds", rounds * len(named)) as advance:
         found = run(named, place, stated if len(stated) > 1 else stated[0], **options, progress=advance)
     paths = []
     if out:
-        paths = [str(write_rows(output_folder(out) / "compare.csv", found.table)), str(out / "compare.png")]
-        found.plot(paths[-1])
+        paths = [str(path) for path in _written(found, output_folder(out), time.perf_counter() - started)]
     if json:
         print_json({"policies": found.table, "rounds": rounds, "seeds": which, "world": place.name, "files": paths})
     else:
         _print(found, f"{place.name}, {len(which)} seeds × {rounds} rounds")
         print_written(paths)
+
+
+def _written(found: Any, folder: Path, seconds: float) -> list[Path]:
+    """The table, what it was made from, and the picture."""
+    from safedial.io import provenance, write_json, write_rows
+    from safedial.simulation.summary import summary
+
+    made = {label: summary(run)["settings"] for label, run in found.runs.items()}
+    told = {"policies": made, "rounds": found.reference.rounds, "seeds": found.reference.seeds, "level": found.level}
+    paths = [
+        write_rows(folder / "compare.csv", found.rows),
+        write_json(folder / "compare.provenance.json", provenance(told, seconds)),
+        folder / "compare.png",
+    ]
+    found.plot(paths[-1])
+    return paths
 
 
 def _print(found: Any, where: str) -> None:

@@ -21,6 +21,7 @@ from safedial.seeds import Seeds
 from safedial.simulation.own_policy import find_policy
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.summary import promised
+from safedial.simulation.tidy import settings
 from safedial.stats import difference_interval, seed_interval, share_interval, violation_interval
 from safedial.worlds import World, as_world
 
@@ -82,9 +83,24 @@ class Comparison:
         """The run of the first policy."""
         return next(iter(self.runs.values()))
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table with every setting, as `Simulation.to_frame` has them; `policy_name` is the policy's,
+        `policy` its label here.
+        """
+        return [self._with_settings(row, numbers) for row, numbers in zip(self._places(), self.table, strict=True)]
+
     def to_frame(self) -> DataFrame:
-        """The table in pandas."""
-        return data_frame(self.table)
+        """The rows in pandas."""
+        return data_frame(self.rows)
+
+    def _places(self) -> list[tuple[Simulation, int]]:
+        return [(run, row) for run in self.runs.values() for row in range(len(run.violations))]
+
+    def _with_settings(self, place: tuple[Simulation, int], numbers: dict[str, Any]) -> dict[str, Any]:
+        told = settings(*place)
+        named = {"policy": numbers["policy"], "policy_name": told.pop("policy")}
+        return named | told | {"seeds": len(place[0].seeds)} | numbers | {"level": self.level}
 
     def _repr_html_(self) -> str:
         rounds, seeds = self.reference.rounds, len(self.reference.seeds)

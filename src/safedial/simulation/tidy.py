@@ -29,8 +29,12 @@ RESULTS = ("violation_rate", "regret", "reward", "clairvoyant_reward", "informat
 POOLED = ("seeds", "ci_low", "ci_high", "regret_low", "regret_high", "reward_share", "attainable_share")
 """What a row of a sweep has beside."""
 
+COMPARED = ("excess_rate", "regret", "share", "excess_difference", "regret_difference")
+"""The numbers of a comparison, each with the ends of its interval."""
+
 TAKEN = {"policy", "world", "dose", "rounds", "engine", "device", "draws", "dtype", "interrupted", "seed", "round"}
-TAKEN |= {*NAMES, *RESULTS, *POOLED, *CURVES, "attainable_reward"}
+TAKEN |= {*NAMES, *RESULTS, *POOLED, *CURVES, "attainable_reward", "promised_risk", "level"}
+TAKEN |= {f"{name}{end}" for name in COMPARED for end in ("", "_low", "_high")}
 """The names of columns that no field of a world may have."""
 
 
