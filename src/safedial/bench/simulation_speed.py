@@ -14,7 +14,6 @@ import math
 import subprocess
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy as np
 from safedial.arena.peer import peers_python
 from safedial.bench import seconds_of
 from safedial.core.spec import SafetySpec
-from safedial.errors import import_extra, is_whole, require
+from safedial.errors import MissingExtra, import_extra, is_whole, require
 from safedial.experiments.synthetic import synthetic_spec
 from safedial.simulation import simulate
 from safedial.worlds import LinearWorld
@@ -48,9 +47,9 @@ def bench_simulation(
         right = len(values) > 0 and all(is_whole(value) for value in values)
         require(right, name, values, "must be whole numbers >= 1")
     require(0.0 < seconds < math.inf, "seconds", seconds, "must be a number > 0", "for example 1")
-    spec, compiled = synthetic_spec(), find_spec("jax") is not None
+    spec = synthetic_spec()
     engines: dict[str, dict[str, Any]] = {"numpy": {}} if device != "gpu" else {}
-    if compiled:
+    if _has_jax():
         given = {"engine": "jax", "device": device, "dtype": dtype}
         engines |= {"jax": given} if device != "gpu" else {}
         engines |= {"jax_counter": given | {"draws": "counter"}}
@@ -134,6 +133,15 @@ def _naive(dim: int, spec: SafetySpec, seconds: float) -> float:
         log_det += np.log1p(squared)
         rounds += 1
     return rounds / (time.perf_counter() - started)
+
+
+def _has_jax() -> bool:
+    """Whether JAX can be imported; that it can be found does not say so."""
+    try:
+        import_extra("safedial.jax_device", "jax")
+    except MissingExtra:
+        return False
+    return True
 
 
 def _copy_speed() -> float:
