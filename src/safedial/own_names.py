@@ -76,10 +76,12 @@ def made_by(name: str, options: Mapping[str, Any], argument: str, kind: type[Kin
     factory = imported(name, argument)
     words, way_out = f"is no {kind.__name__}, and makes none", "name a class, or a function that returns one"
     require(callable(factory), argument, name, words, way_out)
+    takes = inspect.signature(factory)
     try:
-        inspect.signature(factory).bind(**options)
+        takes.bind(**options)
     except TypeError as error:
-        raise InvalidInput(f"{argument} = {name!r}: does not take {dict(options)} ({error})") from error
+        known = f"it takes {', '.join(takes.parameters)}" if takes.parameters else "it takes no options"
+        raise InvalidInput(f"{argument} = {name!r}: does not take {dict(options)} ({error}); {known}") from error
     try:
         made = factory(**options)
     except (Exception, SystemExit) as error:  # whatever the user's factory does

@@ -115,7 +115,7 @@ def test_a_picture_of_no_known_format_is_refused(found, tmp_path):
     ("wrong", "rule"),
     [
         ({"policies": []}, "at least one"),
-        ({"policies": ["hp_ucb", "hp_ucb"]}, "twice"),
+        ({"policies": ["hp_ucb", "hp_ucb"]}, "twice; name each once, or with other options"),
         ({"policies": [hp_probe]}, "call it"),
         ({"spec": [make_spec()]}, "one for each of the 2"),
         ({"spec": [make_spec(), make_spec(cost_noise=0.5)]}, "cost_noise.*differ"),

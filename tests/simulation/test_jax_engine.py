@@ -150,6 +150,13 @@ def test_counters_are_threefry():
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_seed_that_no_counter_holds_is_refused_by_its_number():
+    told = {"rounds": 5, "engine": "jax", "draws": "counter"}
+    with pytest.raises(InvalidInput, match=r"seeds = 18446744073709551616: must be below 2\*\*64 with draws 'counter'"):
+        simulate("hp_ucb", LinearWorld(dim=2), make_spec(), seeds=[1, 2**64], **told)
+    assert simulate("hp_ucb", LinearWorld(dim=2), make_spec(), seeds=[1, 2**64 - 1], **told).seeds[1] == 2**64 - 1
+
+
 def test_counter_worlds_do_not_depend_on_batch_block_and_chunk(small_parts, monkeypatch):
     told = {"rounds": 80, "engine": "jax", "draws": "counter"}
     whole = simulate("hp_probe", LinearWorld(dim=3), make_spec(), seeds=[0, 1, 5], **told)

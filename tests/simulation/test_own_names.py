@@ -101,7 +101,8 @@ def test_the_command_line_takes_them(folder):
     told = json.loads(program("compare", *named, "--policy", "hp_ucb", *words).stdout)
     assert (told["world"], [row["policy"] for row in told["policies"]]) == ("clinic", ["Half", "HP-UCB"])
     for wrong, rule in (
-        (("--policy", f"{folder}:half,speed=1"), "does not take {'speed': 1}"),
+        (("--policy", f"{folder}:half,speed=1"), "'speed'); it takes share, inner"),
+        (("--policy", f"{folder}:nothing,speed=1"), "it takes no options"),
         (("--policy", "nowhere:half"), f"cannot be imported from {os.getcwd()}"),
         (("--policy", f"{folder}:nothing"), "is no Policy, and makes none"),
         (("--policy", "hp_ucb", "--world", f"{folder}:nothing"), "is no World, and makes none"),

@@ -190,7 +190,8 @@ def _labels(policies: list[Policy]) -> list[str]:
         told = [f"{name.replace('_', ' ')} {own[name]}" for name in odd if own[name] is not None]
         labels.append(", ".join([policy.label, *told]))
     repeated = sorted({label for label in labels if labels.count(label) > 1})
-    require(not repeated, "policies", repeated, "are the same policy twice", "give a mapping of labels to policies")
+    way_out = "name each once, or with other options; in Python, a mapping gives labels of your own"
+    require(not repeated, "policies", repeated, "are the same policy twice", way_out)
     return labels
 
 

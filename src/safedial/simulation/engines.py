@@ -29,6 +29,9 @@ UNCOMPILED = {"hp_conformal": RANKS, "hp_shield": RANKS, "hp_student": QUANTILES
 def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str, dtype: str) -> Batch:
     """The batch of the chosen engine, before its first round."""
     check_engine({"engine": engine, "device": device, "draws": draws, "dtype": dtype})
+    largest = max(setting.seeds)
+    fits = draws == "numpy" or largest < 2**64
+    require(fits, "seeds", largest, "must be below 2**64 with draws 'counter'", "use smaller ones, or draws 'numpy'")
     plain = (device, draws, dtype) == (None, "numpy", "float64")
     if engine == "numpy" or (engine == "auto" and plain and not _pays(setting)):
         return Batch(setting)
