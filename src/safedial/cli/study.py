@@ -172,7 +172,9 @@ def void(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Declare a round void. Unless the reason is unrelated to the outcome, the model stops learning before it."""
+    """Declare a round void. Unless its reason is unrelated to the outcome, certified policies and HP-Student learn
+    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding.
+    """
     with opened(storage, decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=True)
