@@ -18,6 +18,7 @@ from safedial.cli.study_output import (
     read_fields,
     read_pairs,
     receipt_words,
+    resumed_words,
     with_age,
     with_named_wait,
     without_outcome,
@@ -216,7 +217,7 @@ def resume(
     """Clear an alarm, so that the study advises as usual again."""
     with opened(storage, name) as found:
         receipt = found.resume(reason, rule=rule, forget=forget)
-        print_answer(receipt.to_dict(), format, json, f"Resumed: event {receipt.seq}.")
+        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {resumed_words(receipt)}")
 
 
 @study.command()
@@ -254,7 +255,7 @@ def amend(
         for note in notes:
             typer.echo(f"safedial: warning: {note.message}", err=True)
         (event,) = found.events(receipt.seq, 1)["events"]
-        words = f"Amended from round {event['body']['from_round']} on: event {receipt.seq}."
+        words = f"{receipt_words(receipt)} Amended from round {event['body']['from_round']} on."
         after = "What was learned is kept." if event["body"]["keep_learning"] else "Learning starts again."
         print_answer(receipt.to_dict(), format, json, f"{words} {after}")
 

@@ -76,7 +76,7 @@ def option_names(name: str) -> tuple[str, ...]:
     """The options of the policy of that name."""
     if name not in FACTORIES:
         near = get_close_matches(str(name), FACTORIES, n=1)
-        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
+        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(FACTORIES)
         raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
     return tuple(signature(FACTORIES[name]).parameters)
 
