@@ -148,6 +148,9 @@ class JaxBatch(Batch):
         require(not self.rule.stated.learns_noise, "margin", spec.margin, rule, WAY_OUT)
         rule, scale = "of your own are checked in each round, which engine 'jax' cannot", spec.noise_scale
         require(scale is None or not scale.is_own, "noise_scale", scale, rule, WAY_OUT)
+        drawing = [part for part in ("predict", "update") if "rngs" in getattr(self.rule.asked, part)]
+        rule = f"draws from rngs in {' and '.join(drawing)}, which engine 'jax' would do once instead of in each round"
+        require(not drawing, "policy", name, rule, f"{WAY_OUT}, or draw from the round's `coin`")
         own, contexts = self.world.is_own and self.world.adversarial, self.world.contexts
         require(not own, "contexts", contexts, "of your own are not for it", WAY_OUT)
 
@@ -216,7 +219,8 @@ class JaxBatch(Batch):
         """What is 0 in every round, or not needed, and so is left out."""
         streams = ((stream, stream.replace("sensor", "sensor_noise")) for stream in NOISY)
         silent = {stream for stream, name in streams if is_zero(getattr(self.spec, name))}
-        coin = set() if self.policy.randomised or "coin" in self.rule.asked.update else {"coin"}
+        asked = self.rule.asked
+        coin = set() if self.policy.randomised or "coin" in (*asked.predict, *asked.update) else {"coin"}
         sent = {"reward_mean", "cost_mean"} if self.world.adversarial else set()
         return silent | coin | sent | {"reward_intensity", "cost_intensity"}
 
