@@ -25,7 +25,7 @@ from safedial.core.namespace import is_zero
 from safedial.core.scale import NoiseScale
 from safedial.core.self_normalised import multipliers
 from safedial.core.spec import NUMBERS, SafetySpec
-from safedial.core.tighter_radii import needs_more
+from safedial.core.tighter_radii import PLAIN, needs_more
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.jax_device import device_named, x64
 from safedial.policies import POLICIES, make_policy
@@ -93,8 +93,9 @@ class JaxBatch(Batch):
         """The state of a block of seeds, made on the device in the layout of the program's form."""
         self._refuse()
         rows, on_gpu, seeds = len(self.totals["regret"]), self.device.platform != "cpu", len(self.seeds)
-        linear = self.policy.init is estimate.init  # the other layouts are of this state
-        radius, stated = self.policy.options.get("radius"), self.rule.stated
+        policy, stated = self.policy, self.rule.stated
+        linear = (policy.init, policy.predict, policy.update) == PLAIN  # the other layouts are of this learner
+        radius = policy.options.get("radius")
         plain = linear and not needs_more(radius, stated)
         odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
         fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
@@ -315,6 +316,7 @@ def _known(rule: Rule) -> bool:
     if (
         rule.world.is_own
         or policy.name not in POLICIES
+        or policy.own_parts
         or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost))
     ):
         return False
