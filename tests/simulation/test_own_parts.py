@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, LinearWorld, check_policy, create_study, make_policy, replay, simulate
+from safedial import Agent, InvalidInput, LinearWorld, check_policy, create_study, hill, make_policy, replay, simulate
 from safedial.policies import POLICIES
-from safedial.simulation import engines
+from safedial.simulation import engines, jax_engine
+from safedial.worlds import World
 from tests.conftest import make_spec
 
 UCB = make_policy("hp_ucb")
@@ -120,3 +121,74 @@ def test_what_needs_more_than_the_plain_estimate_refuses_parts_of_it(parts):
     spec = make_spec() if "radius" in parts else make_spec(margin="quantile", margin_risk=0.01)
     with pytest.raises(InvalidInput, match=r"'hp_ucb': has parts of the plain .*; give the policy init, predict and"):
         simulate(policy._replace(predict=narrow), WORLD, spec, rounds=5, seeds=1)
+
+
+def dosed(change):
+    """hp_ucb with its intensities changed."""
+
+    def decide(prediction, spec, **given):
+        choice = UCB.decide(prediction, spec, **given)
+        return choice._replace(intensity=change(choice.intensity, given["round"]))
+
+    return own(decide=decide)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+@pytest.mark.parametrize("dose", [None, hill(0.4, 2.0)], ids=["identity", "hill"])
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        (lambda dose, number: dose + 2.0, "[23]"),
+        (lambda dose, number: dose - 2.0 * (number > 30), "-[12]"),
+        (lambda dose, number: dose + (number > 30) * np.nan * dose, "nan"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_an_intensity_outside_0_to_1_is_refused_by_the_policy_s_name(change, value, dose, engine):
+    words = rf"intensity of policy 'mine' = {value}.*: must lie in \[0, 1\]; let `decide` return intensities from 0"
+    with pytest.raises(InvalidInput, match=words):
+        simulate(dosed(change), WORLD, make_spec(), rounds=40, seeds=2, dose=dose, engine=engine)
+
+
+def test_rounding_at_the_ends_is_no_fault():
+    policy = dosed(lambda dose, number: dose * 0.0 + (1.0 + 1e-15 if number < 20 else -1e-15))
+    assert simulate(policy, WORLD, make_spec(), rounds=40, seeds=2).rounds == 40
+    assert Agent(3, make_spec(), policy=policy).decide([0.3, 0.2, 0.1]).action == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("bad", [2.0, -2.0, np.nan])
+def test_an_agent_advises_no_intensity_outside_0_to_1(bad):
+    agent = Agent(3, make_spec(), policy=dosed(lambda dose, number: bad if number > 1 else dose))
+    first = agent.decide([0.3, 0.2, 0.1])
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match=r"intensity of policy 'mine' = .*: must lie in \[0, 1\]"):
+            agent.decide([0.3, 0.2, 0.1])
+    agent.update(first, reward=0.1, cost=0.1)
+    assert agent.informative_rounds == 1
+
+
+class Unknown(World):
+    """Its rewards or costs are not numbers; at 0 neither is, which fills up a compiled chunk."""
+
+    dim = 3
+
+    def __init__(self, reward=1.0, cost=1.0):
+        self.reward, self.cost = reward, cost
+
+    def draw_truth(self, spec, rngs):
+        return None
+
+    def means(self, spec, truth, context):
+        with np.errstate(invalid="ignore"):
+            first = context[..., 0] / np.sqrt(np.vecdot(context, context))
+        return first * self.reward, first * self.cost
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+def test_outcomes_that_are_not_numbers_are_refused_by_the_world_s_name(engine, monkeypatch):
+    monkeypatch.setattr(jax_engine, "LONGEST", 15)  # 40 rounds are three chunks, of which the last is filled up
+    options = {"rounds": 40, "seeds": 2, "engine": engine}
+    assert np.all(np.isfinite(simulate("fixed", Unknown(), make_spec(), **options).regret))
+    for means in ({"reward": np.nan}, {"cost": np.nan}):
+        with pytest.raises(InvalidInput, match="Unknown': gave an outcome that is not a finite number; look at its"):
+            simulate("fixed", Unknown(**means), make_spec(), **options)

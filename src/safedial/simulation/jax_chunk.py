@@ -29,8 +29,10 @@ class Plan(NamedTuple):
     record: bool
 
 
-def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any, Any]:
-    """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
+def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, ...]:
+    """A chunk: ((state, totals), totals at the marks, whether all costs are finite, the lowest and highest intensity,
+    what is recorded).
+    """
     (state, totals), (done, marks, given) = carry, chunk
     scan = plan.form == "scan"
     passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
@@ -71,4 +73,5 @@ def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) 
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
     context = rounds.context if plan.counter or rule.world.adversarial else None  # the host has NumPy's
     told = (context, harm, outcome.reward, outcome.cost) if plan.record else ()
-    return (state, totals), curves, exceeded(spec, cost)[1], told
+    finite, chosen = exceeded(spec, jnp.where(counted, cost, 0.0))[1], jnp.where(counted, intensity, 0.0)
+    return (state, totals), curves, finite, (jnp.min(chosen), jnp.max(chosen)), told

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from safedial.core import estimate
+from safedial.core.action import check_intensities
 from safedial.core.namespace import is_zero
 from safedial.core.scale import NoiseScale
 from safedial.core.self_normalised import multipliers
@@ -180,8 +181,10 @@ class JaxBatch(Batch):
 
     def _read(self, done: int, marks: int, draws: Any, found: list[Any]) -> None:
         """Read what every block has found in a chunk."""
-        curves, finite, told = zip(*found, strict=True)
-        require(all(map(bool, finite)), "dose", self.dose.to_dict(), "gave costs that are not finite")
+        curves, finite, intensities, told = zip(*found, strict=True)
+        for lowest, highest in intensities:
+            check_intensities(self.policy.name, lowest, highest)
+        self.require_finite(all(map(bool, finite)))
         for name in CURVES:
             self.curves[name].append(self._joined([each[name] for each in curves], 2)[:marks])
         if self.setting.record:
@@ -265,6 +268,7 @@ class JaxBatch(Batch):
         self.unread()
         self.unread, self.state = lambda: None, self.blocks[0].carry[0]
         self.totals = {name: self._joined([each.carry[1][name] for each in self.blocks], 1) for name in self.totals}
+        self.require_finite(np.isfinite(self.totals["reward"]).all())
 
 
 ARGUMENTS = (*(name for name in NUMBERS if name != "violation_risk"), "log_inverse_risk", "tail", "least_informative")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.action import Choice
+from safedial.core.action import Choice, check_intensities
 from safedial.core.dose import Dose
 from safedial.core.estimate import Prediction
 from safedial.core.scale import check_rises
@@ -110,17 +110,20 @@ class Batch:
         outcome = self.world.outcome(self.spec, rounds)
         cost: Any = outcome.cost
         costs = cost.values() if isinstance(cost, Mapping) else (cost,)
-        finite = all(np.isfinite(each).all() for each in (outcome.reward, *costs))
-        way_out = "look at its contexts, means and noise"
-        require(finite, "world", self.world.name, "gave an outcome that is not a finite number", way_out)
+        self.require_finite(all(np.isfinite(each).all() for each in (outcome.reward, *costs)))
         self._account(done, rounds, outcome, steps)
         if self.setting.record:
             action = self.dose.cost.action(rounds.cost_intensity)
             self.setting.record(Played(rounds.context, action, outcome.reward, outcome.cost))
 
+    def require_finite(self, finite: Any) -> None:
+        way_out = "look at its contexts, means and noise"
+        require(finite, "world", self.world.name, "gave an outcome that is not a finite number", way_out)
+
     def play(self, done: int, rounds: Exposure, draws: Draws) -> Step:
         """The decisions of a chunk, one round after the other."""
         shape = rounds.cost_intensity.shape
+        chosen = rounds.cost_intensity if self.dose.is_identity else np.empty(shape)
         told = Step(*rounds[3:5], *(np.empty(shape, dtype=bool) for _ in range(3)))
         for index, now in enumerate(map(Exposure._make, zip(*rounds, strict=True))):
             coin, number = draws.coin[index], done + index + 1
@@ -129,9 +132,11 @@ class Batch:
             prediction, choice = self.rule.decide(self.state, number, now, coin)
             if self.setting.observe:
                 self.setting.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
+            chosen[index] = choice.intensity
             self.state, step = self.rule.learn(self.state, now, prediction, choice, coin)
             for whole, part in zip(told, step, strict=True):
                 whole[index] = part
+        check_intensities(self.policy.name, chosen.min(), chosen.max())
         return told
 
     def _exposure(self, draws: Draws) -> Exposure:
