@@ -3,10 +3,22 @@
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, LinearWorld, check_policy, create_study, hill, make_policy, replay, simulate
+from safedial import (
+    Agent,
+    DataWorld,
+    InvalidInput,
+    LinearWorld,
+    check_policy,
+    create_study,
+    hill,
+    make_policy,
+    replay,
+    simulate,
+)
+from safedial.core.namespace import namespace
 from safedial.policies import POLICIES
 from safedial.simulation import engines, jax_engine
-from safedial.worlds import World
+from safedial.worlds import Outcome, World
 from tests.conftest import make_spec
 
 UCB = make_policy("hp_ucb")
@@ -192,3 +204,45 @@ def test_outcomes_that_are_not_numbers_are_refused_by_the_world_s_name(engine, m
     for means in ({"reward": np.nan}, {"cost": np.nan}):
         with pytest.raises(InvalidInput, match="Unknown': gave an outcome that is not a finite number; look at its"):
             simulate("fixed", Unknown(**means), make_spec(), **options)
+
+
+def test_a_table_whose_noise_depends_on_the_row_is_compiled(monkeypatch):
+    monkeypatch.setattr(jax_engine, "LONGEST", 50)  # the last of three chunks is filled up
+    rows = np.random.default_rng(0).uniform(0.0, 0.5, (30, 3))
+    world = DataWorld(rows, reward=rows[:, 0], cost=rows[:, 1], noise=lambda x: 0.5 + x[:, 1])
+    told = [simulate("hp_probe", world, make_spec(), rounds=140, seeds=3, engine=each) for each in ("numpy", "jax")]
+    for name in ("regret", "violations", "exact_clairvoyant_reward_curve"):
+        np.testing.assert_allclose(*(getattr(run, name) for run in told), rtol=0.0, atol=1e-9)
+    single = simulate("hp_probe", world, make_spec(), rounds=140, seeds=3, engine="jax", dtype="float32")
+    np.testing.assert_allclose(single.exact_clairvoyant_reward, told[0].exact_clairvoyant_reward, rtol=1e-5)
+
+
+class Late(World):
+    """Costs that begin at a fifth of the dial, by the functions of its arrays' namespace, or of NumPy."""
+
+    dim = 3
+
+    def __init__(self, xp=None):
+        self.xp = xp
+
+    def draw_truth(self, spec, rngs):
+        return np.stack([rng.uniform(-1.0, 1.0, (2, self.dim)) for rng in rngs["truth"]])
+
+    def means(self, spec, truth, context):
+        return np.tanh(np.vecdot(context, truth[:, 0])), np.abs(np.vecdot(context, truth[:, 1]))
+
+    def outcome(self, spec, exposure):
+        xp = self.xp or namespace(exposure.cost_intensity)
+        cost = xp.maximum(exposure.cost_intensity - 0.2, 0.0) * (exposure.cost_mean + exposure.cost_noise)
+        return Outcome(super().outcome(spec, exposure).reward, cost, cost)
+
+
+def test_a_world_that_cannot_be_compiled_is_named_and_auto_plays_it_in_numpy(monkeypatch):
+    both_engines(UCB, world=Late())
+    given = ("hp_ucb", Late(np), make_spec())
+    with pytest.raises(InvalidInput, match=r"cannot compile the world .*Late \(.*use engine='numpy', or .*`namespace`"):
+        simulate(*given, rounds=20, seeds=2, engine="jax")
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    assert simulate(*given, rounds=20, seeds=2, engine="auto").engine == "numpy"
+    with pytest.raises(InvalidInput, match="cannot compile the world"):
+        simulate(*given, rounds=20, seeds=2, engine="auto", dtype="float32")

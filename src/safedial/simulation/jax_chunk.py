@@ -33,10 +33,12 @@ def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) 
     """A chunk: ((state, totals), totals at the marks, whether all costs are finite, the lowest and highest intensity,
     what is recorded).
     """
-    (state, totals), (done, marks, given) = carry, chunk
+    (state, totals), (done, marks, shown) = carry, chunk
     scan = plan.form == "scan"
     passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
-    rule = with_numbers(rule, passed)
+    scale = {name: part for name, part in (shown or {}).items() if name == "noise_scale"}  # NumPy looked it up
+    given: Any = {name: part for name, part in (shown or {}).items() if name not in scale}
+    rule = with_numbers(rule, (*passed[:2], passed[2] | scale))
     spec = rule.spec
     if scan and not (plan.counter or rule.world.adversarial):
         given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from safedial.simulation.jax_chunk import Plan, play
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule
+from safedial.worlds.data_world import DataWorld
 from safedial.worlds.linear import CANDIDATES, LinearWorld
 from safedial.worlds.world import NOISY, Draws, Exposure, World
 
@@ -215,8 +217,10 @@ class JaxBatch(Batch):
                 said = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
                 if "RESOURCE_EXHAUSTED" in said or "ut of memory" in said:
                     raise InvalidInput(f"seeds: do not fit into the memory of {self.device}; use fewer") from error
-                name = self.policy.name
-                raise InvalidInput(f"engine = 'jax': cannot compile {name} ({said}); {WAY_OUT}") from error
+                within = any(isinstance(frame.f_locals.get("self"), World) for frame, _ in walk_tb(error.__traceback__))
+                name = f"the world {self.world.name}" if within else self.policy.name
+                way_out = f"{WAY_OUT}, or the functions of its arrays' `namespace` in place of np, SciPy and `if`"
+                raise InvalidInput(f"engine = 'jax': cannot compile {name} ({said}); {way_out}") from error
 
     @cached_property
     def silent(self) -> set[str]:
@@ -226,7 +230,8 @@ class JaxBatch(Batch):
         asked = self.rule.asked
         coin = set() if self.policy.randomised or "coin" in (*asked.predict, *asked.update) else {"coin"}
         sent = {"reward_mean", "cost_mean"} if self.world.adversarial else set()
-        return silent | coin | sent | {"reward_intensity", "cost_intensity"}
+        scale = set() if isinstance(self.world, DataWorld) and self.world.scaled else {"noise_scale"}
+        return silent | coin | sent | scale | {"reward_intensity", "cost_intensity"}
 
     def _given(self, draws: Draws) -> dict[str, Any]:
         """A chunk of NumPy's world, filled up with rounds of zeros."""
@@ -234,6 +239,8 @@ class JaxBatch(Batch):
         if missing:
             draws = Draws(*(np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) for part in draws))
         given = self._exposure(draws)._asdict() | {"coin": draws.coin[:, None]}
+        if "noise_scale" not in self.silent:
+            given["noise_scale"] = np.asarray(self.world.noise_scale(self.spec, draws.context))[:, None]
         if self.world.adversarial:
             given["context"] = draws.context[:, None]
         return {name: np.asarray(part, self.plan.dtype) for name, part in given.items() if name not in self.silent}
@@ -251,7 +258,7 @@ class JaxBatch(Batch):
         each, dim = (self.step, 1, self.size), self.world.dim
         context = (*each, *((CANDIDATES,) if self.world.adversarial else ()), dim)
         context = (self.step, dim, *each[1:]) if self.turned else context
-        shapes = dict.fromkeys((*Exposure._fields, "coin"), each) | {"context": context}
+        shapes = dict.fromkeys((*Exposure._fields, "coin", "noise_scale"), each) | {"context": context}
         kept = {name: shape for name, shape in shapes.items() if name not in self.silent}
         return {name: jax.ShapeDtypeStruct(shape, self.plan.dtype) for name, shape in kept.items()}
 

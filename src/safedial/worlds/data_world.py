@@ -74,6 +74,11 @@ class DataWorld(World):
     def name(self) -> str:
         return self.label
 
+    @property
+    def scaled(self) -> bool:
+        """Whether the noise depends on the row."""
+        return self._scale is not None
+
     def to_dict(self) -> dict[str, Any]:
         """What tells it apart; the data themselves are not written."""
         told = hashlib.sha256(self.rows.tobytes())
