@@ -246,3 +246,116 @@ def test_a_world_that_cannot_be_compiled_is_named_and_auto_plays_it_in_numpy(mon
     assert simulate(*given, rounds=20, seeds=2, engine="auto").engine == "numpy"
     with pytest.raises(InvalidInput, match="cannot compile the world"):
         simulate(*given, rounds=20, seeds=2, engine="auto", dtype="float32")
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (own(decide=lambda *seen, **given: 0.5), "returned a float, and it must return a Choice with a SafeSet; make"),
+        (own(decide=lambda *seen, **given: None), "returned a NoneType, and it must return a Choice"),
+        (own(decide=lambda *seen, **given: UCB.decide(*seen, **given)._replace(safe=1.0)), "a Choice with a SafeSet"),
+        (dosed(lambda dose, number: np.ones(7)), r"gave intensities of shape \(7,\), .* each \(spec, seed\): \(1, 2\)"),
+        (
+            dosed(lambda dose, number: 0.5),
+            r"gave intensities of shape \(\), .*; compute them from the prediction's arr",
+        ),
+    ],
+)
+def test_what_is_no_choice_is_refused_by_the_policy_s_name(policy, words, engine):
+    with pytest.raises(InvalidInput, match=f"policy = 'mine': has a `decide` that .*{words}"):
+        simulate(policy, WORLD, make_spec(), rounds=20, seeds=2, engine=engine)
+
+
+class Odd(World):
+    """A world with one part exchanged."""
+
+    dim = 2
+
+    def __init__(self, **parts):
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def draw_truth(self, spec, rngs):
+        return None
+
+    def means(self, spec, truth, context):
+        return context[..., 0], context[..., 1]
+
+
+def told_by(part, gives):
+    """A world in which a part gives this."""
+    return Odd(**{part: lambda *given: gives(given[-1])})
+
+
+ODD = [
+    (
+        told_by("means", lambda context: np.zeros(3)),
+        "`means` that gave a ndarray, and must give two arrays, reward and",
+    ),
+    (told_by("means", lambda context: None), "`means` that gave a NoneType, and must give two arrays"),
+    (
+        told_by("means", lambda context: (np.zeros(7), np.zeros(7))),
+        r"`means` that gave shapes \[\(7,\), \(7,\)\], .* of shape \(n, seeds\) = \(20, 3\); compute both from",
+    ),
+    (told_by("noise_scale", lambda context: -1.0), "`noise_scale` of -1, which must be a number >= 0; give a standard"),
+    (told_by("noise_scale", lambda context: context[..., 0]), "`noise_scale` of -0.*, which must be a number >= 0"),
+    (told_by("noise_scale", lambda context: np.nan * context[..., 0]), "`noise_scale` of nan, which must be a number"),
+    (
+        told_by("noise_scale", lambda context: context),
+        r"`noise_scale` of shape \(20, 3, 2\) .*\(n, seeds\) = \(20, 3\)",
+    ),
+    (
+        told_by("draw_contexts", lambda done: np.zeros((20, 3, 2))),
+        r"`draw_contexts` that gave shape \(20, 3, 2\), which must be \(seeds, rounds, d\) = \(3, 20, 2\); draw as",
+    ),
+    (told_by("draw_contexts", lambda done: None), r"`draw_contexts` that gave shape \(\)"),
+    (
+        told_by("draw_contexts", lambda done: np.ones((3, 20, 2))),
+        r"context_bound = 1.0: is less than the norm of a context of world .*Odd, 1.41421; state that norm or more",
+    ),
+]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+@pytest.mark.parametrize(("world", "words"), ODD)
+def test_what_a_world_must_not_give_is_refused_by_its_name(world, words, engine):
+    with pytest.raises(InvalidInput, match=words) as told:
+        simulate("hp_ucb", world, make_spec(), rounds=20, seeds=3, engine=engine)
+    assert "test_own_parts:Odd" in str(told.value)
+
+
+def test_a_mean_for_all_seeds_and_contexts_at_the_bound_are_accepted():
+    at_bound = np.broadcast_to([0.6, 0.8], (3, 20, 2))
+    both_engines(UCB, told_by("draw_contexts", lambda done: at_bound), rounds=20)
+    both_engines(UCB, told_by("means", lambda context: (context[:, :1, 0], context[..., 1])), rounds=20)
+    one = told_by("noise_scale", lambda context: np.abs(context[:, :1, 0]))
+    assert simulate("hp_ucb", one, make_spec(), rounds=20, seeds=3).rounds == 20
+
+
+class Sent(Odd):
+    """Contexts that answer to the learner."""
+
+    adversarial, contexts = True, "adversarial"
+
+    def draw_contexts(self, spec, rngs, rounds, done):
+        return np.stack([rng.uniform(0.0, 0.5, (rounds, 4, 2)) for rng in rngs["context"]])
+
+
+def test_an_adversary_s_means_and_candidates_are_checked_too():
+    assert simulate("hp_ucb", Sent(), make_spec(), rounds=20, seeds=3).rounds == 20
+    for part, given, words in (
+        ("means", np.zeros(3), "`means` that gave a ndarray"),
+        ("draw_contexts", np.zeros((3, 20, 2)), r"\(seeds, rounds, candidates, d\)"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            simulate("hp_ucb", Sent(**{part: lambda *_, given=given: given}), make_spec(), rounds=20, seeds=3)
+
+
+def test_a_function_of_a_table_that_fails_is_named_with_its_error():
+    rows = np.zeros((5, 2))
+    words = (
+        r"reward = <function .*: failed at the contexts, an array of shape \(5, 2\) \(IndexError: .*; let it take such"
+    )
+    with pytest.raises(InvalidInput, match=words):
+        DataWorld(rows, reward=lambda row: row["a"], cost=rows[:, 1])

@@ -213,6 +213,8 @@ class JaxBatch(Batch):
         with x64(True), jax.default_device(self.device):
             try:
                 yield
+            except InvalidInput:
+                raise
             except Exception as error:  # what a compiler may raise is not written down anywhere
                 said = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
                 if "RESOURCE_EXHAUSTED" in said or "ut of memory" in said:

@@ -21,6 +21,7 @@ from safedial.core.tighter_radii import Tight
 from safedial.errors import require
 from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.several_costs import with_costs
+from safedial.simulation.own_checks import check_choice, checked_means
 from safedial.simulation.rule import CURVES, TOTALS, Rule, Step, bound, exceeded, sent_context
 from safedial.worlds.world import NOISY, Draws, Exposure, Outcome, World, generators
 
@@ -130,6 +131,9 @@ class Batch:
             if self.world.adversarial:
                 self._send(now, draws.context[index])
             prediction, choice = self.rule.decide(self.state, number, now, coin)
+            if number == 1:
+                check_choice(self.policy, choice, shape[1:])
+                check_intensities(self.policy.name, np.min(choice.intensity), np.max(choice.intensity))
             if self.setting.observe:
                 self.setting.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
             chosen[index] = choice.intensity
@@ -152,7 +156,7 @@ class Batch:
             context = draws.context[:, None]
             check_rises(self.spec.noise_scale, context)
             means = self.world.means(self.spec, self.truth, draws.context)
-            reward_mean, cost_mean = means[0][:, None], means[1][:, None]
+            reward_mean, cost_mean = (each[:, None] for each in checked_means(self.world, means, (step, seeds)))
         return Exposure(context, reward_mean, cost_mean, gain, harm, *noise)
 
     def _send(self, now: Exposure, candidates: Array) -> None:
@@ -160,7 +164,8 @@ class Batch:
         state = self.state.estimate if isinstance(self.state, Tight) else self.state
         now.context[:] = sent_context(self.rule, state, candidates, self.truth)
         check_rises(self.spec.noise_scale, now.context)
-        now.reward_mean[:], now.cost_mean[:] = self.world.means(self.spec, self.truth, now.context)
+        means = self.world.means(self.spec, self.truth, now.context)
+        now.reward_mean[:], now.cost_mean[:] = checked_means(self.world, means, now.cost_mean.shape)
 
     def _account(self, done: int, rounds: Exposure, outcome: Outcome, steps: Step) -> None:
         """Score a chunk."""
