@@ -152,7 +152,8 @@ def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost
 
     Only this package's own policies do: with any other, what is learned may depend on the dose.
     """
-    return policy.name in POLICIES and not policy.binary_cost and dose_free_learning(spec, dose, baseline_cost)
+    ours = policy.name in POLICIES and not policy.own_parts
+    return ours and not policy.binary_cost and dose_free_learning(spec, dose, baseline_cost)
 
 
 __all__ = [

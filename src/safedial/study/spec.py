@@ -183,6 +183,11 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
     default = {"name": stated.default_policy, **stated.default_options}
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
+    for each in (given, own):
+        if isinstance(each, Policy) and each.name in FACTORIES:
+            own_parts = ", ".join(each.own_parts)
+            words = f"is a name of this package, and {own_parts} is your own, which a log could not tell apart"
+            require(not own_parts, "policy", each.name, words, "give the policy another name, and a `learner`")
     if isinstance(given, Policy):
         given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
     proper = isinstance(given, (str, Mapping))
