@@ -1,14 +1,17 @@
 """The package as a whole: public names, quick imports, kind words for a missing extra, no index in the locks."""
 
+import json
 import re
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import safedial
-from safedial.errors import MissingExtra, import_extra
+from safedial.errors import MissingExtra, how_to_install, import_extra
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,8 +37,33 @@ def test_simulate_is_the_function_whatever_was_imported_before():
 
 
 def test_a_missing_extra_is_explained():
-    with pytest.raises(MissingExtra, match=r'pip install "safedial\[jax\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install .*\[jax\]"'):
         import_extra("no_such_package", "jax")
+
+
+@pytest.mark.parametrize(
+    ("came", "shown"),
+    [
+        (None, '"safedial[plot,data]"'),
+        ({"url": "file:///home/ward/my%20files/safedial", "dir_info": {}}, '"/home/ward/my files/safedial[plot,data]"'),
+        ({"url": "file:///src/safedial", "dir_info": {"editable": True}}, '--editable "/src/safedial[plot,data]"'),
+        ({"url": "file:///dist/safedial.whl", "archive_info": {}}, '"/dist/safedial.whl[plot,data]"'),
+        ({"url": "https://host/safedial.whl", "archive_info": {}}, '"safedial[plot,data]"'),
+    ],
+)
+def test_extras_are_added_from_where_the_package_was_installed(monkeypatch, came, shown):
+    """A name alone would be looked for in an index, where another package may have it."""
+    found = SimpleNamespace(read_text=lambda name: json.dumps(came) if came and name == "direct_url.json" else None)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: found)
+    assert how_to_install("plot", "data") == f"pip install {shown}"
+
+
+def test_extras_of_a_package_that_is_not_installed_are_added_by_its_name(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", missing)
+    assert how_to_install("plot") == 'pip install "safedial[plot]"'
 
 
 def test_requirements_are_hash_locked_and_name_no_index():

@@ -66,7 +66,7 @@ def read_marks(given: Checkpoint | None, study: str) -> dict[int, bytes]:
     except (KeyError, TypeError, ValueError, OverflowError):
         marks = {}
     if not marks or any(seq < 1 or len(name) != 32 for seq, name in marks.items()):
-        rule = "must be SEQ:HASH, as `checkpoint` printed it, or the JSON object that it wrote"
+        rule = "must be SEQ:HASH, as `checkpoint` printed it, the JSON object that it wrote, or in Python Path(FILE)"
         raise InvalidInput(f"checkpoint = {str(given)[:80]!r}: {rule}", public=f"checkpoint: {rule}")
     return marks
 
@@ -90,7 +90,7 @@ def check_signature(given: Checkpoint, public_key: str | os.PathLike[str]) -> No
     key = _key(public_key, "public_key", serialization.load_pem_public_key)
     loaded = load_checkpoint(given)
     mark = {} if isinstance(loaded, str) else loaded
-    way_out = "leave public_key out, or give the signed one"
+    way_out = "leave public_key out, or give the signed one, a file as Path(FILE)"
     require("signature" in mark, "checkpoint", str(given)[:80], "has no signature", way_out)
     try:
         key.verify(bytes.fromhex(mark["signature"]), _message(mark))
@@ -105,9 +105,9 @@ def _message(mark: Mapping[str, Any]) -> bytes:
 
 
 def _key(path: str | os.PathLike[str], argument: str, load: Any) -> Any:
-    ed25519 = import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sign")
+    ed25519, content = import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sign"), _read(argument, path)
     try:
-        key = load(_read(argument, path))
+        key = load(content)
     except (TypeError, ValueError) as error:
         key = error
     proper = isinstance(key, (ed25519.Ed25519PrivateKey, ed25519.Ed25519PublicKey))

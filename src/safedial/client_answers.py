@@ -49,7 +49,8 @@ def read_refusal(status: int, text: bytes) -> InvalidInput:
     try:
         problem = json.loads(text)
         code, words = problem["code"], problem.get("detail") or problem["title"]
-        where = f"{problem['field']}: " if problem.get("field") else ""
+        field = problem.get("field") or ""
+        where = f"{field}: " if field and not words.startswith((f"{field}:", f"{field} ")) else ""
     except (ValueError, KeyError, TypeError):
         code, words, where = "invalid_input", "no further words", ""
     return InvalidInput(f"the service refused ({status} {code}): {where}{words}", code)

@@ -89,12 +89,28 @@ EXTRAS = {
 
 
 def how_to_install(*extras: str) -> str:
-    """The command that adds extras to an installed safedial.
+    """The command that adds extras to the installed safedial, from where it was installed: a folder, a file, an index.
 
-    >>> print(how_to_install("plot", "data"))
-    pip install "safedial[plot,data]"
+    >>> print(how_to_install("plot", "data"))  # doctest: +ELLIPSIS
+    pip install ...[plot,data]"
     """
-    return f'pip install "safedial[{",".join(extras)}]"'
+    return f'pip install {_installed_from()}[{",".join(extras)}]"'
+
+
+def _installed_from() -> str:
+    """What `pip install` was given, with a quotation mark before it; the name alone if it came from an index."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        came = json.loads(distribution("safedial").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # run from its source
+        came = {}
+    address = urlsplit(came.get("url", ""))
+    option = "--editable " if came.get("dir_info", {}).get("editable") else ""
+    return f'{option}"{url2pathname(address.path) if address.scheme == "file" else "safedial"}'
 
 
 def printable(text: str) -> str:
@@ -116,10 +132,10 @@ def printable(text: str) -> str:
 def import_extra(module: str, extra: str) -> Any:
     """Import `module`, or say which extra of safedial installs it.
 
-    >>> import_extra("not_there", "plot")
+    >>> import_extra("not_there", "plot")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    safedial.errors.MissingExtra: this needs the package not_there: pip install "safedial[plot]"
+    safedial.errors.MissingExtra: this needs the package not_there: pip install ...[plot]"
     """
     from importlib import import_module
 
@@ -133,8 +149,8 @@ def import_extra(module: str, extra: str) -> Any:
 def explained(error: ModuleNotFoundError) -> str:
     """How to install a missing package; empty if no extra of safedial contains it.
 
-    >>> print(explained(ModuleNotFoundError(name="fastapi.openapi")))
-    this needs the package fastapi: pip install "safedial[service]"
+    >>> print(explained(ModuleNotFoundError(name="fastapi.openapi")))  # doctest: +ELLIPSIS
+    this needs the package fastapi: pip install ...[service]"
     """
     package = (error.name or "").partition(".")[0]
     brings = next((name for name, (packages, _) in EXTRAS.items() if package in packages), "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safedial.errors import EXTRAS
+from safedial.errors import EXTRAS, how_to_install
 from safedial.specfile import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_a_command_without_its_extra_says_how_to_get_it_and_leaves_nothing_behin
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-    assert f'pip install "safedial[{extra}]"' in done.stderr
+    assert how_to_install(extra) in done.stderr
     assert any(f"needs the package {name}" in done.stderr for name in hidden)
     written = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert written == {"spec.toml", "log.csv", "rw_steps.parquet"}

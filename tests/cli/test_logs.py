@@ -4,9 +4,10 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from safedial.rounds_io import log_text
+from safedial.rounds_io import log_text, read_log
 from safedial.specfile import EXAMPLE
 from safedial.sweep.grid import read_grid
 from tests.calibration.test_confounded import clinic
@@ -45,6 +46,21 @@ def test_a_simulated_log_is_in_the_units_of_its_spec_file(folder):
     done = run("check", "units.csv", "--spec", "units.toml", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr + done.stdout
     assert json.loads(done.stdout)["flagged"] == []
+
+
+def test_a_log_is_of_the_rounds_that_the_engine_played(folder):
+    words = ("simulate", "--spec", "spec.toml", "--rounds", "300", "--seeds", "1", "--json", "--engine", "jax", "--log")
+    assert run(*words, "compiled.csv", cwd=folder).returncode == 0
+    usual, same = (read_log(folder / name) for name in ("log.csv", "compiled.csv"))
+    for name in ("context", "action", "reward", "cost"):
+        np.testing.assert_allclose(getattr(same, name), getattr(usual, name), rtol=0.0, atol=1e-9)
+    drawn = run(*words, "drawn.csv", "--draws", "counter", cwd=folder)
+    assert drawn.returncode == 0, drawn.stderr
+    cost = read_log(folder / "drawn.csv").cost
+    assert len(cost) == 300
+    assert not np.array_equal(cost, usual.cost)
+    refused = run(*words[:-3], "--draws", "counter", "--log", "no.csv", cwd=folder)
+    assert "is for engine jax only" in refused.stderr
 
 
 def test_check_raises_a_flag_and_writes_one_page_with_nothing_fetched(folder):

@@ -8,6 +8,7 @@ import pytest
 from safedial import open_study
 from safedial.bench import simulation_speed
 from safedial.cli.output import print_table
+from safedial.decision.units import rounded_down
 from safedial.study import Store, create_study
 from tests.program import run
 from tests.study.conftest import SPEC
@@ -64,7 +65,14 @@ def test_the_course_of_a_unit_is_whole(tmp_path):
         study.tell(advice.id, reward=-3.6931234e-05, cost=-1.2341234e-05, applied_action=advice.action / 3.000001)
     done = run("study", "units", "t", "ward 3 P-04", "--storage", storage)
     assert done.returncode == 0, done.stderr
-    for whole in ("-3.693e-05", "-1.234e-05", f"{advice.action:.4g}", f"{advice.action / 3.000001:.4g}", "day", "1"):
+    for whole in (
+        "-3.693e-05",
+        "-1.234e-05",
+        rounded_down(advice.action),
+        f"{advice.action / 3.000001:.4g}",
+        "day",
+        "1",
+    ):
         assert whole in done.stdout.split()
     assert max(len(line) for line in done.stdout.splitlines() if "promise" not in line) <= 80
 

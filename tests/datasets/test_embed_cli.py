@@ -13,6 +13,7 @@ import pytest
 from safedial import InvalidInput, MissingExtra
 from safedial.datasets.battery.embedder import Embedder
 from safedial.datasets.battery.embedders import EMBEDDERS, open_embedder
+from safedial.errors import how_to_install
 from tests import program
 from tests.datasets.generate import rw_samples, write_rw
 
@@ -59,7 +60,7 @@ def test_an_absent_package_is_one_sentence_with_the_way_out_and_no_cache_is_made
     out = ("--out", str(tmp_path / "out")) if words[0] == "reproduce" else ()
     done = program.run(*words, "--embedder", name, *out, *places(data, tmp_path / "cache"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert 'this needs the package torch: pip install "safedial[text]"' in done.stderr
+    assert f"this needs the package torch: {how_to_install('text')}" in done.stderr
     assert not (tmp_path / "cache").exists()
     assert not list(tmp_path.glob("out/*"))
 

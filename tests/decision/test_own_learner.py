@@ -80,7 +80,7 @@ def test_what_a_learner_has_not_is_refused_in_words():
     agent = Agent(2, SPEC, policy=by_mean())
     with pytest.raises(InvalidInput, match="this learner has no coefficients"):
         _ = agent.cost_coef
-    with pytest.raises(InvalidInput, match="only hp_conformal can forget"):
+    with pytest.raises(InvalidInput, match="is only for hp_conformal, hp_shield and hp_student"):
         agent.resume(forget=True)
 
 

@@ -140,7 +140,7 @@ def test_another_regressor_is_refused_at_loading(tmp_path):
     treat(agent, 150)
     agent.save(tmp_path / "agent")
     Agent.load(tmp_path / "agent", policy=shield(**options(-1.5)))
-    with pytest.raises(InvalidInput, match="predicts otherwise than the saved one"):
+    with pytest.raises(InvalidInput, match="gives other predictions than the saved one"):
         Agent.load(tmp_path / "agent", policy=shield(**options(0.0)))
 
 

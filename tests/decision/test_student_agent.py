@@ -125,7 +125,9 @@ def test_history_counts_and_reports_must_fit_their_rounds():
     agent.update(contexts[0], 0.0, reward=0.0, cost=0.6, baseline_cost=0.6)
     with pytest.raises(InvalidInput, match=r"action = 0.0: was given, in a round before the first decision"):
         agent.update(contexts[0], 0.0, reward=0.0, cost=0.0)
-    with pytest.raises(InvalidInput, match=r"row 1: action = 0.0: was given, .* all rounds up to the last of them"):
+    with pytest.raises(
+        InvalidInput, match=r"row 1: action = 0.0: was given, .* every round up to and including the last of them"
+    ):
         agent.update_many(contexts[:2], [0.1, 0.0], [0.05, 0.0], [0.1, 0.0])
     assert agent.decide(contexts[0]).prediction.rounds == 8
     anytime = make_agent(spec=RISKS | {"estimation_risk": 0.01}, promise="anytime")

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from safedial import InvalidInput
 from safedial.cli.reproduce import make_commands
+from safedial.errors import how_to_install
 from safedial.experiments import EXPERIMENTS, closed_loop, epsilon, nonlinear
 from safedial.experiments.report import write_report
 from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
@@ -62,7 +63,7 @@ def test_what_cannot_run_here_is_said_and_the_rest_is_done(tmp_path, monkeypatch
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "table1.csv").exists()
     assert "The battery experiment is skipped: no data folder is set" in done.stderr
-    assert 'loop is skipped: this needs the package progpy: pip install "safedial[battery]"' in done.stderr
+    assert f"loop is skipped: this needs the package progpy: {how_to_install('battery')}" in done.stderr
     assert "Not run yet: battery, closed_loop" in (tmp_path / "report.html").read_text()
 
 

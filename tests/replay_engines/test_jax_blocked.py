@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safedial import InvalidInput, hill, make_policy, replay
+from safedial.errors import how_to_install
 from safedial.replay_engines import jax_blocked, jax_kernel
 from tests.conftest import FULL, make_spec
 from tests.replay_engines.data import KINDS, assert_clear_of_the_switch, make_rounds
@@ -172,7 +173,7 @@ except safedial.MissingExtra as error:
     print(error)
 """
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert 'pip install "safedial[jax]"' in shown
+    assert how_to_install("jax") in shown
 
 
 LOWERED = [name for name in LINEAR if name != "thompson"]

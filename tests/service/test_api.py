@@ -457,3 +457,29 @@ def test_the_service_is_ready_when_the_logs_were_read_and_not_before(store, monk
     with running(store, port=port):
         assert service.get("/readyz").status == 200
     assert seen == [("trial", 503), ("broken", 503)]
+
+
+def test_a_misspelt_name_in_a_query_is_refused_and_not_ignored(service):
+    for path, takes in (
+        ("/v1/studies/trial/verify?checkpont=3:dead", "it takes checkpoint"),
+        ("/v1/studies/trial/decisions?patient=P-04", "it takes before, limit, overdue, search, unit, visit"),
+        ("/v1/studies?name=trial", "it takes none"),
+    ):
+        answer = service.get(path)
+        assert (answer.status, answer.code) == (422, "invalid_input")
+        assert takes in answer.json()["detail"]
+        assert "patient" not in answer.json()["detail"]
+    assert service.get("/v1/studies/trial/decisions?limit=1").status == 200
+
+
+def test_a_resume_says_over_http_whether_the_study_goes_on(service):
+    spec = {**SPEC, "guard": {"max_open": 1}}
+    assert service.post("/v1/studies", {"name": "ward", "spec": spec}).status == 201
+    idle = service.post("/v1/studies/ward/resume", {"reason": "nothing to clear"})
+    assert (idle.status, "the study is not stopped" in idle.json()["detail"]) == (422, True)
+    ids = [service.ask("ward", [0.1, 0.1]).json()["id"] for _ in range(3)]
+    again = service.post("/v1/studies/ward/resume", {"reason": "looked at it"})
+    assert (again.status, again.json()["stopped"]) == (201, "too_many_open")
+    for each in ids[:2]:
+        assert service.post(f"/v1/decisions/{each}/outcome", {"reward": 0.0, "cost": 0.0}).status == 201
+    assert service.post("/v1/studies/ward/resume", {"reason": "outcomes are in"}).json()["stopped"] == ""

@@ -14,6 +14,7 @@ from safedial.study import Store, create_study, open_study
 from safedial.study.keys import create_key
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
+from tests.study.conftest import SPEC
 
 AXE = Path(__file__).parent / "axe.min.js"
 AXE_SHA256 = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
@@ -243,6 +244,21 @@ def test_five_tasks_by_keyboard_alone(browser, ward):
     last = study.trail()[0]
     assert (last["kind"], last["reason"], last["body"]["rule"]) == ("resumed", "levels checked by hand", "stop_rule")
     assert browser.console == []
+
+
+def test_the_page_says_that_a_resumed_study_has_stopped_again(browser, store):
+    study = create_study("blocked", {**SPEC, "guard": {"max_open": 1}}, storage=store)
+    for _ in range(3):
+        study.ask([0.1, 0.1])
+    with running(store) as url:
+        shown(browser, url, "blocked:health")
+        tab_to(browser, "here.id === 'resume-reason'")
+        type_in(browser, "looked at it")
+        tab_to(browser, "here.tagName === 'BUTTON'")
+        press(browser, "Enter")
+        news = browser.until("document.getElementById('news').textContent", wanted=lambda words: "resumed" in words)
+    assert news == "The study was resumed and has stopped again at once: Too many outcomes are open."
+    assert study.status()["stopped"] == "too_many_open"
 
 
 def test_a_chart_is_read_with_the_arrow_keys(browser, ward):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_without_the_package_the_error_names_the_extra_and_nothing_is_written(li
     for name in {"cryptography", *(name for name in sys.modules if name.startswith("cryptography."))}:
         monkeypatch.setitem(sys.modules, name, None)
     for call in (lambda: lite.checkpoint(sign_with="key.pem"), lambda: lite.verify(checkpoint="1:", public_key="x")):
-        with pytest.raises(MissingExtra, match=r'needs the package cryptography: pip install "safedial\[sign\]"'):
+        with pytest.raises(MissingExtra, match=r'needs the package cryptography: pip install .*\[sign\]"'):
             call()
     assert lite.status()["seq"] == 1
     assert lite.verify(checkpoint=lite.checkpoint()).ok
@@ -116,5 +117,5 @@ def test_a_signed_checkpoint_is_checked_with_the_public_key(lite, tmp_path):
     with pytest.raises(InvalidInput, match="has no signature"):
         check_signature(lite.checkpoint(), tmp_path / "one.pub")
     with pytest.raises(InvalidInput, match=r"public_key = .*must be a PEM file"):
-        check_signature(mark, tmp_path / "study.db")
+        check_signature(mark, Path(__file__))
     assert lite.status()["seq"] == 3

@@ -184,8 +184,7 @@ def simulate(
         options: dict[str, Any] = {"rounds": rounds, "seeds": which, "dose": curve, "progress": advance}
         how: dict[str, Any] = {"engine": engine, "device": device, "draws": draws, "dtype": dtype}
         if log:
-            require(engine != "jax", "--log", log, "is not for --engine jax, which keeps no rounds", "leave one out")
-            played, result = logged_simulation(chosen, place, stated, **options)
+            played, result = logged_simulation(chosen, place, stated, **options, how=how)
             units = {"features": file.features, "dial": file.dial} if file else {}
             write_text(log, log_text(played, **units))
         else:

@@ -18,6 +18,7 @@ from safedial.cli.study_output import (
     read_fields,
     read_pairs,
     receipt_words,
+    resumed_words,
     with_age,
     with_named_wait,
     without_outcome,
@@ -172,7 +173,9 @@ def void(
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Declare a round void. Unless the reason is unrelated to the outcome, the model stops learning before it."""
+    """Declare a round void. Unless its reason is unrelated to the outcome, certified policies and HP-Student learn
+    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding.
+    """
     with opened(storage, decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=True)
@@ -214,7 +217,7 @@ def resume(
     """Clear an alarm, so that the study advises as usual again."""
     with opened(storage, name) as found:
         receipt = found.resume(reason, rule=rule, forget=forget)
-        print_answer(receipt.to_dict(), format, json, f"Resumed: event {receipt.seq}.")
+        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {resumed_words(receipt)}")
 
 
 @study.command()
@@ -252,7 +255,7 @@ def amend(
         for note in notes:
             typer.echo(f"safedial: warning: {note.message}", err=True)
         (event,) = found.events(receipt.seq, 1)["events"]
-        words = f"Amended from round {event['body']['from_round']} on: event {receipt.seq}."
+        words = f"{receipt_words(receipt)} Amended from round {event['body']['from_round']} on."
         after = "What was learned is kept." if event["body"]["keep_learning"] else "Learning starts again."
         print_answer(receipt.to_dict(), format, json, f"{words} {after}")
 

@@ -13,8 +13,6 @@ import typer
 from safedial.cli.study_options import Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
 from safedial.cli.study_output import long_run_words, print_answer, verify_words
 
-PSEUDONYM = re.compile(r"[0-9a-f]{64}")
-
 
 def verify(
     storage: Storage,
@@ -107,12 +105,30 @@ def checkpoint(
     shown = out is not None or json or format == "json"
     require(shown or sign_with is None, "--sign-with", str(sign_with), "signs a file", "give --out FILE, or --json")
     signed = signer(sign_with)
+    if out is not None:
+        check_target(out, name)
     with opened(storage, name or None) as found:
         mark = found.checkpoint(reason) if name else checkpoint_store(found, reason=reason, actor=actor_name(None))
     mark = signed(mark)
     if out is not None:
         write_json(out, mark)
     print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
+
+
+def check_target(out: Path, name: str) -> None:
+    """Refuse a file that cannot be written, or that is not an earlier checkpoint of the same log."""
+    from safedial.checkpoints import load_checkpoint
+    from safedial.errors import InvalidInput, require
+    from safedial.study.schema import STORE_NAME
+
+    require(out.parent.is_dir(), "--out", str(out), "is in a folder that does not exist", "create the folder first")
+    if out.exists():
+        try:
+            kept: Any = load_checkpoint(out)
+        except InvalidInput:
+            kept = {}
+        same = kept.get("study") == (name or STORE_NAME)
+        require(same, "--out", str(out), "holds something else than a checkpoint of this log", "name another file")
 
 
 def backup(
@@ -191,13 +207,19 @@ def units(
 
 
 def _short(label: str) -> str:
-    """A pseudonym by its first digits, which tell it from others; --json has all of them."""
+    """A pseudonym by its first digits, by which `units` finds it too; --json has all of them."""
+    from safedial.study.pseudonyms import PSEUDONYM
+
     return f"{label[:12]}…" if PSEUDONYM.fullmatch(label) else label
 
 
 def _cell(name: str, value: Any) -> str:
+    from safedial.decision.units import rounded_down
+
     if value is None:
         return ""
     if name == "at":
         return str(value)[:16].replace("T", " ")
+    if name == "action":
+        return rounded_down(float(value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -66,6 +66,15 @@ def receipt_words(receipt: Any) -> str:
     )
 
 
+def resumed_words(receipt: Any) -> str:
+    """Whether a study goes on after it was resumed."""
+    from safedial.decision.decision import LIMITS
+
+    if not receipt.stopped:
+        return "The study is resumed."
+    return f"The study was resumed and has stopped again at once: {LIMITS[receipt.stopped]} ({receipt.stopped})."
+
+
 def verify_words(report: Any) -> str:
     """A report of `verify` in one sentence, with a note on clocks if needed."""
     if not report.ok:
@@ -126,7 +135,9 @@ def read_pairs(option: str, words: list[str] | None) -> dict[str, Any]:
     found = {}
     for word in words or []:
         name, equals, text = word.partition("=")
-        require(equals and name, option, word, "must be NAME=VALUE", f"for example {option} dim=2")
+        example = {"--meta": "ward=3b", "--cost": "trough=12"}.get(option, "dim=2")
+        require(equals and name, option, word, "must be NAME=VALUE", f"for example {option} {example}")
+        require(name not in found, option, word, f"gives {name} a second value", "give it once")
         found[name] = _read_value(text)
     return found
 

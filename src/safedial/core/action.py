@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 from safedial.core.confidence import Bounds
 from safedial.core.namespace import namespace, where
 from safedial.core.safe_set import SafeSet
+from safedial.errors import require
+
+ROUNDING = 1e-6
+"""How far rounding, also in single precision, may move an intensity out of [0, 1]."""
 
 
 class Choice(NamedTuple):
@@ -40,3 +44,18 @@ def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0
         xp = namespace(reward_index, safe.intensity)
         low = xp.maximum(low, xp.where(probe > 0.0, xp.minimum(least_probe, safe.intensity), low))
     return Choice(where(reward_index >= 0.0, safe.intensity, low), safe, bounds, reward_index)
+
+
+def check_intensities(policy: str, lowest: Any, highest: Any) -> None:
+    """Refuse intensities outside [0, 1], and those that are not numbers, by the lowest and highest that a policy chose.
+
+    >>> check_intensities("mine", 0.2, 1.5)
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: intensity of policy 'mine' = 1.5: must lie in [0, 1]; let `decide` return ...
+    """
+    lowest, highest = float(lowest), float(highest)
+    inside = lowest >= -ROUNDING and highest <= 1.0 + ROUNDING
+    outside = highest if highest > 1.0 else lowest
+    way_out = "let `decide` return intensities from 0 to safe.intensity"
+    require(inside, f"intensity of policy {policy!r}", outside, "must lie in [0, 1]", way_out)

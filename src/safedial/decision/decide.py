@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from safedial.core.action import check_intensities
 from safedial.core.promise import PROMISES
 from safedial.core.rounding import round_down, round_up
 from safedial.core.spec import SafetySpec
@@ -45,6 +46,8 @@ def decide(
     elif learner.reads_questions:
         setting, safe_setting = learner.settings(prediction)
     else:
+        if not 0.0 <= choice.intensity <= 1.0:
+            check_intensities(rules.policy.name, choice.intensity, choice.intensity)
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:
             setting = setting_of(rules, choice.intensity)

@@ -139,7 +139,9 @@ def check_past(rules: Rules, sample: Sample, context: Any) -> None:
     given = sample.weight > 0.0 or excluded
     if not given and PROMISES[rules.policy.promise].gaussian and rules.policy.options["promise"] != "anytime":
         rule = "was given, in a round before the first decision: which rounds get nothing must not depend on outcomes"
-        way_out = "leave such rounds out if contexts alone decided it, and otherwise all rounds up to the last of them"
+        way_out = (
+            "leave such rounds out if contexts alone decided it; else every round up to and including the last of them"
+        )
         raise refusal("action", sample.applied, rule, way_out)
 
 

@@ -145,7 +145,7 @@ def check_missing(walked: BracketRounds) -> Finding:
         "Missing outcomes",
         "doubtful" if many else "ok",
         tested="Are fewer outcomes missing than the share δ?",
-        found=f"{count} of {total} are missing; the share δ = {walked.risk:g} is {walked.risk * total:.3g}.",
+        found=f"{count} of {total} outcomes are missing; the share δ = {walked.risk:g} is {walked.risk * total:.3g}.",
         means=means,
         missing=count,
         rounds=total,

@@ -76,7 +76,7 @@ def option_names(name: str) -> tuple[str, ...]:
     """The options of the policy of that name."""
     if name not in FACTORIES:
         near = get_close_matches(str(name), FACTORIES, n=1)
-        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(POLICIES)
+        way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(FACTORIES)
         raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
     return tuple(signature(FACTORIES[name]).parameters)
 
@@ -152,7 +152,8 @@ def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost
 
     Only this package's own policies do: with any other, what is learned may depend on the dose.
     """
-    return policy.name in POLICIES and not policy.binary_cost and dose_free_learning(spec, dose, baseline_cost)
+    ours = policy.name in POLICIES and not policy.own_parts
+    return ours and not policy.binary_cost and dose_free_learning(spec, dose, baseline_cost)
 
 
 __all__ = [

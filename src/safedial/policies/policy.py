@@ -2,7 +2,8 @@
 
 A policy is assembled from `core`; it holds only structure (which radius, clip or not). What may be swept (the spec, the
 round, the baseline cost) is an argument of `decide`, and so is randomness: `coin` is uniform on [0, 1), drawn by the
-caller. The learner is the linear one of `core.estimate` unless a policy has its own, with a batch shape in front:
+caller. The learner is the linear one of `core.estimate`; a policy may have parts of its own, with a batch shape in
+front:
 
     init(dim, *, ridge, batch) -> state               of a simulation, batch is (specs, seeds)
     predict(state, context) -> prediction             contexts (..., d); what `decide` is given
@@ -85,8 +86,14 @@ class Policy(NamedTuple):
 
     @property
     def is_linear(self) -> bool:
-        """Whether it learns with the linear estimate of `core.estimate`."""
-        return self.init is estimate.init
+        """Whether it learns with the linear estimate of `core.estimate`, every part of which is the package's."""
+        return (self.init, self.predict, self.update) == (estimate.init, estimate.predict, estimate.update)
+
+    @property
+    def own_parts(self) -> tuple[str, ...]:
+        """The names of its functions that are the user's own."""
+        parts = ("decide", "init", "predict", "update")
+        return tuple(part for part in parts if not str(getattr(self, part).__module__).startswith("safedial."))
 
 
 def _remake(name: str, options: dict[str, Any]) -> Policy:

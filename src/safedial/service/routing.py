@@ -47,13 +47,14 @@ def route(
     The parameters also describe the route in the OpenAPI document.
     """
     status = 201 if method == "POST" else 200
-    named = Fields.of(takes)
+    named, known = Fields.of(takes), frozenset(query or ())
 
     def put(handler: Handler) -> Handler:
         async def endpoint(request: Request) -> Response:
             started = time.perf_counter()
             service: Service = request.app.state.service
             try:
+                check_query(request, known)
                 response = await _serve(service, request, handler, role, named)
             except Exception as error:
                 response = answer_error(error, named.known, whole=takes in (schemas.NewStudy, schemas.Amendment))
@@ -73,6 +74,13 @@ def route(
         return handler
 
     return put
+
+
+def check_query(request: Request, known: frozenset[str]) -> None:
+    """Refuse a query that has other names than these: a misspelt filter or checkpoint would silently do nothing."""
+    if request.scope["query_string"] and not known.issuperset(request.query_params):
+        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+        raise Problem("invalid_input", f"the query has a name that this address does not know; {takes}")
 
 
 async def _serve(service: Service, request: Request, handler: Handler, role: str | None, named: Fields) -> Response:

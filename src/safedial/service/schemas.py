@@ -1,7 +1,6 @@
 """The bodies of requests and answers, with the package's names, for the OpenAPI document.
 
-Most of these models only describe: `request_body.take` reads the field names and the study checks the values, so that
-every value is checked once, whether it comes over HTTP, the command line or Python.
+Most models only describe: `request_body.take` reads the names, and the study checks the values, wherever they are from.
 """
 
 from __future__ import annotations
@@ -206,6 +205,7 @@ class Receipt(BaseModel):
     seq: int
     hash: str = Field(description="of the event: with its seq a checkpoint, for `verify`")
     replayed: bool = Field(description="it was already recorded")
+    stopped: str | None = Field(None, description="of a resume: the rule that has stopped the study again, or empty")
 
 
 class Event(BaseModel):
@@ -288,6 +288,7 @@ class Verification(BaseModel):
     problem: str
     clock_back: int = Field(description="events dated more than a second earlier than the event before them")
     clock_back_at: int | None = Field(description="the first of them")
+    checkpoint: int | None = Field(description="the seq of the checkpoint that the log was compared with")
 
 
 class Series(BaseModel):

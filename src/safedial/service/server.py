@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import sys
@@ -26,6 +27,11 @@ every step of a decision."""
 
 COLLECT_OBJECTS = 20_000
 """New objects after which Python looks for cycles among them; its own 700 would look several times for each batch."""
+
+MMAP_THRESHOLD, LARGE = -3, 1 << 20
+"""glibc's number of a setting: from which size on freed memory goes back to the system. glibc raises it to the size of
+the snapshots that a long study writes, and then keeps several times as much as one of them.
+"""
 
 STORAGE = "SAFEDIAL_STORAGE"
 HOST = "SAFEDIAL_HOST"
@@ -69,6 +75,8 @@ def worker() -> Any:
     """The app of one worker process; the store's URL comes from the environment."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(COLLECT_OBJECTS)
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # other C libraries have no such setting
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
     store = Store(os.environ[STORAGE], unit_keys=os.environ.get(UNIT_KEYS, "").splitlines())
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))

@@ -29,12 +29,16 @@ class Plan(NamedTuple):
     record: bool
 
 
-def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, Any, Any, Any]:
-    """A chunk: ((state, totals), totals at the marks, whether all costs are finite, what is recorded)."""
-    (state, totals), (done, marks, given) = carry, chunk
+def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) -> tuple[Any, ...]:
+    """A chunk: ((state, totals), totals at the marks, whether all costs are finite, the lowest and highest intensity,
+    what is recorded).
+    """
+    (state, totals), (done, marks, shown) = carry, chunk
     scan = plan.form == "scan"
     passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
-    rule = with_numbers(rule, passed)
+    scale = {name: part for name, part in (shown or {}).items() if name == "noise_scale"}  # NumPy looked it up
+    given: Any = {name: part for name, part in (shown or {}).items() if name not in scale}
+    rule = with_numbers(rule, (*passed[:2], passed[2] | scale))
     spec = rule.spec
     if scan and not (plan.counter or rule.world.adversarial):
         given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}
@@ -71,4 +75,5 @@ def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) 
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
     context = rounds.context if plan.counter or rule.world.adversarial else None  # the host has NumPy's
     told = (context, harm, outcome.reward, outcome.cost) if plan.record else ()
-    return (state, totals), curves, exceeded(spec, cost)[1], told
+    finite, chosen = exceeded(spec, jnp.where(counted, cost, 0.0))[1], jnp.where(counted, intensity, 0.0)
+    return (state, totals), curves, finite, (jnp.min(chosen), jnp.max(chosen)), told

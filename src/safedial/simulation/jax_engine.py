@@ -16,16 +16,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
 
 from safedial.core import estimate
+from safedial.core.action import check_intensities
 from safedial.core.namespace import is_zero
 from safedial.core.scale import NoiseScale
 from safedial.core.self_normalised import multipliers
 from safedial.core.spec import NUMBERS, SafetySpec
-from safedial.core.tighter_radii import needs_more
+from safedial.core.tighter_radii import PLAIN, needs_more
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.jax_device import device_named, x64
 from safedial.policies import POLICIES, make_policy
@@ -35,6 +37,7 @@ from safedial.simulation.jax_chunk import Plan, play
 from safedial.simulation.jax_learners import in_layout
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule
+from safedial.worlds.data_world import DataWorld
 from safedial.worlds.linear import CANDIDATES, LinearWorld
 from safedial.worlds.world import NOISY, Draws, Exposure, World
 
@@ -93,8 +96,9 @@ class JaxBatch(Batch):
         """The state of a block of seeds, made on the device in the layout of the program's form."""
         self._refuse()
         rows, on_gpu, seeds = len(self.totals["regret"]), self.device.platform != "cpu", len(self.seeds)
-        linear = self.policy.init is estimate.init  # the other layouts are of this state
-        radius, stated = self.policy.options.get("radius"), self.rule.stated
+        policy, stated = self.policy, self.rule.stated
+        linear = (policy.init, policy.predict, policy.update) == PLAIN  # the other layouts are of this learner
+        radius = policy.options.get("radius")
         plain = linear and not needs_more(radius, stated)
         odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
         fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
@@ -148,6 +152,9 @@ class JaxBatch(Batch):
         require(not self.rule.stated.learns_noise, "margin", spec.margin, rule, WAY_OUT)
         rule, scale = "of your own are checked in each round, which engine 'jax' cannot", spec.noise_scale
         require(scale is None or not scale.is_own, "noise_scale", scale, rule, WAY_OUT)
+        drawing = [part for part in ("predict", "update") if "rngs" in getattr(self.rule.asked, part)]
+        rule = f"draws from rngs in {' and '.join(drawing)}, which engine 'jax' would do once instead of in each round"
+        require(not drawing, "policy", name, rule, f"{WAY_OUT}, or draw from the round's `coin`")
         own, contexts = self.world.is_own and self.world.adversarial, self.world.contexts
         require(not own, "contexts", contexts, "of your own are not for it", WAY_OUT)
 
@@ -176,8 +183,10 @@ class JaxBatch(Batch):
 
     def _read(self, done: int, marks: int, draws: Any, found: list[Any]) -> None:
         """Read what every block has found in a chunk."""
-        curves, finite, told = zip(*found, strict=True)
-        require(all(map(bool, finite)), "dose", self.dose.to_dict(), "gave costs that are not finite")
+        curves, finite, intensities, told = zip(*found, strict=True)
+        for lowest, highest in intensities:
+            check_intensities(self.policy.name, lowest, highest)
+        self.require_finite(all(map(bool, finite)))
         for name in CURVES:
             self.curves[name].append(self._joined([each[name] for each in curves], 2)[:marks])
         if self.setting.record:
@@ -204,21 +213,27 @@ class JaxBatch(Batch):
         with x64(True), jax.default_device(self.device):
             try:
                 yield
+            except InvalidInput:
+                raise
             except Exception as error:  # what a compiler may raise is not written down anywhere
                 said = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
                 if "RESOURCE_EXHAUSTED" in said or "ut of memory" in said:
                     raise InvalidInput(f"seeds: do not fit into the memory of {self.device}; use fewer") from error
-                name = self.policy.name
-                raise InvalidInput(f"engine = 'jax': cannot compile {name} ({said}); {WAY_OUT}") from error
+                within = any(isinstance(frame.f_locals.get("self"), World) for frame, _ in walk_tb(error.__traceback__))
+                name = f"the world {self.world.name}" if within else self.policy.name
+                way_out = f"{WAY_OUT}, or the functions of its arrays' `namespace` in place of np, SciPy and `if`"
+                raise InvalidInput(f"engine = 'jax': cannot compile {name} ({said}); {way_out}") from error
 
     @cached_property
     def silent(self) -> set[str]:
         """What is 0 in every round, or not needed, and so is left out."""
         streams = ((stream, stream.replace("sensor", "sensor_noise")) for stream in NOISY)
         silent = {stream for stream, name in streams if is_zero(getattr(self.spec, name))}
-        coin = set() if self.policy.randomised or "coin" in self.rule.asked.update else {"coin"}
+        asked = self.rule.asked
+        coin = set() if self.policy.randomised or "coin" in (*asked.predict, *asked.update) else {"coin"}
         sent = {"reward_mean", "cost_mean"} if self.world.adversarial else set()
-        return silent | coin | sent | {"reward_intensity", "cost_intensity"}
+        scale = set() if isinstance(self.world, DataWorld) and self.world.scaled else {"noise_scale"}
+        return silent | coin | sent | scale | {"reward_intensity", "cost_intensity"}
 
     def _given(self, draws: Draws) -> dict[str, Any]:
         """A chunk of NumPy's world, filled up with rounds of zeros."""
@@ -226,6 +241,8 @@ class JaxBatch(Batch):
         if missing:
             draws = Draws(*(np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) for part in draws))
         given = self._exposure(draws)._asdict() | {"coin": draws.coin[:, None]}
+        if "noise_scale" not in self.silent:
+            given["noise_scale"] = np.asarray(self.world.noise_scale(self.spec, draws.context))[:, None]
         if self.world.adversarial:
             given["context"] = draws.context[:, None]
         return {name: np.asarray(part, self.plan.dtype) for name, part in given.items() if name not in self.silent}
@@ -243,7 +260,7 @@ class JaxBatch(Batch):
         each, dim = (self.step, 1, self.size), self.world.dim
         context = (*each, *((CANDIDATES,) if self.world.adversarial else ()), dim)
         context = (self.step, dim, *each[1:]) if self.turned else context
-        shapes = dict.fromkeys((*Exposure._fields, "coin"), each) | {"context": context}
+        shapes = dict.fromkeys((*Exposure._fields, "coin", "noise_scale"), each) | {"context": context}
         kept = {name: shape for name, shape in shapes.items() if name not in self.silent}
         return {name: jax.ShapeDtypeStruct(shape, self.plan.dtype) for name, shape in kept.items()}
 
@@ -260,6 +277,7 @@ class JaxBatch(Batch):
         self.unread()
         self.unread, self.state = lambda: None, self.blocks[0].carry[0]
         self.totals = {name: self._joined([each.carry[1][name] for each in self.blocks], 1) for name in self.totals}
+        self.require_finite(np.isfinite(self.totals["reward"]).all())
 
 
 ARGUMENTS = (*(name for name in NUMBERS if name != "violation_risk"), "log_inverse_risk", "tail", "least_informative")
@@ -311,6 +329,7 @@ def _known(rule: Rule) -> bool:
     if (
         rule.world.is_own
         or policy.name not in POLICIES
+        or policy.own_parts
         or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost))
     ):
         return False

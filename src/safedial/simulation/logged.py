@@ -14,6 +14,7 @@ from safedial.errors import require
 from safedial.policies import Policy
 from safedial.rounds_io import Log
 from safedial.seeds import Seeds
+from safedial.simulation.engines import USUAL
 from safedial.simulation.loop import Played
 from safedial.simulation.run import Simulation, simulate
 from safedial.worlds.world import World
@@ -67,12 +68,15 @@ def logged_simulation(
     seeds: Seeds,
     dose: DoseCurve | Dose | None = None,
     progress: Callable[[int], None] | None = None,
+    how: Mapping[str, Any] = USUAL,
 ) -> tuple[Log, Simulation]:
-    """`simulate` with these options, and the log of its first spec row and seed."""
+    """`simulate` with these options, and the log of its first spec row and seed. `how`: engine, device, draws and dtype
+    of `simulate`.
+    """
     require(spec.costs is None, "costs", list(spec.costs or ()), "have no log", "simulate, and record what was played")
     chunks: list[Played] = []
     result = simulate(
-        policy, world, spec, rounds=rounds, seeds=seeds, dose=dose, progress=progress, record=chunks.append
+        policy, world, spec, rounds=rounds, seeds=seeds, dose=dose, progress=progress, record=chunks.append, **how
     )
     context, action, reward, cost = _joined(chunks)
     log = Log(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.action import Choice
+from safedial.core.action import Choice, check_intensities
 from safedial.core.dose import Dose
 from safedial.core.estimate import Prediction
 from safedial.core.scale import check_rises
@@ -21,6 +21,7 @@ from safedial.core.tighter_radii import Tight
 from safedial.errors import require
 from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.several_costs import with_costs
+from safedial.simulation.own_checks import check_choice, checked_means
 from safedial.simulation.rule import CURVES, TOTALS, Rule, Step, bound, exceeded, sent_context
 from safedial.worlds.world import NOISY, Draws, Exposure, Outcome, World, generators
 
@@ -110,28 +111,36 @@ class Batch:
         outcome = self.world.outcome(self.spec, rounds)
         cost: Any = outcome.cost
         costs = cost.values() if isinstance(cost, Mapping) else (cost,)
-        finite = all(np.isfinite(each).all() for each in (outcome.reward, *costs))
-        way_out = "look at its contexts, means and noise"
-        require(finite, "world", self.world.name, "gave an outcome that is not a finite number", way_out)
+        self.require_finite(all(np.isfinite(each).all() for each in (outcome.reward, *costs)))
         self._account(done, rounds, outcome, steps)
         if self.setting.record:
             action = self.dose.cost.action(rounds.cost_intensity)
             self.setting.record(Played(rounds.context, action, outcome.reward, outcome.cost))
 
+    def require_finite(self, finite: Any) -> None:
+        way_out = "look at its contexts, means and noise"
+        require(finite, "world", self.world.name, "gave an outcome that is not a finite number", way_out)
+
     def play(self, done: int, rounds: Exposure, draws: Draws) -> Step:
         """The decisions of a chunk, one round after the other."""
         shape = rounds.cost_intensity.shape
+        chosen = rounds.cost_intensity if self.dose.is_identity else np.empty(shape)
         told = Step(*rounds[3:5], *(np.empty(shape, dtype=bool) for _ in range(3)))
         for index, now in enumerate(map(Exposure._make, zip(*rounds, strict=True))):
             coin, number = draws.coin[index], done + index + 1
             if self.world.adversarial:
                 self._send(now, draws.context[index])
             prediction, choice = self.rule.decide(self.state, number, now, coin)
+            if number == 1:
+                check_choice(self.policy, choice, shape[1:])
+                check_intensities(self.policy.name, np.min(choice.intensity), np.max(choice.intensity))
             if self.setting.observe:
                 self.setting.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
+            chosen[index] = choice.intensity
             self.state, step = self.rule.learn(self.state, now, prediction, choice, coin)
             for whole, part in zip(told, step, strict=True):
                 whole[index] = part
+        check_intensities(self.policy.name, chosen.min(), chosen.max())
         return told
 
     def _exposure(self, draws: Draws) -> Exposure:
@@ -147,7 +156,7 @@ class Batch:
             context = draws.context[:, None]
             check_rises(self.spec.noise_scale, context)
             means = self.world.means(self.spec, self.truth, draws.context)
-            reward_mean, cost_mean = means[0][:, None], means[1][:, None]
+            reward_mean, cost_mean = (each[:, None] for each in checked_means(self.world, means, (step, seeds)))
         return Exposure(context, reward_mean, cost_mean, gain, harm, *noise)
 
     def _send(self, now: Exposure, candidates: Array) -> None:
@@ -155,7 +164,8 @@ class Batch:
         state = self.state.estimate if isinstance(self.state, Tight) else self.state
         now.context[:] = sent_context(self.rule, state, candidates, self.truth)
         check_rises(self.spec.noise_scale, now.context)
-        now.reward_mean[:], now.cost_mean[:] = self.world.means(self.spec, self.truth, now.context)
+        means = self.world.means(self.spec, self.truth, now.context)
+        now.reward_mean[:], now.cost_mean[:] = checked_means(self.world, means, now.cost_mean.shape)
 
     def _account(self, done: int, rounds: Exposure, outcome: Outcome, steps: Step) -> None:
         """Score a chunk."""

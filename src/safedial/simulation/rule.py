@@ -140,7 +140,7 @@ def with_numbers(rule: Rule, numbers: Any) -> Rule:
     spec, stated, world = (copy.copy(each) for each in (rule.spec, rule.stated, rule.world))
     for each, given in zip((spec, stated, world), numbers, strict=True):
         for name, value in given.items():
-            object.__setattr__(each, name, (lambda _, value=value: value) if each is world else value)
+            object.__setattr__(each, name, (lambda _, at=None, value=value: value) if each is world else value)
     return rule._replace(spec=spec, stated=stated, world=world)
 
 

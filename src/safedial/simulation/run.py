@@ -26,6 +26,7 @@ from safedial.core.promise import PROMISES
 from safedial.core.self_normalised import with_ridge
 from safedial.core.spec import SafetySpec
 from safedial.core.spec_grid import check_grids
+from safedial.core.tighter_radii import PLAIN, needs_more
 from safedial.errors import is_whole, require
 from safedial.policies import Policy, check_proved
 from safedial.policies.several_costs import takes_costs
@@ -296,6 +297,9 @@ def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
     linear, scale, name = policy.is_linear, spec.noise_scale, policy.name
     words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
     require(policy.learner is None or not linear, "policy", name, words, way_out)
+    mixed = not linear and any(part in PLAIN for part in (policy.init, policy.predict, policy.update))
+    words = "has parts of the plain linear estimate, and its radius or the margin needs more than that"
+    require(not mixed or not needs_more(policy.options.get("radius"), spec), "policy", name, words, way_out)
     require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")
     given = PROMISES[policy.promise]
     proved = linear or spec.costs is None or given.bracketed or given.gaussian

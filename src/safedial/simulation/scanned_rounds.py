@@ -9,6 +9,7 @@ from jax import lax
 
 from safedial.core.estimate import Estimate
 from safedial.simulation.jax_learners import in_layout
+from safedial.simulation.own_checks import check_choice
 from safedial.simulation.rule import Rule, sent_context
 from safedial.worlds.world import Exposure
 
@@ -28,6 +29,7 @@ def play(rule: Rule, state: Any, rounds: Any, shape: Any, truth: Any, *, scan: b
             given = given | {"context": jnp.moveaxis(given["context"], -1, 0)}
         now, coin = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields}), given.get("coin", 0.0)
         prediction, choice = rule.decide(state, number, now, coin)
+        check_choice(rule.policy, choice, shape)
         state, step = rule.learn(state, now, prediction, choice, coin)
         flags = sum((1 << place) * part for place, part in enumerate(step[2:]))
         # One array comes out of a round: for one seed, every further one would take as long as the round itself.

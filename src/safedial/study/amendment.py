@@ -50,15 +50,18 @@ SHOWN = ("labels",)
 
 def new_fields(spec: StudySpec, given: Any, *, whole: bool) -> dict[str, Any]:
     """A study's fields after an amendment: the `whole` specification is given, or what changes (None drops a field; of
-    the guard, only the rules that are given change). A `SafetySpec` gives the whole promise.
+    the guard and the labels, only what is given changes). A `SafetySpec` gives the whole promise.
     """
     if isinstance(given, SafetySpec):
         return {name: value for name, value in spec.fields.items() if name not in NAMES} | given.to_dict()
     kind = "spec" if whole else "changes"
     require(isinstance(given, Mapping), kind, type(given).__name__, "must be an object of named values")
     fields = {name: value for name, value in spec.fields.items() if name in FIXED or not whole} | dict(given)
-    if not whole and isinstance(given.get("guard"), Mapping):
-        fields["guard"] = {**spec.fields["guard"], **given["guard"]}
+    for name in () if whole else ("guard", "labels"):
+        if isinstance(given.get(name), Mapping):
+            fields[name] = {**spec.fields.get(name, {}), **given[name]}
+    if isinstance(fields.get("labels"), Mapping):
+        fields["labels"] = {name: label for name, label in fields["labels"].items() if label is not None}
     return fields
 
 

@@ -220,13 +220,16 @@ class Receipt(NamedTuple):
     seq: int
     created: bool = True
     hash: str = ""
+    stopped: str | None = None
+    """Of a resume: the rule that has stopped the study again at once, or "" if none has; else None."""
 
     def __repr__(self) -> str:
         return f"Receipt(decision_id={self.decision_id!r}, seq={self.seq}, created={self.created})"
 
     def to_dict(self) -> dict[str, Any]:
         named = {"decision_id": self.decision_id} if self.decision_id else {}
-        return {**named, "seq": self.seq, "hash": self.hash, "replayed": not self.created}
+        after = {} if self.stopped is None else {"stopped": self.stopped}
+        return {**named, "seq": self.seq, "hash": self.hash, "replayed": not self.created, **after}
 
 
 def receipt(decision_id: DecisionId | None, event: Event, created: bool = True) -> Receipt:

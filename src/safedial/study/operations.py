@@ -49,9 +49,7 @@ def amending(fields: dict[str, Any], reason: str) -> list[Any]:
 
 
 def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
-    """A request for a decision, in the form of its digest: without metadata, or a proposal, in the form from before
-    there were any.
-    """
+    """A request for a decision, in the form of its digest: that from before metadata and proposals if it has none."""
     if question := {name: value for name in QUESTION if (value := getattr(noted, name)) is not None}:
         return ["ask", raw, baseline_cost, noted.meta, question]
     return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
@@ -249,7 +247,9 @@ def resume(
         words = "is only for hp_conformal, hp_shield and hp_student; the rounds of a certified learner stay valid"
         require(fits, "forget", forget, words)
         way_out = "there is nothing to resume; with forget it starts again without the earlier rounds"
-        require(state.stop_reason or forget, "study", transaction.source.name, "is not stopped", way_out)
+        if not (state.stop_reason or forget):
+            told = f"is not stopped; {way_out}"
+            raise StudyError("invalid_input", f"study {transaction.source.name!r} {told}", public=f"the study {told}")
         if rule not in (None, state.stop_reason):
             words = f"the study is stopped by {state.stop_reason or 'nothing'}; look at its status again"
             raise StudyError("other_rule", f"rule = {str(rule)[:80]!r}: {words}", public=f"rule: {words}")
@@ -259,7 +259,7 @@ def resume(
     event, created = once(transaction, key, ["resume", forget, reason], make)
     if rule not in (None, event.fields()["rule"]):
         raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another rule; give a new key")
-    return receipt(None, event, created)
+    return receipt(None, event, created)._replace(stopped=transaction.state.stop_reason)
 
 
 def amend(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,30 @@ def pseudonym(key: bytes, unit: str) -> str:
     '67ba444b2a2ae2e3'
     """
     return hmac.digest(key, unit.encode(), "sha256").hex()
+
+
+PSEUDONYM = re.compile(r"[0-9a-f]{64}")
+FEWEST_DIGITS = 8
+"""By so many digits, or more, of its beginning a pseudonym may be called, if no other begins so."""
+
+
+def check_label(unit: str) -> None:
+    """Refuse a pseudonym where a label belongs: its own pseudonym would be another unit.
+
+    The blanks around a label count as part of it, and nobody could see them in a pseudonym, so they are refused too.
+    """
+    rule = "is a pseudonym, which a decision cannot be asked for: one person would become two"
+    require(not PSEUDONYM.fullmatch(unit), "unit", unit, rule, "give the unit's own label")
+
+
+def shortens(digits: str, stored: str | None) -> bool:
+    """Whether digits, perhaps with the sign for what was left out, begin a stored pseudonym.
+
+    >>> [shortens(digits, "67ba444b2a2a" + "0" * 52) for digits in ("67ba444b2a2a…", "67ba444b", "67ba")]
+    [True, True, False]
+    """
+    given = digits.removesuffix("…")
+    return stored is not None and len(given) >= FEWEST_DIGITS and stored.startswith(given)
 
 
 def check_value(key: bytes, study: str) -> str:

@@ -47,8 +47,9 @@ def read_request(
     values = context if rules.features is None else rules.features.values(context)
     if proposal is not None:
         proposal = real("proposal", proposal)
-    read_label(rules.version, "unit", unit)
-    read_label(rules.version, "visit", visit)
+    for name, label in (("unit", unit), ("visit", visit)):
+        read_label(rules.version, name, label)
+        require(label is None or label == label.strip(), name, label, "must not begin or end with a blank")
     given = read_by_learner(rules, {"proposal": proposal, "unit": unit})
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
     raw = asked.vector if rules.features is None else values

@@ -75,8 +75,8 @@ class Scatter:
         and a thread may be about to.
         """
         if self._ends is not None:
-            decisions, added, gone = (column[:end] for column, end in zip(self._columns, self._ends, strict=True))
-            self._columns, self._ends = Columns(decisions, added, gone), None
+            cut: Any = [column[:end] for column, end in zip(self._columns, self._ends, strict=True)]
+            self._columns, self._ends = Columns(*cut), None
         return self._columns
 
     def arrays(self) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -108,7 +109,8 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
     fields = {str(name): value for name, value in given.items() if value is not None}
     unknown = sorted(set(fields) - {*NAMES, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
-    require(not unknown, "spec", unknown, "has unknown names")
+    near = get_close_matches(unknown[0], {*NAMES, *OPTIONS, *SHAPE, *SINCE_2}, n=1) if unknown else []
+    require(not unknown, "spec", unknown, "has unknown names", f"did you mean {near[0]!r}?" if near else "")
     promise = {name: value for name, value in fields.items() if name in NAMES}
     with warnings.catch_warnings():
         if quiet:
@@ -181,11 +183,17 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
     default = {"name": stated.default_policy, **stated.default_options}
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
+    for each in (given, own):
+        if isinstance(each, Policy) and each.name in FACTORIES:
+            own_parts = ", ".join(each.own_parts)
+            words = f"is a name of this package, and {own_parts} is your own, which a log could not tell apart"
+            require(not own_parts, "policy", each.name, words, "give the policy another name, and a `learner`")
     if isinstance(given, Policy):
         given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
     proper = isinstance(given, (str, Mapping))
     require(proper, "policy", given, "must be a name, or an object of a name and options", 'give {"name": "hp_probe"}')
     if isinstance(given, Mapping):
+        require("name" in given, "policy", sorted(map(str, given)), "has no name", 'give {"name": "hp_probe", ...}')
         given, options = given.get("name"), {name: value for name, value in given.items() if name != "name"}
     options |= {name: fields[name] for name in OPTIONS if name in fields}
     if own is not None:

@@ -23,7 +23,7 @@ from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
 from safedial.study.labels import labelled
 from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
-from safedial.study.pseudonyms import matching_key, no_key, pseudonym, read_unit_key
+from safedial.study.pseudonyms import check_label, matching_key, no_key, pseudonym, read_unit_key, shortens
 from safedial.study.requests import actor_name, read_label
 from safedial.study.spec import StudySpec
 from safedial.study.store import Store
@@ -215,6 +215,7 @@ class StudyReader:
         read_label(self.spec.rules_version, "unit", unit)
         if self._unit_key is None:
             raise no_key(self.name)
+        check_label(unit)
         return pseudonym(self._unit_key, unit)
 
     def unit_names(self, unit: str) -> tuple[str, ...]:
@@ -231,7 +232,9 @@ class StudyReader:
     def _of_unit(self, unit: str) -> list[dict[str, Any]]:
         names = self.unit_names(str(unit))
         found = [row for row in self._rows() if row.get("unit") in names]
-        if not found:
+        if not found and self.spec.unit_check:
+            found = [row for row in self._rows() if shortens(names[0], row.get("unit"))]
+        if len({row["unit"] for row in found}) != 1:
             raise unknown_unit(str(unit), pseudonyms=bool(self.spec.unit_check))
         return found
 

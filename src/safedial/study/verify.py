@@ -57,6 +57,8 @@ class Report:
     problem: str = ""
     clock_back: int = 0
     clock_back_at: int | None = None
+    checkpoint: int | None = None
+    """The seq of the checkpoint that the log was compared with."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -103,6 +105,7 @@ def verify_log(
         problem=bad.problem if bad else "",
         clock_back=check.clock_back,
         clock_back_at=check.clock_back_at,
+        checkpoint=max(marks, default=None),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safedial.core.spec import SafetySpec
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, refusal, require
 from safedial.worlds.noise import NOISES
 from safedial.worlds.world import Generators, World
 
@@ -65,14 +65,27 @@ class DataWorld(World):
 
     def _values(self, name: str, given: Any) -> Array:
         """One value for each key, the mean of its rows."""
-        values = _numbers(name, given(self.rows.copy()) if callable(given) else given, 1)
+        values = _numbers(name, self._computed(name, given) if callable(given) else given, 1)
         rule = f"must have one value for each of the {len(self.rows)} rows"
         require(len(values) == len(self.rows), name, f"shape {values.shape}", rule)
         return np.bincount(self._place, values) / np.bincount(self._place)
 
+    def _computed(self, name: str, function: Function) -> Any:
+        try:
+            return function(self.rows.copy())
+        except Exception as error:  # whatever a user's function raises
+            rule = f"failed at the contexts, an array of shape {self.rows.shape} ({type(error).__name__}: {error})"
+            way_out = "let it take such an array, one context a row, and return a number for each row"
+            raise refusal(name, function, rule, way_out) from error
+
     @property
     def name(self) -> str:
         return self.label
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the noise depends on the row."""
+        return self._scale is not None
 
     def to_dict(self) -> dict[str, Any]:
         """What tells it apart; the data themselves are not written."""

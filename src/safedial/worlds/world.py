@@ -26,6 +26,7 @@ from safedial.core.estimate import Prediction
 from safedial.core.namespace import where
 from safedial.core.safe_set import largest_safe_intensity
 from safedial.core.spec import CONSTANTS, SafetySpec
+from safedial.errors import require
 from safedial.worlds.noise import NOISES, quantile
 
 Array = NDArray[np.float64]
@@ -147,14 +148,38 @@ class World(ABC):
 
     def draw_chunk(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int = 0) -> Draws:
         """The `rounds` rounds after `done`, of every seed."""
-        context = np.ascontiguousarray(np.swapaxes(self.draw_contexts(spec, rngs, rounds, done), 0, 1))
+        drawn = self.draw_contexts(spec, rngs, rounds, done)
+        if self.is_own:
+            self._check_contexts(spec, drawn, (len(rngs["coin"]), rounds))
+        context = np.ascontiguousarray(np.swapaxes(drawn, 0, 1))
         numbers = {stream: self.draw_noise(stream, spec, rngs, rounds) for stream in NOISY}
         numbers["coin"] = np.stack([rng.random(rounds) for rng in rngs["coin"]])
         by_round = {stream: np.ascontiguousarray(np.swapaxes(values, 0, 1)) for stream, values in numbers.items()}
         scale = 1.0 if self.adversarial else self.noise_scale(spec, context)
         if not (np.ndim(scale) == 0 and scale == 1.0):
+            found, noise = np.shape(scale), by_round["cost_noise"].shape
+            rule = f"has a `noise_scale` of shape {found} at contexts (n, seeds, d), which must be (n, seeds) = {noise}"
+            require(found == () or fits(found, noise), "world", self.name, rule, "compute it from the contexts")
+            least = float(np.min(scale))
+            rule = f"has a `noise_scale` of {least:.6g}, which must be a number >= 0"
+            require(least >= 0.0, "world", self.name, rule, "give a standard deviation in units of κ")
             by_round |= {stream: by_round[stream] * scale for stream in ("reward_noise", "cost_noise")}
         return Draws(context, **by_round)
+
+    def _check_contexts(self, spec: SafetySpec, drawn: Any, lead: tuple[int, int]) -> None:
+        """Refuse contexts of one's own world that have another shape, or are longer than the spec's L."""
+        found, last = np.shape(drawn), (self.dim,)
+        proper = (found[:2], found[-1:], len(found)) == (lead, last, 4 if self.adversarial else 3)
+        offered = "candidates, " if self.adversarial else ""
+        rule = (
+            f"has `draw_contexts` that gave shape {found}, which must be (seeds, rounds, {offered}d) = {(*lead, *last)}"
+        )
+        require(proper, "world", self.name, rule, "draw as many for each seed from rngs['context']")
+        bound = spec.context_bound if "context_bound" in self.constants else None
+        largest = float(np.sqrt(np.max(np.vecdot(drawn, drawn))))
+        rule = f"is less than the norm of a context of world {self.name}, {largest:.6g}"
+        within = bound is None or largest <= bound * (1.0 + 1e-9)
+        require(within, "context_bound", bound, rule, "state that norm or more, or scale the contexts")
 
     def next_context(self, candidates: Array, truth: Any, predict: Callable[[Array], Prediction]) -> Array:
         """An adversary's choice, (specs, seeds, d) of (specs, seeds, candidates, d); it may ask for predictions."""
@@ -219,3 +244,8 @@ def on_sphere(vectors: Array, bound: float) -> Array:
     """Vectors (..., d), scaled in place to norm L, rounded down."""
     vectors *= ((bound * (1.0 - 1e-15)) / np.sqrt(np.vecdot(vectors, vectors)))[..., None]
     return vectors
+
+
+def fits(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an array of the shape `found` has a value for each place of `shape`, or one for several."""
+    return len(found) == len(shape) and all(one in (1, other) for one, other in zip(found, shape, strict=True))

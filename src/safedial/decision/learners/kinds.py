@@ -58,13 +58,11 @@ def _kind_of(policy: Policy) -> type[Learner]:
         return policy.learner
     if "cost_class" in policy.options:
         return ClassLearner
-    if policy.options.get("either"):
-        return EitherLearner
-    if policy.name in NAMED:
-        return NAMED[policy.name]
+    found = EitherLearner if policy.options.get("either") else NAMED.get(policy.name, LinearLearner)
+    own = not policy.is_linear if found is LinearLearner else set(policy.own_parts) - {"decide"}
     words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"
-    require(policy.is_linear, "policy", policy.name, words, out)
-    return LinearLearner
+    require(not own, "policy", policy.name, words, out)
+    return found
 
 
 def make_learner(rules: Rules) -> Learner:

@@ -322,7 +322,8 @@ class Learner(ABC):
 
     def forget(self) -> None:
         """Start again without the earlier rounds."""
-        raise InvalidInput("forget = True: only hp_conformal can forget; the rounds of a certified learner stay valid")
+        words = "is only for hp_conformal, hp_shield and hp_student; the rounds of a certified learner stay valid"
+        raise InvalidInput(f"forget = True: {words}")
 
     def coef(self, target: str) -> Array:
         """The coefficients of "reward" or "cost"."""

@@ -335,4 +335,4 @@ class ShieldHistory:
             size = np.abs(arrays["scales"][np.isfinite(arrays["scales"])])
             atol = 1e-3 * float(np.median(size)) if size.size else 0.0
             same = np.allclose(again, arrays["scales"], rtol=1e-3, atol=atol, equal_nan=True)
-            require(same, "regressor", self.options["regressor"], "predicts otherwise than the saved one did")
+            require(same, "regressor", self.options["regressor"], "gives other predictions than the saved one")

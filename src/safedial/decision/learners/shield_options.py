@@ -64,7 +64,7 @@ def started(rules: Rules, start_action: Any) -> Rules:
             try_out(name, options[name], width)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
-    words = "and start_scale: exactly one must say where to start, until there are rounds enough"
+    words = "and start_scale: give exactly one of them; it is the start until there are enough rounds"
     way_out = "declare a setting, or a share of the base, that is safe for every context"
     require(one, "start_action", start_action, words, way_out)
     if start_action is None:

@@ -137,7 +137,8 @@ at("resume").onsubmit = async (event) => {
   if (answer.ok) {
     at("resume-reason").value = at("resume-answer").textContent = "";
     at("resume-forget").checked = false;
-    say("The study is resumed.");
+    const { stopped: again } = await answer.json().catch(() => ({}));
+    say(again ? `The study was resumed and has stopped again at once: ${STOPS[again] ?? again}` : "The study is resumed.");
     at("health-title").focus();
     return tick();
   }

@@ -1,0 +1,361 @@
+"""Policies, learners and worlds of one's own: used as they are in both engines, or refused by name with the rule."""
+
+import numpy as np
+import pytest
+
+from safedial import (
+    Agent,
+    DataWorld,
+    InvalidInput,
+    LinearWorld,
+    check_policy,
+    create_study,
+    hill,
+    make_policy,
+    replay,
+    simulate,
+)
+from safedial.core.namespace import namespace
+from safedial.policies import POLICIES
+from safedial.simulation import engines, jax_engine
+from safedial.worlds import Outcome, World
+from tests.conftest import make_spec
+
+UCB = make_policy("hp_ucb")
+WORLD = LinearWorld(dim=3)
+
+
+def own(**parts):
+    """hp_ucb under another name, with parts of one's own."""
+    return UCB._replace(name="mine", label="Mine", promise="heuristic", options={}, **parts)
+
+
+def both_engines(policy, world=WORLD, spec=None, rounds=120, seeds=3):
+    """The regret in both engines, which must agree."""
+    spec = spec or make_spec()
+    runs = [simulate(policy, world, spec, rounds=rounds, seeds=seeds, engine=each) for each in ("numpy", "jax")]
+    np.testing.assert_allclose(runs[0].regret, runs[1].regret, rtol=0.0, atol=1e-9)
+    return runs[0].regret
+
+
+def test_a_learner_that_draws_in_each_round_is_not_compiled(monkeypatch):
+    def update(state, prediction, reward, cost, weight, rngs):
+        return UCB.update(
+            state, prediction, reward, cost, weight * np.array([float(rng.random() < 0.5) for rng in rngs])
+        )
+
+    policy = own(init=lambda *sizes, **more: UCB.init(*sizes, **more), update=update)
+    words = r"policy = 'mine': draws from rngs in update, .*once.*; use engine='numpy', or draw from the round's `coin`"
+    with pytest.raises(InvalidInput, match=words):
+        simulate(policy, WORLD, make_spec(), rounds=20, seeds=2, engine="jax")
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    auto = simulate(policy, WORLD, make_spec(), rounds=20, seeds=2, engine="auto")
+    assert auto.engine == "numpy"
+    np.testing.assert_array_equal(auto.regret, simulate(policy, WORLD, make_spec(), rounds=20, seeds=2).regret)
+
+
+def test_a_compiled_learner_may_draw_before_the_first_round_and_from_the_coin():
+    def init(dim, *, ridge, batch, rngs):
+        start = UCB.init(dim, ridge=ridge, batch=batch)
+        return start._replace(reward_coef=start.reward_coef + np.array([[rng.normal()] for rng in rngs]))
+
+    def predict(state, context, coin):
+        seen = UCB.predict(state, context)
+        return seen._replace(reward=seen.reward + coin - 0.5)
+
+    usual = both_engines(own())
+    assert np.any(both_engines(own(init=init)) != usual)
+    assert np.any(both_engines(own(predict=predict)) != usual)
+
+
+def narrow(state, context):
+    seen = UCB.predict(state, context)
+    return seen._replace(width=0.0 * seen.width, cost=seen.cost - 5.0)
+
+
+def ignore(state, prediction, reward, cost, weight):
+    return UCB.update(state, prediction, 0.0 * reward, cost, weight)
+
+
+@pytest.mark.parametrize("name", ["mine", "hp_ucb"])
+@pytest.mark.parametrize("part", [{"predict": narrow}, {"update": ignore}], ids=["predict", "update"])
+def test_a_part_of_a_learner_is_used_in_both_engines_whatever_the_name(name, part):
+    policy = UCB._replace(name=name, **part)
+    assert policy.own_parts == tuple(part)
+    assert not policy.is_linear
+    usual = both_engines(UCB)
+    assert np.all(both_engines(policy) != usual)
+    np.testing.assert_array_equal(both_engines(UCB), usual, "the package's program is another")
+
+
+def test_rows_of_a_policy_with_a_part_of_one_s_own_learn_apart():
+    """Also under a name of the package: a part may learn what the doses teach."""
+
+    def update(state, prediction, reward, cost, weight, intensity):
+        return UCB.update(state, prediction, reward, cost, weight * (intensity < 0.2))
+
+    policy = UCB._replace(update=update)
+    both = simulate(policy, WORLD, make_spec(threshold=[0.1, 0.9]), rounds=100, seeds=2)
+    alone = simulate(policy, WORLD, make_spec(threshold=0.9), rounds=100, seeds=2)
+    np.testing.assert_allclose(both.regret[1], alone.regret[0], rtol=0.0, atol=1e-9)
+
+
+def test_no_function_of_the_package_counts_as_one_s_own():
+    assert all(not make_policy(name).own_parts for name in POLICIES)
+
+
+def test_a_certified_policy_with_a_cheating_predict_fails_its_checks():
+    report = check_policy(lambda: UCB._replace(name="cheat", predict=narrow), quiet=True)
+    assert any("without data no dose exceeds" in claim for claim in report.failures)
+    assert any("within the promised risk" in claim for claim in report.failures)
+
+
+@pytest.mark.parametrize("name", ["hp_ucb", "hp_student", "hp_conformal"])
+def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(name, tmp_path):
+    promise = {"hp_ucb": "certified", "hp_student": "student", "hp_conformal": "conformal"}[name]
+    spec, policy = make_spec(promise=promise), make_policy(name)._replace(update=ignore)
+    words = f"policy = '{name}': has its own learner, which runs only in simulations; .*give the policy a `learner`"
+    with pytest.raises(InvalidInput, match=words):
+        Agent(3, spec, policy=policy)
+    stated = {**spec.to_dict(), "dim": 3, "fallback_action": 0}
+    storage = f"sqlite:///{tmp_path}/own.db"
+    with pytest.raises(InvalidInput, match=f"policy = '{name}': is a name of this package, and update is your own"):
+        create_study("own", stated, storage=storage, policy=policy)
+    with pytest.raises(InvalidInput, match="has its own learner, which runs only in simulations"):
+        create_study("own", stated, storage=storage, policy=policy._replace(name="mine", options={}))
+    with pytest.raises(InvalidInput, match="does not learn with the linear estimate; use `simulate`"):
+        replay(policy, np.zeros((2, 3)), np.zeros(2), np.zeros(2), spec)
+
+
+@pytest.mark.parametrize("parts", [{"radius": "self-normalised"}, {"margin": "quantile"}])
+def test_what_needs_more_than_the_plain_estimate_refuses_parts_of_it(parts):
+    policy = make_policy("hp_ucb", **({"radius": parts["radius"]} if "radius" in parts else {}))
+    spec = make_spec() if "radius" in parts else make_spec(margin="quantile", margin_risk=0.01)
+    with pytest.raises(InvalidInput, match=r"'hp_ucb': has parts of the plain .*; give the policy init, predict and"):
+        simulate(policy._replace(predict=narrow), WORLD, spec, rounds=5, seeds=1)
+
+
+def dosed(change):
+    """hp_ucb with its intensities changed."""
+
+    def decide(prediction, spec, **given):
+        choice = UCB.decide(prediction, spec, **given)
+        return choice._replace(intensity=change(choice.intensity, given["round"]))
+
+    return own(decide=decide)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+@pytest.mark.parametrize("dose", [None, hill(0.4, 2.0)], ids=["identity", "hill"])
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        (lambda dose, number: dose + 2.0, "[23]"),
+        (lambda dose, number: dose - 2.0 * (number > 30), "-[12]"),
+        (lambda dose, number: dose + (number > 30) * np.nan * dose, "nan"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_an_intensity_outside_0_to_1_is_refused_by_the_policy_s_name(change, value, dose, engine):
+    words = rf"intensity of policy 'mine' = {value}.*: must lie in \[0, 1\]; let `decide` return intensities from 0"
+    with pytest.raises(InvalidInput, match=words):
+        simulate(dosed(change), WORLD, make_spec(), rounds=40, seeds=2, dose=dose, engine=engine)
+
+
+def test_rounding_at_the_ends_is_no_fault():
+    policy = dosed(lambda dose, number: dose * 0.0 + (1.0 + 1e-15 if number < 20 else -1e-15))
+    assert simulate(policy, WORLD, make_spec(), rounds=40, seeds=2).rounds == 40
+    assert Agent(3, make_spec(), policy=policy).decide([0.3, 0.2, 0.1]).action == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("bad", [2.0, -2.0, np.nan])
+def test_an_agent_advises_no_intensity_outside_0_to_1(bad):
+    agent = Agent(3, make_spec(), policy=dosed(lambda dose, number: bad if number > 1 else dose))
+    first = agent.decide([0.3, 0.2, 0.1])
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match=r"intensity of policy 'mine' = .*: must lie in \[0, 1\]"):
+            agent.decide([0.3, 0.2, 0.1])
+    agent.update(first, reward=0.1, cost=0.1)
+    assert agent.informative_rounds == 1
+
+
+class Unknown(World):
+    """Its rewards or costs are not numbers; at 0 neither is, which fills up a compiled chunk."""
+
+    dim = 3
+
+    def __init__(self, reward=1.0, cost=1.0):
+        self.reward, self.cost = reward, cost
+
+    def draw_truth(self, spec, rngs):
+        return None
+
+    def means(self, spec, truth, context):
+        with np.errstate(invalid="ignore"):
+            first = context[..., 0] / np.sqrt(np.vecdot(context, context))
+        return first * self.reward, first * self.cost
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+def test_outcomes_that_are_not_numbers_are_refused_by_the_world_s_name(engine, monkeypatch):
+    monkeypatch.setattr(jax_engine, "LONGEST", 15)  # 40 rounds are three chunks, of which the last is filled up
+    options = {"rounds": 40, "seeds": 2, "engine": engine}
+    assert np.all(np.isfinite(simulate("fixed", Unknown(), make_spec(), **options).regret))
+    for means in ({"reward": np.nan}, {"cost": np.nan}):
+        with pytest.raises(InvalidInput, match="Unknown': gave an outcome that is not a finite number; look at its"):
+            simulate("fixed", Unknown(**means), make_spec(), **options)
+
+
+def test_a_table_whose_noise_depends_on_the_row_is_compiled(monkeypatch):
+    monkeypatch.setattr(jax_engine, "LONGEST", 50)  # the last of three chunks is filled up
+    rows = np.random.default_rng(0).uniform(0.0, 0.5, (30, 3))
+    world = DataWorld(rows, reward=rows[:, 0], cost=rows[:, 1], noise=lambda x: 0.5 + x[:, 1])
+    told = [simulate("hp_probe", world, make_spec(), rounds=140, seeds=3, engine=each) for each in ("numpy", "jax")]
+    for name in ("regret", "violations", "exact_clairvoyant_reward_curve"):
+        np.testing.assert_allclose(*(getattr(run, name) for run in told), rtol=0.0, atol=1e-9)
+    single = simulate("hp_probe", world, make_spec(), rounds=140, seeds=3, engine="jax", dtype="float32")
+    np.testing.assert_allclose(single.exact_clairvoyant_reward, told[0].exact_clairvoyant_reward, rtol=1e-5)
+
+
+class Late(World):
+    """Costs that begin at a fifth of the dial, by the functions of its arrays' namespace, or of NumPy."""
+
+    dim = 3
+
+    def __init__(self, xp=None):
+        self.xp = xp
+
+    def draw_truth(self, spec, rngs):
+        return np.stack([rng.uniform(-1.0, 1.0, (2, self.dim)) for rng in rngs["truth"]])
+
+    def means(self, spec, truth, context):
+        return np.tanh(np.vecdot(context, truth[:, 0])), np.abs(np.vecdot(context, truth[:, 1]))
+
+    def outcome(self, spec, exposure):
+        xp = self.xp or namespace(exposure.cost_intensity)
+        cost = xp.maximum(exposure.cost_intensity - 0.2, 0.0) * (exposure.cost_mean + exposure.cost_noise)
+        return Outcome(super().outcome(spec, exposure).reward, cost, cost)
+
+
+def test_a_world_that_cannot_be_compiled_is_named_and_auto_plays_it_in_numpy(monkeypatch):
+    both_engines(UCB, world=Late())
+    given = ("hp_ucb", Late(np), make_spec())
+    with pytest.raises(InvalidInput, match=r"cannot compile the world .*Late \(.*use engine='numpy', or .*`namespace`"):
+        simulate(*given, rounds=20, seeds=2, engine="jax")
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    assert simulate(*given, rounds=20, seeds=2, engine="auto").engine == "numpy"
+    with pytest.raises(InvalidInput, match="cannot compile the world"):
+        simulate(*given, rounds=20, seeds=2, engine="auto", dtype="float32")
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (own(decide=lambda *seen, **given: 0.5), "returned a float, and it must return a Choice with a SafeSet; make"),
+        (own(decide=lambda *seen, **given: None), "returned a NoneType, and it must return a Choice"),
+        (own(decide=lambda *seen, **given: UCB.decide(*seen, **given)._replace(safe=1.0)), "a Choice with a SafeSet"),
+        (dosed(lambda dose, number: np.ones(7)), r"gave intensities of shape \(7,\), .* each \(spec, seed\): \(1, 2\)"),
+        (
+            dosed(lambda dose, number: 0.5),
+            r"gave intensities of shape \(\), .*; compute them from the prediction's arr",
+        ),
+    ],
+)
+def test_what_is_no_choice_is_refused_by_the_policy_s_name(policy, words, engine):
+    with pytest.raises(InvalidInput, match=f"policy = 'mine': has a `decide` that .*{words}"):
+        simulate(policy, WORLD, make_spec(), rounds=20, seeds=2, engine=engine)
+
+
+class Odd(World):
+    """A world with one part exchanged."""
+
+    dim = 2
+
+    def __init__(self, **parts):
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def draw_truth(self, spec, rngs):
+        return None
+
+    def means(self, spec, truth, context):
+        return context[..., 0], context[..., 1]
+
+
+def told_by(part, gives):
+    """A world in which a part gives this."""
+    return Odd(**{part: lambda *given: gives(given[-1])})
+
+
+ODD = [
+    (
+        told_by("means", lambda context: np.zeros(3)),
+        "`means` that gave a ndarray, and must give two arrays, reward and",
+    ),
+    (told_by("means", lambda context: None), "`means` that gave a NoneType, and must give two arrays"),
+    (
+        told_by("means", lambda context: (np.zeros(7), np.zeros(7))),
+        r"`means` that gave shapes \[\(7,\), \(7,\)\], .* of shape \(n, seeds\) = \(20, 3\); compute both from",
+    ),
+    (told_by("noise_scale", lambda context: -1.0), "`noise_scale` of -1, which must be a number >= 0; give a standard"),
+    (told_by("noise_scale", lambda context: context[..., 0]), "`noise_scale` of -0.*, which must be a number >= 0"),
+    (told_by("noise_scale", lambda context: np.nan * context[..., 0]), "`noise_scale` of nan, which must be a number"),
+    (
+        told_by("noise_scale", lambda context: context),
+        r"`noise_scale` of shape \(20, 3, 2\) .*\(n, seeds\) = \(20, 3\)",
+    ),
+    (
+        told_by("draw_contexts", lambda done: np.zeros((20, 3, 2))),
+        r"`draw_contexts` that gave shape \(20, 3, 2\), which must be \(seeds, rounds, d\) = \(3, 20, 2\); draw as",
+    ),
+    (told_by("draw_contexts", lambda done: None), r"`draw_contexts` that gave shape \(\)"),
+    (
+        told_by("draw_contexts", lambda done: np.ones((3, 20, 2))),
+        r"context_bound = 1.0: is less than the norm of a context of world .*Odd, 1.41421; state that norm or more",
+    ),
+]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+@pytest.mark.parametrize(("world", "words"), ODD)
+def test_what_a_world_must_not_give_is_refused_by_its_name(world, words, engine):
+    with pytest.raises(InvalidInput, match=words) as told:
+        simulate("hp_ucb", world, make_spec(), rounds=20, seeds=3, engine=engine)
+    assert "test_own_parts:Odd" in str(told.value)
+
+
+def test_a_mean_for_all_seeds_and_contexts_at_the_bound_are_accepted():
+    at_bound = np.broadcast_to([0.6, 0.8], (3, 20, 2))
+    both_engines(UCB, told_by("draw_contexts", lambda done: at_bound), rounds=20)
+    both_engines(UCB, told_by("means", lambda context: (context[:, :1, 0], context[..., 1])), rounds=20)
+    one = told_by("noise_scale", lambda context: np.abs(context[:, :1, 0]))
+    assert simulate("hp_ucb", one, make_spec(), rounds=20, seeds=3).rounds == 20
+
+
+class Sent(Odd):
+    """Contexts that answer to the learner."""
+
+    adversarial, contexts = True, "adversarial"
+
+    def draw_contexts(self, spec, rngs, rounds, done):
+        return np.stack([rng.uniform(0.0, 0.5, (rounds, 4, 2)) for rng in rngs["context"]])
+
+
+def test_an_adversary_s_means_and_candidates_are_checked_too():
+    assert simulate("hp_ucb", Sent(), make_spec(), rounds=20, seeds=3).rounds == 20
+    for part, given, words in (
+        ("means", np.zeros(3), "`means` that gave a ndarray"),
+        ("draw_contexts", np.zeros((3, 20, 2)), r"\(seeds, rounds, candidates, d\)"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            simulate("hp_ucb", Sent(**{part: lambda *_, given=given: given}), make_spec(), rounds=20, seeds=3)
+
+
+def test_a_function_of_a_table_that_fails_is_named_with_its_error():
+    rows = np.zeros((5, 2))
+    words = (
+        r"reward = <function .*: failed at the contexts, an array of shape \(5, 2\) \(IndexError: .*; let it take such"
+    )
+    with pytest.raises(InvalidInput, match=words):
+        DataWorld(rows, reward=lambda row: row["a"], cost=rows[:, 1])
