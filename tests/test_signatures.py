@@ -30,7 +30,7 @@ VARIADIC = {
     "cli/reproduce.py: command",
     # Any number of values of one kind: columns, extras, arrays, status codes, names of an option.
     "cli/choose_policy.py: _asked",
-    "cli/simulate.py: under",
+    "cli/inputs.py: under",
     "cli/simulate.py: _promise",
     "cli/simulate.py: _rule",
     "cli/simulate.py: _class_",
