@@ -83,7 +83,7 @@ def run_sweep(
     wanted = [cell for cell in grid.cells if read_cell(cell_path(folder, cell)) is None]
     failed: dict[str, str] = {}
     computed = 0
-    alone = grid.cells[0].get("device") == "gpu"  # whose memory the first process takes
+    alone = any(cell.get("device") == "gpu" for cell in wanted[:1])  # whose memory the first process takes
     workers = jobs or (1 if alone else os.cpu_count() or 1)
     with _runner(*((backend, address, workers) if wanted else ("loky", None, 1))) as run:
         _check_worker(run, wanted[:1])
