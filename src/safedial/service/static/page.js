@@ -131,7 +131,7 @@ const drawStudies = async () => {
   const { studies } = await (await get("/v1/studies")).json();
   at("none").hidden = studies.length > 0;
   const cards = await Promise.all(studies.slice(0, 30).map(async ({ name }) => {
-    const { counts, risk, stops, below, costs } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
+    const study = await (await get(`/v1/studies/${name}/series?points=10`)).json(), { counts, stops } = study;
     const card = made("a", "", "card");
     card.href = `#${name}`;
     const head = card.appendChild(made("h2", name));
@@ -139,7 +139,8 @@ const drawStudies = async () => {
     const rate = counts.outcomes ? percent(counts.violations / counts.outcomes) : "none";
     if (counts.stopped) card.append(made("p", `Since ${day(stops[stops.length - 1].at)}. ${STOPS[counts.stopped] || counts.stopped}`, "warn"));
     if (counts.overdue) card.append(made("p", `${many(counts.overdue, "outcome")} overdue`, "warn"));
-    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${overLimit({ below, costs })}: ${rate}; promised at most ${percent(risk)}`, "quiet"));
+    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${overLimit(study)}: ${rate}; ${atMost(study)}`, "quiet"));
+    if (unproved(study)) card.append(made("p", `${unproved(study)}.`, "quiet"));
     return card;
   }));
   at("cards").replaceChildren(...cards);

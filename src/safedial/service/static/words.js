@@ -108,6 +108,11 @@ const promiseWords = ({ threshold, risk, promise, below, costs, labels }) => {
   return `In each round ${bad} with probability at most ${share}${named(until[promise] ?? "")}`;
 };
 
+// That no promise is proved for the latest decision, if so: it is the start setting, which people declared safe.
+const unproved = ({ proved }) => (proved === "latest" ? "" : `${proved === "none" ? "Nothing is proved yet: the start setting" : "Nothing is proved for the latest decision: it is the start setting, which"} rests on the team's own judgement`);
+// The promised share, or the one that is to be promised.
+const atMost = (study) => `${unproved(study) ? "to be promised, once it is proved: at most" : "promised at most"} ${percent(study.risk)}`;
+
 // A certificate's statement, its "P(cost > 20) <= 0.1" in words.
 const spoken = ({ statement, spec, policy }) => {
   const limits = Object.entries(spec.costs ?? { [costName()]: { threshold: spec.threshold, direction: policy.direction, unit: told.labels.cost_unit } });
