@@ -114,6 +114,13 @@ def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
     assert "skips this round" in study("void", first, "--reason", "moved away", "--unrelated")[1]
     assert "skips this round" in study("expire", third, "--reason", "moved away", "--unrelated")[1]
     assert "learns nothing more" in study("void", second, "--reason", "looked bad")[1]
+    code, _, told = study("void", second, "--reason", "looked bad", "--unrelated")
+    assert code == 2
+    assert "is void already, without stating that this is unrelated to its outcome; a void round stays void" in told
+    assert "as it was declared" in told
+    told = study("void", first, "--reason", "fell ill")[2]
+    assert "is void already, for another reason and as unrelated to its outcome" in told
+    assert "cannot be undone" in study("void", "--help")[1]
     told = study("tell", fourth, "--reward", 0, "--cost", 0, "--throttled")[1]
     assert "learns nothing more" in told
     study("create", "arrival", *CREATE, "--set", "folding=arrival")

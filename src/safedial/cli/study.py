@@ -174,7 +174,7 @@ def void(
     json: JsonFlag = False,
 ) -> None:
     """Declare a round void. Unless its reason is unrelated to the outcome, certified policies and HP-Student learn
-    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding.
+    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding. It cannot be undone or changed later.
     """
     with opened(storage, decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)

@@ -19,7 +19,7 @@ from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical, mark_of
 from safedial.study.event_bodies import QUESTION, Noted, body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
-from safedial.study.ids import DecisionId, check_id, id_of, no_decision
+from safedial.study.ids import DecisionId, check_id, id_of, no_decision, void_already
 from safedial.study.reducer import context_of, decide_next
 from safedial.study.requests import Request
 from safedial.study.spec import StudySpec
@@ -211,7 +211,7 @@ def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool
         if known.void:
             if known.unrelated == unrelated and known.void.reason == reason:
                 return receipt(decision, known.void, False)
-            raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void already, for another reason")
+            raise void_already(decision, other_reason=known.void.reason != reason, unrelated=bool(known.unrelated))
         if known.outcome:
             body |= {"after_outcome": True, "outcome_seq": known.outcome.seq}
     return receipt(decision, transaction.append("voided", body, decision=decision.seq, actor=actor, reason=reason))

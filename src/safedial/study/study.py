@@ -234,7 +234,7 @@ class Study(StudyConduct):
     def void(
         self, decision_id: str, *, reason: str, unrelated: bool = False, actor: str | None = None, wait: bool = True
     ) -> Receipt | Future[Receipt]:
-        """Remove a round from the study.
+        """Remove a round from the study. It cannot be undone, and what it states cannot be changed later.
 
         Args:
             unrelated: you state that the reason has nothing to do with the outcome. The round is then skipped;
