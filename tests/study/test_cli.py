@@ -337,7 +337,22 @@ def test_units_visits_and_pseudonyms_at_a_shell(study, tmp_path, monkeypatch):
     decision = answer(study(*asked, "--unit-key", "env:WARD_KEY", "--json"))
     code, _, said = study(*asked, "--unit-key", "env:WARD_KEY")
     assert (code, f"already has a decision, {decision['id']}" in said) == (2, True)
+    code, _, said = study("tell", "P-04", "--reward", 0.1, "--cost", 0.2)
+    assert (code, "decision_id = 'P-04'" in said) == (2, True)
+    assert "of the form STUDY.NUMBER.TAG, such as infusion.2.0f6a33b1" in said
+    assert "`safedial study waiting STUDY`" in said
+    (open_,) = answer(study("waiting", "ward", "--json"))["waiting"]
+    stored = decision["certificate"]["unit"]
+    assert open_ == {
+        **{"decision_id": decision["id"], "at": decision["certificate"]["at"], "action": decision["action"]},
+        **{"unit": stored, "visit": "1", "key": None},
+    }
+    listed = study("waiting", "ward")[1]
+    assert decision["id"] in listed
+    assert f"{stored[:12]}…" in listed
     assert study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[0] == 0
+    assert study("waiting", "ward")[1] == "No decision waits for an outcome.\n"
+    assert decision["id"] in study("units", "ward", "P-04", "--unit-key", "env:WARD_KEY")[1]
     stored = decision["certificate"]["unit"]
     assert [each["unit"] for each in answer(study("units", "ward", "--json"))["units"]] == [stored]
     assert f"{stored[:12]}…" in study("units", "ward")[1]

@@ -38,7 +38,11 @@ def read_id(decision_id: Any) -> DecisionId:
     """The parts of an id."""
     found = ID.fullmatch(str(decision_id))
     if found is None:
-        raise no_decision(decision_id, "; an id has the form STUDY.NUMBER.TAG, such as infusion.2.0f6a33b1")
+        words = (
+            "is not a decision's id, of the form STUDY.NUMBER.TAG, such as infusion.2.0f6a33b1; the answer to `ask` "
+            "has it, and `safedial study waiting STUDY` lists those of open decisions"
+        )
+        raise StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: {words}")
     return DecisionId(found[1], int(found[2]), found[3] or "")
 
 
