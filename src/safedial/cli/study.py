@@ -117,7 +117,9 @@ def tell(
     applied_action: Annotated[
         float | None, typer.Option(help="The setting that was applied, if it differs from the advice.")
     ] = None,
-    observed_at: Annotated[str | None, typer.Option(help="When it was measured, ISO 8601.")] = None,
+    observed_at: Annotated[
+        str | None, typer.Option(help="When it was measured, ISO 8601: 2025-01-31T14:05:00Z.")
+    ] = None,
     throttled: Annotated[bool, typer.Option(help="The setting was lowered or stopped because of the outcome.")] = False,
     unrelated: Annotated[
         bool,
