@@ -179,7 +179,7 @@ def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
         (["resume", "trial", "--reason", "x"], "is not stopped"),
         (["status", "trial", "--format", "xml"], "table or json"),
         (["status", "trial", "--storage", "sqlite:///none/none.db"], "no such file"),
-        (["create", "trial", *CREATE], "already"),
+        (["create", "trial", *CREATE], "already is such a study; load_if_exists=True, or --load-if-exists, opens it"),
         (["create", "bad name", *CREATE], "letters"),
         (["create", "b", "--set", "dim"], "NAME=VALUE"),
         (["create", "b", "--spec", "none.json"], "none.json"),
@@ -238,7 +238,12 @@ def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
     assert study("tell", decision["id"], "--cost", "120")[0] == 0
     assert "Already recorded" in study("tell", decision["id"], "--cost", "120", "--reward", "0")[1]
     code, _, err = study("ask", "insulin", "150")
-    assert (code, "proposal" in err) == (2, True)
+    assert (code, "on the command line --proposal" in err) == (2, True)
+    code, _, err = study("ask", "insulin", "150", "--proposal", "600")
+    assert (code, "proposal = 600: may be mistyped: it gives a start above the dial's end (150, above 25)" in err) == (
+        2,
+        True,
+    )
     _, out, _ = study("ask", "insulin", "150", "--proposal", "6")
     assert "The base: the proposed setting, 6 U." in out
     assert "Proposal: 6 U, lowered to 1.5 U." in out
