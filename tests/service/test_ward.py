@@ -160,7 +160,7 @@ def test_now_says_the_advice_why_and_what_to_do_next_and_announces_new_advice(br
         for words in ("For patient P-4, day 1", "750 mg/day", "1400 mg/day was proposed: lowered to 750 mg/day."):
             assert words in said
         assert "so the start setting is given." in said
-        assert "Apply 750 mg/day. Then report the trough and the attainment by " in said
+        assert "Apply 750 mg/day. Then report the trough by " in said
         made = study.ask({"protocol": 1600, "weight": 80}, proposal=600, unit="P-5", visit="day 1")
         browser.run("tick()")
         heard = browser.until("document.getElementById('news').textContent", wanted=lambda words: words)
@@ -407,7 +407,8 @@ def test_the_page_promises_nothing_while_only_the_declared_start_was_advised(bro
                     assert "Nothing is proved yet: the start setting rests on the team's own judgement." in words
                     assert "promised at most" not in words
                     assert "The promise" not in words
-            study.tell(made.id, reward=0, cost=9)
+            study.tell(made.id, cost=9)
+        assert "attainment" not in said(url, "vancomycin:health"), "nobody reported it, and the policy does not read it"
         assert number > 3, "the study began at its start"
         assert "promised at most 20 %" in said(url, "")
         for place in ("vancomycin", "vancomycin:health"):

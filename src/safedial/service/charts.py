@@ -47,6 +47,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "promise": rules.spec.promise,
             "proved": _proved(track),
             "policy": rules.policy.name,
+            "reads_reward": rules.learner.needs_reward(rules),
             "dial": rules.dial.to_dict(),
             "fallback_action": rules.fallback_action,
             "labels": track.study.spec.fields.get("labels", {}),

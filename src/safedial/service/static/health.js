@@ -107,6 +107,7 @@ const drawHealth = () => {
   at("evidence-words").textContent = `1 at the start; ${shortNumber(told.alarm_at)} stops the study`;
   at("evidence-count").hidden = !alike || !counts.outcomes;
   at("evidence-count").textContent = `${capital(over)}: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); ${atMost(told)}. This count is shown and not tested.`;
+  at("chart-reward").parentNode.hidden = !curves.reward.some(rewarded) && !told.reads_reward;
   at("reward-title").textContent = `${capital(rewardName())}, summed`;
 
   const x = curves.seq, where = (n) => `decision ${x[n]}, ${clock(curves.at[n])}`, pick = (n) => n >= 0 && openCertificate(`${told.name}.${curves.seq[n]}`);

@@ -39,7 +39,7 @@ const whoWords = (row) => [...(row.unit === null ? [] : [`${unitName()} ${shortU
 
 // What a person at the dial should do about a decision.
 const nextWords = (row) => {
-  const stop = stopped(), measures = listed([...(told.costs ? Object.keys(told.costs) : [costName()]), rewardName()].map((name) => `the ${name}`));
+  const stop = stopped(), measures = listed([...(told.costs ? Object.keys(told.costs) : [costName()]), ...(told.reads_reward ? [rewardName()] : [])].map((name) => `the ${name}`));
   const late = row.due_at !== null && new Date(row.due_at) < Date.now();
   if (stop && row.seq < stop.seq && row.status === "open") return `The study has stopped since. Ask whoever is responsible before you apply this. Then report ${measures}.`;
   if (row.status === "open" && late) return `Report ${measures}: this was due on ${day(row.due_at)}, ${since(row.due_at)} ago.`;
@@ -113,7 +113,7 @@ const drawRows = async () => {
     cell(row, clock(each.at));
     advisedCell(row, each);
     cell(row, setting(each.applied));
-    cell(row, measured(each.reward, told.labels.reward_unit));
+    cell(row, rewarded(each.reward) ? measured(each.reward, told.labels.reward_unit) : "–");
     cell(row, costWords(each.cost), each.violated ? "over" : "");
     const outcome = outcomeWords(each);
     cell(row, outcome, each.violated || outcome.startsWith("overdue") ? "over" : "");
