@@ -71,7 +71,7 @@ def _help(option: Any) -> str:
 
 
 def _default(option: Any) -> str:
-    if option.required:
+    if option.required or option.name == "storage":
         return "required"
     value = option.default() if callable(option.default) else option.default
     empty = value is None or value in ("", (), [], False) or (value is True and not option.secondary_opts)

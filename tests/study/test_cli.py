@@ -174,6 +174,7 @@ def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
         (["ask", "trial", "0.6"], "must have 2 numbers"),
         (["ask", "trial", "a,b"], "comma-separated numbers"),
         (["ask", "trial", "NaN,0.1"], "finite"),
+        (["ask", "trial", "[0.1, 0.2"], "is not JSON: expecting ',' delimiter at character 10"),
         (["ask", "none", "0.1,0.1"], "no such study"),
         (["tell", "trial.9", "--reward", "1", "--cost", "1"], "no such decision"),
         (["resume", "trial", "--reason", "x"], "is not stopped"),
@@ -250,6 +251,25 @@ def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
     answered = study("import", "insulin", tmp_path / "insulin.toml")
     assert (answered[0], "only from rounds that it decided" in answered[2]) == (2, True)
     assert answer(study("verify", "insulin", "--json"))["ok"]
+
+
+def test_a_mistyped_context_or_cost_and_a_missing_store_are_named_with_an_example(study, tmp_path, monkeypatch):
+    (tmp_path / "insulin.toml").write_text(SHIELD)
+    assert study("create", "insulin", "--spec", tmp_path / "insulin.toml")[0] == 0
+    code, _, err = study("ask", "insulin", '{"glucose": 150', "--proposal", "6")
+    assert (code, "at character 16; must be comma-separated numbers, or JSON such as '{\"glucose\": 1}'" in err) == (
+        2,
+        True,
+    )
+    made = answer(study("ask", "insulin", "150", "--proposal", "6", "--json"))
+    code, _, err = study("tell", made["id"], "--cost", "9,8")
+    assert (code, "cost = '9,8': must be a number, not text; write a decimal point, not a comma" in err) == (2, True)
+    monkeypatch.delenv("SAFEDIAL_STORAGE")
+    for words in (["status", "insulin"], ["list"]):
+        code, out, err = study(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "give --storage sqlite:///my.db, or set the variable: export SAFEDIAL_STORAGE=sqlite:///my.db" in err
+    assert "SAFEDIAL_STORAGE" in study("status", "--help")[1]
 
 
 def test_several_costs_from_the_shell(study, tmp_path):

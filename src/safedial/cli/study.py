@@ -98,7 +98,9 @@ def ask(
     with opened(storage, name, unit_key) as found:
         given = {"allow_extrapolation": allow_extrapolation, "proposal": proposal, "unit": unit, "visit": visit}
         noted = {"key": key, "meta": read_pairs("--meta", meta)}
-        decision = found.ask(read_context(context), baseline_cost=baseline_cost, **noted, **given)
+        decision = found.ask(
+            read_context(context, found.spec.rules.features), baseline_cost=baseline_cost, **noted, **given
+        )
         print_answer(decision.to_dict(), format, json, str(decision.explain()))
 
 

@@ -8,8 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.errors import InvalidInput
+
+
+def _no_storage() -> str:
+    """What happens where neither the option nor its variable is given."""
+    way_out = "give --storage sqlite:///my.db, or set the variable: export SAFEDIAL_STORAGE=sqlite:///my.db"
+    raise InvalidInput(f"--storage: is missing, it says which store to use; {way_out}")
+
+
 Storage = Annotated[
-    str, typer.Option(envvar="SAFEDIAL_STORAGE", help="The store: a file, sqlite:///my.db, or a server, postgresql://…")
+    str,
+    typer.Option(
+        envvar="SAFEDIAL_STORAGE",
+        default_factory=_no_storage,
+        show_default="required",
+        help="The store: a file, sqlite:///my.db, or a server, postgresql://…",
+    ),
 ]
 Format = Annotated[str, typer.Option(help="table or json.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
